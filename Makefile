@@ -1,0 +1,29 @@
+# `make demo` and `make test` set up all they need in .venv, from a fresh clone.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint benchmark clean
+
+demo: .venv/installed
+	$(BIN)/affinerank demo
+
+test: .venv/installed lint
+	$(BIN)/python -m pytest
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+benchmark: .venv/installed
+	$(BIN)/python benchmarks/letor.py
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit('AffineRank needs Python 3.11 or newer') if sys.version_info < (3, 11) else None"
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,1 @@
+"""Ranking data: features, labels, query boundaries."""

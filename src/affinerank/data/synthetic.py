@@ -1,0 +1,300 @@
+"""Two built-in synthetic worlds, shaped like data that cannot be handed on.
+
+``yahoo-like`` and ``mslr-like`` have the sizes, the label shares and the difficulty of
+the data sets they are named after; no document in them is real. A world is a fixed
+law; the seed only draws from it, so what was calibrated once holds for every seed.
+
+**The law.** For query ``q``, with ``g_q``, ``e_q`` and all noise standard normal::
+
+    documents   n_q  = exp(log median_docs + docs_spread g_q), rounded, 1 .. max_docs
+    intercept   a_q  = intercept_sd e_q + size_effect g_q
+    factors     z_0 ~ Exponential(1), z_1 .. z_8 ~ Normal(0, 1), for each document
+    utility     u    = a_q + match z_0^1.6 + noise_sd noise
+                       + gradual (sum_k w_k z_k + z_1 z_2 / 4 + (z_3^2 - 1) / 6)
+    label            = how many of the four thresholds u exceeds
+    feature j   v_j  = s_j z_k(j) + b_j z_l(j) + c_j effect_qj + noise - t_j
+
+A feature is *clear* (it sees ``z_0``, with strength about ``clear``), *faint* (it sees
+one or two of ``z_1 .. z_8``, with strength about ``faint``) or only noise. In
+``yahoo-like`` its value is ``h / (1 + h)`` with ``h = max(v, 0) / 2``: in [0, 1), half
+of them zero. In ``mslr-like`` it is ``exp(1 + r_j v)``, that rounded down to a count,
+or ``v`` itself. ``w, s, b, c, t, r`` are drawn once per world from a constant.
+
+**What each number was set by.** ``thresholds`` are quantiles of ``u``, and so set the
+label shares. ``z_0`` is rare, large and easy to see: a ranker trained on 20 queries
+learns it and little else, so ``match`` sets the relevant share at rank 1, and the power
+1.6 how steeply it falls from there. ``intercept_sd`` sets how many queries have no
+relevant document, and with that nDCG for a given share by rank. ``size_effect``, more
+relevant documents where there are more documents, lowers the share at ranks 5 to 10.
+The many faint features are learnt from thousands of queries only: ``gradual`` and
+``faint`` set how far full information is ahead, ``noise_sd`` what nobody can learn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from affinerank.data import dataset
+from affinerank.data.dataset import SPLITS, Floats, Ints, RankingDataset, Split
+from affinerank.errors import DataError
+
+# A chunk is the unit of work and of randomness: its size is part of the law.
+CHUNK = 64
+N_FACTORS = 9
+MATCH_POWER = 1.6
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The numbers of one world; the module says what each of them does.
+
+    Attributes:
+        name: What ``generate_world`` knows it by.
+        key: The constant that its structure is drawn from.
+        queries: Queries at full size, in the order of ``SPLITS``.
+        n_features: Number of features.
+        values: ``sparse`` gives features in [0, 1), ``heavy`` mostly long-tailed ones.
+        median_docs: Median of documents per query.
+        docs_spread: Standard deviation of the logarithm of documents per query.
+        max_docs: Most documents a query may have.
+        intercept_sd: Spread of the utility between queries of one size.
+        size_effect: What a larger query adds to the utility of its documents.
+        match: Weight of the rare factor that clear features show.
+        gradual: Weight of the factors that faint features show.
+        noise_sd: Spread of what no feature shows.
+        clear: Number and strength of the clear features.
+        faint: Number and strength of the faint features.
+        thresholds: Utilities at which the label goes up by one.
+    """
+
+    name: str
+    key: int
+    queries: tuple[int, int, int]
+    n_features: int
+    values: Literal["sparse", "heavy"]
+    median_docs: float
+    docs_spread: float
+    max_docs: int
+    intercept_sd: float
+    size_effect: float
+    match: float
+    gradual: float
+    noise_sd: float
+    clear: tuple[int, float]
+    faint: tuple[int, float]
+    thresholds: tuple[float, float, float, float]
+
+
+_YAHOO_LIKE = World(
+    name="yahoo-like",
+    key=1,
+    queries=(19_944, 2_994, 6_983),
+    n_features=501,
+    values="sparse",
+    median_docs=19.7,
+    docs_spread=0.6,
+    max_docs=139,
+    intercept_sd=1.1,
+    size_effect=0.85,
+    match=0.365,
+    gradual=1.3,
+    noise_sd=1.35,
+    clear=(80, 0.5),
+    faint=(330, 0.4),
+    thresholds=(-0.61, 1.73, 4.24, 6.44),
+)
+_MSLR_LIKE = World(
+    name="mslr-like",
+    key=2,
+    queries=(18_919, 6_306, 6_306),
+    n_features=131,
+    values="heavy",
+    median_docs=95.0,
+    docs_spread=0.7,
+    max_docs=1_250,
+    intercept_sd=1.0,
+    size_effect=0.35,
+    match=0.19,
+    gradual=1.0,
+    noise_sd=1.45,
+    clear=(20, 0.9),
+    faint=(90, 0.4),
+    thresholds=(0.6, 2.67, 4.78, 5.86),
+)
+WORLDS: Mapping[str, World] = MappingProxyType(
+    {world.name: world for world in (_YAHOO_LIKE, _MSLR_LIKE)}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Law:
+    """A world and all that its constant decides; ``[2, n]`` for two factors each."""
+
+    world: World
+    weights: NDArray[np.float64]
+    factors: Ints
+    strengths: Floats
+    query_strength: Floats
+    shift: Floats
+    rate: Floats
+
+
+def generate_world(
+    name: str, *, n_queries: int | None = None, split: Split = "train", seed: int = 0
+) -> RankingDataset:
+    """Draw one split of a world.
+
+    The same arguments give the same bytes on one machine, whatever its number of
+    cores. A smaller split is the beginning of a larger one of the same seed.
+
+    Args:
+        name: A key of ``WORLDS``.
+        n_queries: Number of training queries; the other splits shrink in proportion,
+            to one query at the least. Left out, the full size.
+        split: Which of the three splits to draw.
+        seed: Chooses the draw, 0 or more.
+
+    Returns:
+        The split, with raw features and with labels 0 to 4; documents are in random
+        order, and query ids differ between the splits.
+    """
+    if name not in WORLDS:
+        raise DataError(f"world must be one of {', '.join(WORLDS)}, got {name!r}")
+    if n_queries is not None and n_queries < 1:
+        raise DataError(f"n_queries must be 1 or more, got {n_queries}")
+    if seed < 0:
+        raise DataError(f"seed must be 0 or more, got {seed}")
+    world, part = WORLDS[name], SPLITS.index(dataset.parse_split(split))
+    count = world.queries[part]
+    if n_queries is not None:
+        count = max(1, round(n_queries * count / world.queries[0]))
+    sizes, features, labels = _draw_split(world, count, part, seed)
+    return RankingDataset(
+        features=features,
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        labels=labels,
+        # Interleaved, so that ids depend on neither the size nor the other splits.
+        query_ids=np.arange(count) * len(SPLITS) + part + 1,
+        doc_ids=np.arange(len(features)),
+    )
+
+
+def _draw_split(
+    world: World, count: int, part: int, seed: int
+) -> tuple[Ints, Floats, Floats]:
+    """Return documents per query, features and labels of the first ``count`` queries.
+
+    Each chunk has its own generator and its own rows, so the order in which threads
+    take the chunks cannot show in the result.
+    """
+    law = _law(world)
+
+    def generator(chunk: int) -> Generator:
+        return np.random.default_rng([seed, world.key, part, chunk])
+
+    chunks = range(-(-count // CHUNK))
+    sizes = np.concatenate([_draw_queries(world, generator(c))[1] for c in chunks])
+    ends = np.cumsum(sizes[:count])
+    features = np.empty((ends[-1], world.n_features), np.float32)
+    labels = np.empty(ends[-1], np.float32)
+
+    def fill(chunk: int) -> None:
+        rng = generator(chunk)
+        scores, drawn = _draw_queries(world, rng)
+        factors, utility = _draw_documents(law, scores, drawn, rng)
+        start = ends[chunk * CHUNK] - drawn[0]
+        rows = slice(start, start + len(utility))  # the last chunk may be cut short
+        labels[rows] = np.searchsorted(world.thresholds, utility)[: len(labels) - start]
+        _draw_features(law, drawn, factors, rng, features[rows])
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        list(pool.map(fill, chunks))
+    return sizes[:count], features, labels
+
+
+def _law(world: World) -> _Law:
+    """Draw what is fixed in a world: which features show which factors, how well."""
+    rng = np.random.default_rng(world.key)
+    n = world.n_features
+    order = rng.permutation(n)
+    clear, faint = order < world.clear[0], order >= n - world.faint[0]
+    strength = np.where(clear, world.clear[1], np.where(faint, world.faint[1], 0.0))
+    strength *= rng.uniform(0.5, 1.5, n)
+    strength[faint & (rng.random(n) < 0.3)] *= -1.0  # some fall as relevance rises
+    second = strength * rng.uniform(-0.5, 0.5, n) * (faint & (rng.random(n) < 0.5))
+    weights = rng.uniform(0.6, 1.4, N_FACTORS)
+    weights[0] = 0.0
+    shown = np.where(clear, 0, rng.integers(1, N_FACTORS, n))
+    return _Law(
+        world=world,
+        weights=weights / np.sqrt(np.sum(weights**2)),
+        factors=np.stack([shown, rng.integers(1, N_FACTORS, n)]),
+        strengths=np.stack([strength, second]).astype(np.float32),
+        query_strength=rng.uniform(0.0, 0.6, n).astype(np.float32),
+        shift=rng.uniform(-1.0, 1.0, n).astype(np.float32),
+        rate=rng.uniform(0.3, 0.8, n).astype(np.float32),
+    )
+
+
+def _draw_queries(world: World, rng: Generator) -> tuple[NDArray[np.float64], Ints]:
+    """Return the size scores ``g`` of a chunk of queries, and documents per query."""
+    scores = rng.standard_normal(CHUNK)
+    sizes = np.rint(world.median_docs * np.exp(world.docs_spread * scores))
+    return scores, np.clip(sizes, 1, world.max_docs).astype(np.int64)
+
+
+def _draw_documents(
+    law: _Law, scores: NDArray[np.float64], sizes: Ints, rng: Generator
+) -> tuple[Floats, NDArray[np.float64]]:
+    """Return factors ``[n_docs, N_FACTORS]`` and utilities ``[n_docs]`` of a chunk."""
+    world, n_docs = law.world, int(sizes.sum())
+    intercept = world.intercept_sd * rng.standard_normal(CHUNK)
+    intercept += world.size_effect * scores
+    z = rng.standard_normal((N_FACTORS, n_docs))
+    z[0] = rng.standard_exponential(n_docs)
+    gradual = z[1] * z[2] / 4 + (z[3] ** 2 - 1) / 6
+    for k in range(1, N_FACTORS):  # no matrix product: BLAS may round by thread count
+        gradual += law.weights[k] * z[k]
+    utility = np.repeat(intercept, sizes)
+    utility += world.match * z[0] ** MATCH_POWER + world.gradual * gradual
+    utility += world.noise_sd * rng.standard_normal(n_docs)
+    return z.T.astype(np.float32, order="C"), utility
+
+
+def _draw_features(
+    law: _Law, sizes: Ints, factors: Floats, rng: Generator, out: Floats
+) -> None:
+    """Write the features of a chunk's first ``len(out)`` documents into ``out``."""
+    effects = rng.standard_normal((CHUNK, out.shape[1]), dtype=np.float32)
+    effects *= law.query_strength
+    effects -= law.shift
+    rng.standard_normal(dtype=np.float32, out=out)
+    out += np.repeat(effects, sizes, axis=0)[: len(out)]
+    for shown, strength in zip(law.factors, law.strengths, strict=True):
+        signal = np.take(factors[: len(out)], shown, axis=1)
+        signal *= strength
+        out += signal
+    if law.world.values == "heavy":
+        _lengthen_tails(law.rate, out)
+    else:
+        np.maximum(out, 0, out=out)
+        out /= out + 2  # h / (1 + h) with h = v / 2
+
+
+def _lengthen_tails(rate: Floats, out: Floats) -> None:
+    """Make half the columns log-normal, a third counts; the last sixth stays signed."""
+    half, signed = out.shape[1] // 2, out.shape[1] // 6
+    positive = out[:, :-signed]
+    positive *= rate[:-signed]
+    positive += 1
+    np.exp(positive, out=positive)
+    np.floor(positive[:, half:], out=positive[:, half:])

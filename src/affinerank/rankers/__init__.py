@@ -1,0 +1,1 @@
+"""Features and weights in, scores out."""

@@ -1,0 +1,197 @@
+"""The dataset type: what it refuses, how it groups, selects and scales."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from affinerank.data.dataset import (
+    FeatureMapping,
+    RankingDataset,
+    concatenate,
+    parse_split,
+)
+from affinerank.errors import AffineRankWarning, ConfigError, DataError
+
+
+def small() -> RankingDataset:
+    return RankingDataset.from_rows(
+        [[1, 5, 0], [3, 5, 1], [2, 7, 0], [2, 7, 8]],
+        ["a", "a", "b", "b"],
+        labels=[0, 3, 1, 4],
+        doc_ids=["w", "x", "y", "z"],
+    )
+
+
+def test_rows_become_queries_in_order_of_appearance() -> None:
+    data = small()
+    assert data.query_ids.tolist() == ["a", "b"]
+    assert data.offsets.tolist() == [0, 2, 4]
+    assert data.docs_per_query.tolist() == [2, 2]
+    assert data.query_of_doc.tolist() == [0, 0, 1, 1]
+    assert data.feature_names == ("f1", "f2", "f3")
+
+
+def test_scattered_rows_are_grouped_stably_with_a_note_and_can_be_restored() -> None:
+    rows = np.arange(5.0)[:, None]
+    with pytest.warns(AffineRankWarning, match="came back 2 times"):
+        data = RankingDataset.from_rows(rows, [7, 3, 7, 3, 9], labels=range(5))
+    assert data.query_ids.tolist() == [7, 3, 9]
+    assert data.features[:, 0].tolist() == [0, 2, 1, 3, 4]
+    assert data.known_labels().tolist() == [0, 2, 1, 3, 4]
+    assert data.in_source_order(data.features)[:, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning")
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30))
+def test_any_order_of_query_ids_can_be_restored(query_ids: list[int]) -> None:
+    rows = np.arange(len(query_ids), dtype=float)[:, None]
+    data = RankingDataset.from_rows(rows, query_ids)
+    back = data.in_source_order(data.query_ids[data.query_of_doc])
+    assert back.tolist() == query_ids
+    assert data.in_source_order(data.features)[:, 0].tolist() == rows[:, 0].tolist()
+    for query in range(data.n_queries):
+        docs = data.source_rows[data.offsets[query] : data.offsets[query + 1]]
+        assert np.all(np.diff(docs) > 0)  # stable
+
+
+def test_arrays_cannot_be_written_and_the_callers_can() -> None:
+    features = np.zeros((2, 1), dtype=np.float32)
+    data = RankingDataset.from_rows(features, [1, 1])
+    with pytest.raises(ValueError, match="read-only"):
+        data.features[0, 0] = 1.0
+    features[0, 0] = 1.0
+
+
+def test_select_queries_keeps_each_document_with_its_query() -> None:
+    chosen = small().select_queries([1, 0])
+    assert chosen.query_ids.tolist() == ["b", "a"]
+    assert chosen.doc_ids.tolist() == ["y", "z", "w", "x"]
+    assert chosen.known_labels().tolist() == [1, 4, 0, 3]
+    assert chosen.features[:, 0].tolist() == [2, 2, 1, 3]
+
+
+def test_min_max_is_taken_within_each_query_and_a_constant_becomes_zero() -> None:
+    expected = [[0, 0, 0], [1, 0, 1], [0, 0, 0], [0, 0, 1]]
+    np.testing.assert_array_equal(small().normalised().features, expected)
+
+
+def test_min_max_leaves_missing_values_missing() -> None:
+    data = RankingDataset.from_rows([[np.nan], [2.0], [4.0], [np.nan]], [1, 1, 1, 2])
+    scaled = data.normalised().features[:, 0]
+    np.testing.assert_array_equal(scaled, [np.nan, 0, 1, np.nan])
+
+
+def test_min_max_in_blocks_equals_min_max_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(50, 3))
+    data = RankingDataset.from_rows(features, np.sort(rng.integers(0, 9, 50)))
+    at_once = data.normalised().features
+    monkeypatch.setattr("affinerank.data.dataset.ROWS_AT_ONCE", 4)
+    np.testing.assert_array_equal(data.normalised().features, at_once)
+    assert data.varying_features() == ("f1", "f2", "f3")
+
+
+def test_the_mapping_of_train_is_applied_to_other_splits() -> None:
+    train = small()  # f2 is constant within both queries
+    mapping = FeatureMapping.fit(train)
+    assert mapping.names == ("f1", "f3")
+    test = RankingDataset.from_rows([[1, 2, 3], [3, 9, 4]], [1, 1])
+    np.testing.assert_array_equal(mapping.apply(test).features, [[0, 0], [1, 1]])
+
+
+def test_features_that_are_sometimes_missing_vary() -> None:
+    data = RankingDataset.from_rows([[np.nan, 1.0], [2.0, 1.0]], [1, 1])
+    assert data.varying_features() == ("f1",)
+
+
+def test_data_that_cannot_rank_are_refused() -> None:
+    with pytest.raises(DataError, match="every feature is constant"):
+        FeatureMapping.fit(RankingDataset.from_rows([[1], [1]], [1, 1]))
+
+
+def test_relevance_is_the_label_above_the_threshold() -> None:
+    assert small().relevance().tolist() == [0, 1, 0, 1]
+    assert small().relevance(0).tolist() == [0, 1, 1, 1]
+
+
+def test_summary_counts_what_is_there() -> None:
+    data = RankingDataset.from_rows(
+        [[np.nan], [1.0], [2.0]], [4, 4, 5], labels=[0, 0, 2]
+    )
+    assert data.summary() == {
+        "queries": 2,
+        "documents": 3,
+        "features": 1,
+        "documents_per_query": {"min": 1, "median": 1.5, "mean": 1.5, "max": 2},
+        "label_shares": {"0": 2 / 3, "2": 1 / 3},
+        "missing_values": 1,
+    }
+
+
+def test_concatenate_keeps_queries_and_rows() -> None:
+    other = RankingDataset.from_rows([[9, 9, 9]], ["c"], labels=[2], doc_ids=["v"])
+    both = concatenate([small(), other])
+    assert both.query_ids.tolist() == ["a", "b", "c"]
+    assert both.offsets.tolist() == [0, 2, 4, 5]
+    assert both.source_rows.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_ids_are_integers_or_strings_of_any_length() -> None:
+    large = np.array([2**63 + 1, 5], dtype=np.uint64)
+    data = RankingDataset.from_rows([[1], [2]], large)
+    assert data.query_ids.tolist() == [str(2**63 + 1), "5"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": np.zeros(3)}, "features must be a matrix"),
+        ({"features": [[np.inf], [0], [0]]}, "row 0, feature 1: a feature must be fin"),
+        ({"offsets": [0, 2]}, "end at the number of documents, 3"),
+        ({"offsets": [0, 2, 2, 3]}, "query 1 has no documents (1 such queries)"),
+        ({"labels": [1, 2]}, "labels must be one number per document, [3]"),
+        ({"labels": [1, -2, 0]}, "row 1: a label must be a number that is 0 or more"),
+        ({"labels": [1, np.nan, 0]}, "got nan"),
+        ({"query_ids": [1]}, "query_ids must be [2]"),
+        ({"query_ids": [1, 1]}, "must name each query once"),
+        ({"query_ids": [1.5, 2.5]}, "must be integers or strings, got float64"),
+        ({"doc_ids": [1, 2]}, "doc_ids must be [3]"),
+        ({"feature_names": ("a", "b")}, "feature_names must be 1 different names"),
+        ({"source_rows": [1, 2]}, "source_rows must be [3]"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(
+    change: dict[str, object], message: str
+) -> None:
+    fields: dict[str, object] = {
+        "features": [[1.0], [2.0], [3.0]],
+        "offsets": [0, 2, 3],
+        "query_ids": [1, 2],
+        "doc_ids": [1, 2, 3],
+    }
+    with pytest.raises(DataError) as caught:
+        RankingDataset(**{**fields, **change})  # type: ignore[arg-type]
+    assert message in str(caught.value)
+
+
+def test_missing_columns_are_named() -> None:
+    with pytest.raises(DataError, match="lack 1 of 2 features, 'f9' first"):
+        small().select_features(["f1", "f9"])
+
+
+def test_positions_beyond_the_queries_are_refused() -> None:
+    with pytest.raises(DataError, match="run from 0 to 1, got 2"):
+        small().select_queries([0, 2])
+
+
+def test_labels_are_asked_for_where_there_are_none() -> None:
+    with pytest.raises(DataError, match="carry no labels"):
+        RankingDataset.from_rows([[1]], [1]).relevance()
+
+
+def test_split_names_are_checked() -> None:
+    with pytest.raises(ConfigError, match="got 'vali'"):
+        parse_split("vali")

@@ -1,0 +1,114 @@
+"""Ranking data as Parquet: out and in again, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.parquet import read_parquet, write_parquet
+from affinerank.errors import AffineRankWarning, DataError
+
+GOOD: dict[str, Any] = {
+    "query_id": ["a", "a", "b"],
+    "doc_id": [1, 2, 3],
+    "label": [0, 2, 1],
+    "bm25": [0.5, None, 2.0],
+    "clicks": [1, 2, 3],
+}
+
+
+def written(folder: Path, columns: dict[str, Any]) -> Path:
+    path = folder / "data.parquet"
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_columns_become_ids_labels_and_named_features(tmp_path: Path) -> None:
+    data = read_parquet(written(tmp_path, GOOD))
+    assert data.query_ids.tolist() == ["a", "b"]
+    assert data.doc_ids.tolist() == [1, 2, 3]
+    assert data.known_labels().tolist() == [0, 2, 1]
+    assert data.feature_names == ("bm25", "clicks")
+    np.testing.assert_array_equal(data.features, [[0.5, 1], [np.nan, 2], [2, 3]])
+
+
+def test_labels_are_optional(tmp_path: Path) -> None:
+    columns = {name: GOOD[name] for name in ("query_id", "doc_id", "bm25")}
+    assert read_parquet(written(tmp_path, columns)).labels is None
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("ids", [[7, 3, 7], ["x", "é/'; drop", "x"]])
+def test_what_is_written_is_read_again(
+    tmp_path: Path, ids: list[Any], labelled: bool
+) -> None:
+    with pytest.warns(AffineRankWarning):
+        data = RankingDataset.from_rows(
+            [[1.0, np.nan], [2.0, 3.0], [4.0, 5.0]],
+            ids,
+            labels=[0, 1, 2] if labelled else None,
+            doc_ids=["p", "q", "r"],
+        )
+    path = tmp_path / "out.parquet"
+    write_parquet(data, path)
+    with pytest.warns(AffineRankWarning):
+        again = read_parquet(path)
+    for name in ("features", "offsets", "query_ids", "doc_ids", "source_rows"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(data, name))
+    assert (again.labels is None) == (not labelled)
+    assert again.feature_names == data.feature_names
+
+
+def test_rows_beyond_one_batch_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affinerank.data.parquet.ROWS_AT_ONCE", 3)
+    rows = np.arange(20.0).reshape(10, 2)
+    data = RankingDataset.from_rows(rows, np.arange(10) // 4)
+    write_parquet(data, tmp_path / "out.parquet")
+    np.testing.assert_array_equal(
+        read_parquet(tmp_path / "out.parquet").features, data.features
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"query_id": None}, "there is no column 'query_id'"),
+        ({"doc_id": None}, "there is no column 'doc_id'"),
+        ({"query_id": [1.5, 2.5, 2.5]}, "'query_id' must hold integers or strings"),
+        ({"query_id": ["a", None, "b"]}, "row 1: query_id is null"),
+        ({"label": [0, None, 1]}, "row 1: label is null"),
+        ({"label": [0, -1, 1]}, "row 1: a label must be a number that is 0 or more"),
+        ({"title": ["x", "y", "z"]}, "column 'title' must hold numbers, holds string"),
+        ({"bm25": [1.0, float("inf"), 0.0]}, "row 1, feature 1: a feature must be"),
+        ({"bm25": None, "clicks": None}, "there is no column of features"),
+    ],
+)
+def test_wrong_columns_are_named(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    columns = {k: v for k, v in {**GOOD, **change}.items() if v is not None}
+    path = written(tmp_path, columns)
+    with pytest.raises(DataError) as caught:
+        read_parquet(path)
+    assert message in str(caught.value)
+    assert "data.parquet" in str(caught.value)
+
+
+def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    path.write_bytes(b"not parquet at all")
+    with pytest.raises(DataError, match="could not be read as Parquet"):
+        read_parquet(path)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    data = RankingDataset.from_rows([[1.0]], [1])
+    with pytest.raises(DataError, match="there is no folder"):
+        write_parquet(data, tmp_path / "no" / "out.parquet")
+    assert list(tmp_path.iterdir()) == []
