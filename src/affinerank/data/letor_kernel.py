@@ -199,21 +199,26 @@ def _number(text: Bytes, at: int) -> tuple[float, int, int]:
     float32 among it.
     """
     start = at
-    if text[at] == _MINUS or text[at] == _PLUS:
+    byte = text[at]
+    if byte == _MINUS or byte == _PLUS:
         at += 1
+        byte = text[at]
     first = at
     mantissa = 0
-    while _ZERO <= text[at] <= _NINE:
-        mantissa = mantissa * 10 + (text[at] - _ZERO)
+    while _ZERO <= byte <= _NINE:
+        mantissa = mantissa * 10 + (byte - _ZERO)
         at += 1
+        byte = text[at]
     digits = at - first
     exponent = 0
-    if text[at] == _DOT:
+    if byte == _DOT:
         point = at + 1
         at = point
-        while _ZERO <= text[at] <= _NINE:
-            mantissa = mantissa * 10 + (text[at] - _ZERO)
+        byte = text[at]
+        while _ZERO <= byte <= _NINE:
+            mantissa = mantissa * 10 + (byte - _ZERO)
             at += 1
+            byte = text[at]
         exponent = point - at
         digits += at - point
     if digits > _EXACT_DIGITS:
@@ -224,7 +229,9 @@ def _number(text: Bytes, at: int) -> tuple[float, int, int]:
     if digits == 0 or not _ends_token(text[at]):
         end = _token_end(text, start)
         return np.nan, end, (1 if _is_missing(text, start, end) else 2)
-    value = _scaled(float(mantissa), exponent)
+    value = float(mantissa)
+    if exponent != 0:
+        value = _scaled(value, exponent)
     if value > _LARGEST:
         return np.nan, at, (1 if 1.79e308 < value < np.inf else 2)
     return (-value if text[start] == _MINUS else value), at, 0

@@ -17,17 +17,20 @@ law; the seed only draws from it, so what was calibrated once holds for every se
 A feature is *clear* (it sees ``z_0``, with strength about ``clear``), *faint* (it sees
 one or two of ``z_1 .. z_8``, with strength about ``faint``) or only noise. In
 ``yahoo-like`` its value is ``h / (1 + h)`` with ``h = max(v, 0) / 2``: in [0, 1), half
-of them zero. In ``mslr-like`` it is ``exp(1 + r_j v)``, that rounded down to a count,
-or ``v`` itself. ``w, s, b, c, t, r`` are drawn once per world from a constant.
+of them zero. In ``mslr-like`` half are ``exp(1 + r_j v)``, a third that rounded down to
+a count, the rest ``v`` itself. ``w, s, b, c, t, r`` are drawn once per world.
 
 **What each number was set by.** ``thresholds`` are quantiles of ``u``, and so set the
 label shares. ``z_0`` is rare, large and easy to see: a ranker trained on 20 queries
 learns it and little else, so ``match`` sets the relevant share at rank 1, and the power
 1.6 how steeply it falls from there. ``intercept_sd`` sets how many queries have no
-relevant document, and with that nDCG for a given share by rank. ``size_effect``, more
-relevant documents where there are more documents, lowers the share at ranks 5 to 10.
-The many faint features are learnt from thousands of queries only: ``gradual`` and
-``faint`` set how far full information is ahead, ``noise_sd`` what nobody can learn.
+relevant document, and with that nDCG for a given share by rank. ``size_effect`` moves
+relevant documents to the larger queries, and so to ranks beyond the tenth. The many
+faint features are learnt from thousands of queries only: ``gradual`` and ``faint`` set
+how far full information is ahead, ``noise_sd`` what nobody can learn. With 2,000
+training queries a production ranker reaches a test nDCG@10 of about 0.58 in
+``yahoo-like`` and 0.27 in ``mslr-like`` (seeds 0 to 9, five draws each), LambdaMART on
+all labels about 0.73 and 0.42 (seeds 0 to 3).
 """
 
 from __future__ import annotations
@@ -100,7 +103,7 @@ _YAHOO_LIKE = World(
     queries=(19_944, 2_994, 6_983),
     n_features=501,
     values="sparse",
-    median_docs=19.7,
+    median_docs=20.0,
     docs_spread=0.6,
     max_docs=139,
     intercept_sd=1.1,
@@ -110,7 +113,7 @@ _YAHOO_LIKE = World(
     noise_sd=1.35,
     clear=(80, 0.5),
     faint=(330, 0.4),
-    thresholds=(-0.61, 1.73, 4.24, 6.44),
+    thresholds=(-0.6, 1.73, 4.24, 6.45),
 )
 _MSLR_LIKE = World(
     name="mslr-like",
@@ -121,14 +124,14 @@ _MSLR_LIKE = World(
     median_docs=95.0,
     docs_spread=0.7,
     max_docs=1_250,
-    intercept_sd=1.0,
-    size_effect=0.35,
-    match=0.19,
-    gradual=1.0,
+    intercept_sd=0.95,
+    size_effect=0.4,
+    match=0.188,
+    gradual=0.97,
     noise_sd=1.45,
     clear=(20, 0.9),
     faint=(90, 0.4),
-    thresholds=(0.6, 2.67, 4.78, 5.86),
+    thresholds=(0.63, 2.67, 4.75, 5.81),
 )
 WORLDS: Mapping[str, World] = MappingProxyType(
     {world.name: world for world in (_YAHOO_LIKE, _MSLR_LIKE)}
@@ -164,8 +167,8 @@ def generate_world(
         seed: Chooses the draw, 0 or more.
 
     Returns:
-        The split, with raw features and with labels 0 to 4; documents are in random
-        order, and query ids differ between the splits.
+        The split, features raw, labels 0 to 4, documents in random order. Query ids
+        differ between the splits.
     """
     if name not in WORLDS:
         raise DataError(f"world must be one of {', '.join(WORLDS)}, got {name!r}")
@@ -283,18 +286,13 @@ def _draw_features(
         signal = np.take(factors[: len(out)], shown, axis=1)
         signal *= strength
         out += signal
-    if law.world.values == "heavy":
-        _lengthen_tails(law.rate, out)
-    else:
+    if law.world.values == "sparse":
         np.maximum(out, 0, out=out)
         out /= out + 2  # h / (1 + h) with h = v / 2
-
-
-def _lengthen_tails(rate: Floats, out: Floats) -> None:
-    """Make half the columns log-normal, a third counts; the last sixth stays signed."""
+        return
     half, signed = out.shape[1] // 2, out.shape[1] // 6
     positive = out[:, :-signed]
-    positive *= rate[:-signed]
+    positive *= law.rate[:-signed]
     positive += 1
     np.exp(positive, out=positive)
     np.floor(positive[:, half:], out=positive[:, half:])

@@ -1,0 +1,1 @@
+"""What users did: click models, logs, counts, simulation."""
