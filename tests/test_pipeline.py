@@ -6,8 +6,8 @@ import pytest
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import DataError
+from affinerank.demo import run_demo
 from affinerank.pipeline import (
-    demo,
     describe,
     judge,
     profile_production,
@@ -66,5 +66,7 @@ def test_a_description_of_a_world_is_complete() -> None:
 
 
 def test_the_demo_ranks_random_below_production_below_ideal() -> None:
-    values = {row.ranking: row.values.mean for row in demo()}
+    shown = run_demo()
+    values = {name: v.mean for name, v in shown.rankings.items()}
+    assert shown.by_rank[0]["rate"] > 0.5 > shown.by_rank[9]["rate"]
     assert values["random"] + 0.1 < values["production"] < values["ideal"] == 1.0

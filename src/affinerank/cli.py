@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
-from rich import box
-from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
-from rich.table import Table
 
+from affinerank import display
 from affinerank.errors import AffineRankError, AffineRankWarning, ConfigError
 from affinerank.progress import Progress
 
@@ -27,11 +25,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 data_app = typer.Typer(help="Look at ranking data, and convert them.")
+import_app = typer.Typer(help="Bring the logs of other systems onto our columns.")
 app.add_typer(data_app, name="data", no_args_is_help=True)
+app.add_typer(import_app, name="import", no_args_is_help=True)
 
-out = Console()
-faults = Console(stderr=True)
-
+Data = Annotated[
+    str, typer.Argument(metavar="DATA", help="A file, a set's folder, or a world.")
+]
+Split = Annotated[str | None, typer.Option(help="train, validation or test.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Fold = Annotated[int, typer.Option(min=1, help="Fold, for sets that have several.")]
@@ -42,6 +43,7 @@ MissingValues = Annotated[
 RelevantAbove = Annotated[
     float, typer.Option(help="Labels above this are relevant; sets of 0 to 2 need 0.")
 ]
+Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -52,25 +54,47 @@ def main(argv: list[str] | None = None) -> int:
         try:
             result: Any = app(argv, prog_name="affinerank", standalone_mode=False)
         except AffineRankError as error:
-            _say(f"affinerank: {error}")
+            display.say(f"affinerank: {error}")
             return 2
         except typer.Exit as stop:
             return stop.exit_code
         except typer.TyperException as error:
-            _say(f"affinerank: {error.format_message()}")
+            display.say(f"affinerank: {error.format_message()}")
             return 2
         except (KeyboardInterrupt, typer.Abort):
-            _say("affinerank: stopped")
+            display.say("affinerank: stopped")
             return 130
     return result if isinstance(result, int) else 0
 
 
+@app.command()
+def demo(seed: Seed = 0, as_json: Json = False) -> None:
+    """Show the path from data to a judged ranking on a small synthetic world."""
+    from affinerank.demo import WORLD, run_demo
+
+    with _bars() as progress:
+        shown = run_demo(seed=seed, progress=progress)
+    about = {
+        "world": WORLD,
+        "log": shown.log,
+        "by_rank": shown.by_rank,
+        "rankings": [
+            {
+                "ranking": name,
+                "metric": values.name,
+                "mean": values.mean,
+                "standard_error": values.standard_error,
+            }
+            for name, values in shown.rankings.items()
+        ],
+    }
+    _print(about, as_json, lambda _: display.demonstration(shown, WORLD))
+
+
 @data_app.command()
 def describe(
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="A file, a set's folder, or a world.")
-    ],
-    split: Annotated[str | None, typer.Option(help="train, validation, test.")] = None,
+    data: Data,
+    split: Split = None,
     relevant_above: RelevantAbove = 2.0,
     fold: Fold = 1,
     seed: Seed = 0,
@@ -91,28 +115,24 @@ def describe(
             seed=seed,
             progress=progress,
         )
-    _print(about, as_json, _describe_text)
+    _print(about, as_json, display.description)
 
 
 @data_app.command()
 def convert(
     data: Annotated[str, typer.Argument(metavar="IN", help="LETOR text, or DATA.")],
     target: Annotated[Path, typer.Argument(metavar="OUT.parquet")],
-    split: Annotated[str | None, typer.Option(help="train, validation, test.")] = None,
+    split: Split = None,
     fold: Fold = 1,
     seed: Seed = 0,
     missing: MissingValues = "error",
     as_json: Json = False,
 ) -> None:
     """Write ranking data as Parquet: query_id, doc_id, label, f1 .. fn."""
-    from affinerank.data.catalog import DataSource
-    from affinerank.data.dataset import parse_split
     from affinerank.data.parquet import write_parquet
 
-    if target.suffix != ".parquet":
-        raise ConfigError(f"{target}: the name of the output must end in .parquet")
-    source = DataSource.parse(data, fold=fold, seed=seed, missing=_missing(missing))
-    read = source.read(parse_split(split) if split else source.default_split("train"))
+    _require_parquet(target)
+    read = _read(data, split, fold, seed, missing)
     write_parquet(read, target)
     about = {
         "written": str(target),
@@ -120,49 +140,297 @@ def convert(
         "documents": read.n_docs,
         "features": read.n_features,
     }
-    _print(about, as_json, _convert_text)
+    _print(
+        about,
+        as_json,
+        lambda a: display.line(
+            f"{a['written']}: {a['queries']:,} queries, {a['documents']:,} documents, "
+            f"{a['features']:,} features"
+        ),
+    )
 
 
 @app.command()
-def demo(seed: Seed = 0, as_json: Json = False) -> None:
-    """Show the path from data to a judged ranking on a small synthetic world."""
-    from affinerank.pipeline import demo
+def simulate(
+    data: Data,
+    clicks: Annotated[
+        str | None, typer.Option(help="Clicks to aim at, as in 1e6.")
+    ] = None,
+    sessions: Annotated[
+        str | None, typer.Option(help="Sessions to draw, instead of clicks.")
+    ] = None,
+    eta: Annotated[float, typer.Option(help="Position bias of the paper's users.")] = 1,
+    eps_minus: Annotated[
+        float, typer.Option(help="Trust bias of the paper's users at rank 1.")
+    ] = 0.65,
+    users: Annotated[
+        Path | None, typer.Option(help="A user model to use instead.")
+    ] = None,
+    ranker: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="production, production:SEED, or a ranker's folder; several share "
+            "the sessions, as in production=0.7."
+        ),
+    ] = None,
+    relevance: Annotated[str, typer.Option(help="binary, or graded: label / 4.")] = (
+        "binary"
+    ),
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="Show only the first K documents.")
+    ] = None,
+    queries: Annotated[str, typer.Option(help="uniform, or zipf:S.")] = "uniform",
+    swap: Annotated[
+        float, typer.Option(help="Share of sessions with an adjacent pair swapped.")
+    ] = 0.0,
+    rotate: Annotated[
+        float, typer.Option(help="Share of sessions with the first ranks rotated.")
+    ] = 0.0,
+    rotate_first: Annotated[
+        int, typer.Option(min=2, help="How many ranks a rotation moves.")
+    ] = 10,
+    log: Annotated[
+        Path | None, typer.Option(help="Write a session log, Parquet.")
+    ] = None,
+    counts: Annotated[Path | None, typer.Option(help="Write counts, Parquet.")] = None,
+    save_users: Annotated[
+        Path | None, typer.Option(help="Write the true user model, JSON.")
+    ] = None,
+    split: Split = None,
+    relevant_above: RelevantAbove = 2.0,
+    fold: Fold = 1,
+    seed: Seed = 0,
+    missing: MissingValues = "error",
+    as_json: Json = False,
+) -> None:
+    """Draw users' clicks on labelled data: a session log, or counts."""
+    from affinerank.clicks.simulate import Traffic
+    from affinerank.clicks.usermodel import UserModel
+    from affinerank.pipeline import prepare_simulation, simulate, simulation_rankers
 
+    if log is None and counts is None:
+        raise ConfigError("nothing to write: give --log FILE, --counts FILE, or both")
+    for target in (log, counts):
+        if target is not None:
+            _require_parquet(target)
+    read = _read(data, split, fold, seed, missing)
+    rankers, shares = simulation_rankers(
+        ranker or ["production"], read, relevant_above=relevant_above, seed=seed
+    )
+    simulation = prepare_simulation(
+        read,
+        UserModel.load(users) if users else None,
+        eta=eta,
+        eps_minus_1=eps_minus,
+        rankers=rankers,
+        relevance=relevance,
+        relevant_above=relevant_above,
+        traffic=Traffic(
+            queries=queries,
+            top_k=top_k,
+            swap=swap,
+            rotate=rotate,
+            rotate_first=rotate_first,
+            shares=shares,
+        ),
+        seed=seed,
+    )
     with _bars() as progress:
-        rows = demo(seed=seed, progress=progress)
-    about = [
-        {
-            "ranking": row.ranking,
-            "metric": row.values.name,
-            "mean": row.values.mean,
-            "standard_error": row.values.standard_error,
-        }
-        for row in rows
-    ]
-    _print(about, as_json, _demo_text)
+        about = simulate(
+            simulation,
+            clicks=_number("--clicks", clicks),
+            sessions=_whole("--sessions", sessions),
+            log=log,
+            counts=counts,
+            save_users=save_users,
+            seed=seed,
+            progress=progress,
+        )
+    _print(about, as_json, display.simulated)
+
+
+@app.command()
+def count(
+    log: Annotated[
+        str | None,
+        typer.Argument(metavar="LOG", help="Parquet, CSV or JSON Lines; or a pattern."),
+    ] = None,
+    output: Output = Path("counts.parquet"),
+    engine: Annotated[str, typer.Option(help="duckdb or spark.")] = "duckdb",
+    master: Annotated[str | None, typer.Option(help="Spark's master URL.")] = None,
+    connection: Annotated[
+        str | None,
+        typer.Option("--from", help="Connection, as in duckdb:///clicks.duckdb."),
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option(help="Table of the connection to count.")
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Name in the log, as in rank=position.")
+    ] = None,
+    ranks_from: Annotated[
+        int, typer.Option(help="What the log calls the first rank: 1 or 0.")
+    ] = 1,
+    bad_rows: Annotated[
+        str, typer.Option(help="error, or drop: sessions with faults, whole.")
+    ] = "error",
+    where: Annotated[
+        str | None, typer.Option(help="Your own SQL condition, run as it is.")
+    ] = None,
+    segment: Annotated[
+        str | None, typer.Option(help="Column that tells segments apart.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(help="First moment counted.")] = None,
+    until: Annotated[str | None, typer.Option(help="First one not counted.")] = None,
+    max_sessions_per_user: Annotated[
+        int | None, typer.Option(min=1, help="Needs a column user_id.")
+    ] = None,
+    holdout: Annotated[
+        float | None, typer.Option(help="Share to set aside, as in 0.2.")
+    ] = None,
+    holdout_by: Annotated[str, typer.Option(help="query, or time.")] = "query",
+    memory: Annotated[str, typer.Option(help="DuckDB spills beyond this.")] = "4GB",
+    as_json: Json = False,
+) -> None:
+    """Count impressions and clicks in a log, and say what was wrong with it."""
+    from affinerank.clicks.counting import count_log, open_table
+    from affinerank.clicks.log import LogFaultsError, LogOptions
+
+    _require_parquet(output)
+    _require_choice("--bad-rows", bad_rows, "error", "drop")
+    _require_choice("--holdout-by", holdout_by, "query", "time")
+    _require_choice("--engine", engine, "duckdb", "spark")
+    if (log is None) == (connection is None) or (connection is None) != (table is None):
+        raise ConfigError("give a LOG, or --from CONNECTION with --table NAME")
+    options = LogOptions(
+        columns=_mapping(column or []),
+        ranks_from=ranks_from,
+        where=where,
+        since=since,
+        until=until,
+        segment=segment,
+        max_sessions_per_user=max_sessions_per_user,
+    )
+    opened = open_table(
+        log or connection or "",
+        engine=engine,
+        memory=memory,
+        master=master,
+        table=table,
+    )
+    try:
+        with opened as rows, _bars() as progress:
+            found = count_log(
+                rows,
+                output,
+                options=options,
+                bad_rows=bad_rows,
+                holdout=holdout,
+                holdout_by=holdout_by,
+                progress=progress,
+            )
+    except LogFaultsError as error:
+        display.findings(error.report, to_stderr=True)
+        raise
+    about = {**found.summary, "findings": found.findings(), "written": str(output)}
+    if not as_json and found.report is not None:
+        display.findings(found.report, to_stderr=False)
+    _print(about, as_json, display.counted)
+
+
+@import_app.command()
+def ubi(
+    queries: Annotated[Path, typer.Option(help="Index ubi_queries, JSON Lines.")],
+    events: Annotated[Path, typer.Option(help="Index ubi_events, JSON Lines.")],
+    output: Output = Path("log.parquet"),
+    click_action: Annotated[
+        list[str] | None, typer.Option(help="Name of the events that are clicks.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """OpenSearch User Behavior Insights: searches and events to a click log."""
+    from affinerank.clicks.importers import UBI_CLICKS, read_ubi
+
+    imported = read_ubi(queries, events, click_actions=click_action or UBI_CLICKS)
+    _save_imported(imported, output, as_json)
+
+
+@import_app.command()
+def tiangong(
+    files: Annotated[list[Path], typer.Argument(help="Files of result pages.")],
+    output: Output = Path("log.parquet"),
+    as_json: Json = False,
+) -> None:
+    """Result pages in the layout of TianGong-ST to a click log."""
+    from affinerank.clicks.importers import read_tiangong
+
+    _save_imported(read_tiangong(*files), output, as_json)
+
+
+def _save_imported(imported: Any, output: Path, as_json: bool) -> None:
+    _require_parquet(output)
+    imported.save(output)
+    rows = imported.table.num_rows
+    about = {"written": str(output), "impressions": rows, **imported.notes}
+    _print(about, as_json, display.notes)
+
+
+def _read(data: str, split: str | None, fold: int, seed: int, missing: str) -> Any:
+    from affinerank.data.catalog import DataSource
+    from affinerank.data.dataset import parse_split
+
+    source = DataSource.parse(data, fold=fold, seed=seed, missing=_missing(missing))
+    return source.read(parse_split(split) if split else source.default_split("train"))
 
 
 def _missing(text: str) -> Any:
     """Read the option ``--missing``: error, keep, or a number."""
-    if text in ("error", "keep"):
-        return text
+    return text if text in ("error", "keep") else _number("--missing", text)
+
+
+def _number(option: str, text: str | None) -> float | None:
+    if text is None:
+        return None
     try:
         return float(text)
     except ValueError:
-        raise ConfigError(
-            f"--missing must be error, keep or a number, got {text!r}"
-        ) from None
+        kinds = "error, keep or a number" if option == "--missing" else "a number"
+        raise ConfigError(f"{option} must be {kinds}, got {text!r}") from None
 
 
-def _print(about: Any, as_json: bool, draw: Callable[[Any], None]) -> None:
+def _whole(option: str, text: str | None) -> int | None:
+    number = _number(option, text)
+    if number is not None and not number.is_integer():
+        raise ConfigError(f"{option} must be a whole number, got {text!r}")
+    return None if number is None else int(number)
+
+
+def _mapping(pairs: list[str]) -> dict[str, str]:
+    """Read ``--column rank=position``."""
+    mapping = {}
+    for pair in pairs:
+        name, equals, theirs = pair.partition("=")
+        if not (name and equals and theirs):
+            raise ConfigError(f"--column takes NAME=COLUMN, got {pair!r}")
+        mapping[name] = theirs
+    return mapping
+
+
+def _require_parquet(path: Path) -> None:
+    if path.suffix != ".parquet":
+        raise ConfigError(f"{path}: the name of the output must end in .parquet")
+
+
+def _require_choice(option: str, value: str, *choices: str) -> None:
+    if value not in choices:
+        raise ConfigError(f"{option} must be {' or '.join(choices)}, got {value!r}")
+
+
+def _print(about: Any, as_json: bool, draw: Callable[[Any], object]) -> None:
     if as_json:
-        print(json.dumps(about, indent=2))
+        print(json.dumps(about, indent=2, default=str))
     else:
         draw(about)
-
-
-def _say(text: str) -> None:
-    faults.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_note(
@@ -176,15 +444,16 @@ def _print_note(
     """Print a warning of the package as one line; the signature is Python's."""
     del filename, lineno, file, line
     if issubclass(category, AffineRankWarning):
-        _say(f"note: {message}")
+        display.say(f"note: {message}")
 
 
 @contextmanager
 def _bars() -> Iterator[Progress]:
     """Draw a progress bar per stage on a terminal; nothing in a pipe."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    console = display.faults
     with Bars(
-        *columns, console=faults, transient=True, disable=not faults.is_terminal
+        *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bars:
         tasks: dict[str, Any] = {}
 
@@ -194,77 +463,6 @@ def _bars() -> Iterator[Progress]:
             bars.update(tasks[stage], completed=done, total=total)
 
         yield progress
-
-
-def _describe_text(about: dict[str, Any]) -> None:
-    sizes = about["documents_per_query"]
-    kind = " (synthetic)" if about["synthetic"] else ""
-    part = f", {about['split']} split" if about["split"] else ""
-    table = Table(title=f"{about['data']}{kind}{part}", show_header=False)
-    table.add_row("queries", f"{about['queries']:,}")
-    table.add_row("documents", f"{about['documents']:,}")
-    table.add_row("features", f"{about['features']:,}")
-    table.add_row(
-        "documents per query",
-        f"mean {sizes['mean']:.1f}, median {sizes['median']:g}, "
-        f"{sizes['min']} to {sizes['max']}",
-    )
-    table.add_row("missing values", f"{about['missing_values']:,}")
-    if about["label_shares"] is None:
-        table.add_row("labels", "none")
-    else:
-        shares = about["label_shares"].items()
-        table.add_row("label shares", "  ".join(f"{v}: {s:.3f}" for v, s in shares))
-        table.add_row(
-            f"share of labels above {about['relevant_above']:g}",
-            f"{about['relevant_share']:.4f}",
-        )
-    out.print(table)
-    if about["production"] is not None:
-        _production_text(about["production"])
-
-
-def _production_text(production: dict[str, Any]) -> None:
-    if "not_trained" in production:
-        out.print(f"no production ranker: {production['not_trained']}", markup=False)
-        return
-    out.print(
-        f"\nproduction ranker: LambdaMART on {production['queries_learnt_from']} "
-        f"random queries, mean of {production['draws']} draws; "
-        "share of relevant documents by rank"
-    )
-    table = Table("rank", *(str(k) for k in range(1, 11)), box=box.SIMPLE)
-    shares = production["relevant_share_by_rank"]
-    cells = ("-" if s is None else f"{s:.3f}".lstrip("0") for s in shares)
-    table.add_row("share", *cells)
-    out.print(table)
-    values = production["nDCG@10"]
-    mean = sum(values) / len(values)
-    out.print(
-        f"nDCG@10 {mean:.3f} ({', '.join(f'{v:.3f}' for v in values)}) on "
-        f"{production['judged_on']}; linear gain, {production['queries_skipped']} "
-        "queries without a relevant document skipped"
-    )
-
-
-def _convert_text(about: dict[str, Any]) -> None:
-    out.print(
-        f"{about['written']}: {about['queries']:,} queries, "
-        f"{about['documents']:,} documents, {about['features']:,} features",
-        markup=False,
-        soft_wrap=True,
-    )
-
-
-def _demo_text(about: list[dict[str, Any]]) -> None:
-    out.print("yahoo-like:1000, a synthetic world; judged on its test split")
-    table = Table("ranking", "nDCG@10", "standard error")
-    for row in about:
-        table.add_row(
-            row["ranking"], f"{row['mean']:.3f}", f"{row['standard_error']:.3f}"
-        )
-    out.print(table)
-    out.print(about[0]["metric"], highlight=False)
 
 
 def run() -> None:

@@ -12,9 +12,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import ibis
 import ibis.expr.types as ir
@@ -31,7 +31,6 @@ from affinerank.clicks.counts import (
     split_by_query,
 )
 from affinerank.clicks.log import (
-    BadRows,
     LogFaultsError,
     LogOptions,
     LogReport,
@@ -44,7 +43,6 @@ from affinerank.errors import ConfigError, DataError
 from affinerank.files import written_whole
 from affinerank.progress import Progress, quiet
 
-Engine = Literal["duckdb", "spark"]
 ROWS_AT_ONCE = 250_000
 
 
@@ -61,12 +59,18 @@ class Counted:
     report: LogReport | None
     summary: dict[str, Any]
 
+    def findings(self) -> list[dict[str, Any]]:
+        """What the report holds, as plain data."""
+        return (
+            [asdict(finding) for finding in self.report.findings] if self.report else []
+        )
+
 
 @contextmanager
 def open_table(
     source: str,
     *,
-    engine: Engine = "duckdb",
+    engine: str = "duckdb",
     memory: str = "4GB",
     master: str | None = None,
     table: str | None = None,
@@ -86,13 +90,20 @@ def open_table(
         engine_errors(source),
     ):
         if table is not None:
-            yield _connected_table(source, table)
+            connection = ibis.connect(source)
+            log = _table_of(connection, source, table)
         elif engine == "spark":
-            yield _read(_spark(master), source)
+            connection = _spark(master)
+            log = _read(connection, source)
         elif engine == "duckdb":
-            yield _read(_duckdb(memory, spill), source)
+            connection = _duckdb(memory, spill)
+            log = _read(connection, source)
         else:
             raise ConfigError(f"engine must be duckdb or spark, got {engine!r}")
+        try:
+            yield log
+        finally:
+            connection.disconnect()
 
 
 def count_log(
@@ -100,10 +111,10 @@ def count_log(
     target: str | os.PathLike[str],
     *,
     options: LogOptions | None = None,
-    bad_rows: BadRows = "error",
+    bad_rows: str = "error",
     check: bool = True,
     holdout: float | None = None,
-    holdout_by: Literal["query", "time"] = "query",
+    holdout_by: str = "query",
     progress: Progress = quiet,
 ) -> Counted:
     """Count a log into a Parquet file that :meth:`ClickCounts.load` reads.
@@ -114,7 +125,8 @@ def count_log(
         options: How the log is to be read.
         bad_rows: ``"error"`` refuses a log with faults; ``"drop"`` leaves out the
             sessions that have some, whole, and says how many.
-        check: Look for faults first. Unchecked, a faulty log is counted as it is.
+        check: Look for faults first. Unchecked, a faulty log is counted as it is, and
+            a repeated impression counts twice.
         holdout: Share to set aside as the split ``"holdout"``.
         holdout_by: Whether to set aside queries, by a hash of their ids, or the last
             sessions.
@@ -122,7 +134,7 @@ def count_log(
     """
     started = time.perf_counter()
     log = normalised(table, options or LogOptions())
-    report, repeats, dropped = None, not check, {"sessions": 0, "rows": 0}
+    report, repeats, dropped = None, False, {"sessions": 0, "rows": 0}
     if check:
         progress("checking the log", 0, 1)
         report, repeats = validate(log)
@@ -284,8 +296,7 @@ def _spark(master: str | None) -> Any:
     return ibis.pyspark.connect(builder.getOrCreate())
 
 
-def _connected_table(url: str, table: str) -> ir.Table:
-    connection = ibis.connect(url)
+def _table_of(connection: Any, url: str, table: str) -> ir.Table:
     known = connection.list_tables()
     if table not in known:
         raise DataError(

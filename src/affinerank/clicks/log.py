@@ -7,12 +7,13 @@ Lines file, or any table that Ibis reaches. All work is done by the engine that 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from typing import Any, Literal
+from typing import Any
 
 import ibis
 import ibis.expr.types as ir
@@ -23,8 +24,6 @@ REQUIRED = ("session_id", "query_id", "doc_id", "rank", "clicked")
 OPTIONAL = ("ranker", "timestamp", "user_id", "segment")
 MAX_RANK = 10_000
 EXAMPLES = 3
-
-BadRows = Literal["error", "drop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +161,11 @@ def without_bad_sessions(log: ir.Table) -> tuple[ir.Table, int]:
         two_ranks.select("session_id"),
         distinct=True,
     )
-    found = bad.filter(bad.session_id.notnull()).cache()
+    found = log.get_backend().create_table(
+        f"affinerank_{uuid.uuid4().hex}",
+        bad.filter(bad.session_id.notnull()),
+        temp=True,
+    )
     number = _first(found.agg(sessions=found.count()))["sessions"]
     return good.anti_join(found, "session_id"), number
 

@@ -200,7 +200,7 @@ def _number(text: Bytes, at: int) -> tuple[float, int, int]:
     """
     start = at
     byte = text[at]
-    if byte == _MINUS or byte == _PLUS:
+    if byte in (_MINUS, _PLUS):
         at += 1
         byte = text[at]
     first = at

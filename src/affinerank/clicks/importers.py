@@ -1,0 +1,204 @@
+"""Logs that other systems keep, brought onto the columns of a click log.
+
+Small readers for data that fit into memory; each returns an Arrow table with
+``session_id, query_id, doc_id, rank, clicked`` and what it found on the way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from affinerank.errors import DataError
+from affinerank.files import existing_file, written_whole
+
+UBI_CLICKS = ("click", "item_click", "product_click", "result_click")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportedLog:
+    """A log under our names.
+
+    Attributes:
+        table: One row per impression.
+        notes: What was found, and how many times.
+    """
+
+    table: pa.Table
+    notes: dict[str, int]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the log as Parquet."""
+        with written_whole(Path(path)) as aside:
+            pq.write_table(self.table, aside, compression="zstd")
+
+
+def read_ubi(
+    queries: str | os.PathLike[str],
+    events: str | os.PathLike[str],
+    *,
+    click_actions: Sequence[str] = UBI_CLICKS,
+) -> ImportedLog:
+    """Read OpenSearch User Behavior Insights, exported as JSON Lines.
+
+    Its ``query_id`` is one search event, so our ``session_id``; its ``user_query`` is
+    our ``query_id``. What was shown is the ``query_response_hit_ids`` of the queries
+    index, in order; what was clicked, the events whose ``action_name`` is one of
+    ``click_actions`` and whose object is among those.
+
+    Args:
+        queries: Documents of the index ``ubi_queries``, one a line.
+        events: Documents of the index ``ubi_events``, one a line.
+        click_actions: Names of the events that are clicks.
+    """
+    notes = {
+        "searches": 0,
+        "searches without results": 0,
+        "searches seen twice": 0,
+        "events that are not clicks": 0,
+        "clicks": 0,
+        "clicks without an impression": 0,
+    }
+    shown: dict[str, tuple[str, list[str]]] = {}
+    for where, row in _json_lines(queries):
+        search, text = _text(row, "query_id", where), _text(row, "user_query", where)
+        hits = row.get("query_response_hit_ids") or []
+        if not isinstance(hits, list):
+            raise DataError(f"{where}: query_response_hit_ids must be a list")
+        notes["searches"] += 1
+        notes["searches without results"] += not hits
+        notes["searches seen twice"] += search in shown
+        shown.setdefault(search, (text, [str(hit) for hit in hits]))
+    clicked: set[tuple[str, str]] = set()
+    for where, row in _json_lines(events):
+        if row.get("action_name") not in click_actions:
+            notes["events that are not clicks"] += 1
+            continue
+        notes["clicks"] += 1
+        search, document = _text(row, "query_id", where), _clicked_object(row, where)
+        if search in shown and document in shown[search][1]:
+            clicked.add((search, document))
+        else:
+            notes["clicks without an impression"] += 1
+    rows = (
+        (search, text, document, rank, (search, document) in clicked)
+        for search, (text, hits) in shown.items()
+        for rank, document in enumerate(hits, start=1)
+    )
+    return ImportedLog(_table(rows), notes)
+
+
+def read_tiangong(*paths: str | os.PathLike[str]) -> ImportedLog:
+    """Read result pages in the layout of TianGong-ST.
+
+    Tab-separated, one result page a line: session, query, list of documents as shown,
+    list of vertical types, list of clicks. A session there holds several queries, so
+    each page becomes a session of ours, named by file, line and session.
+    """
+    rows: list[tuple[str, str, str, int, bool]] = []
+    pages = 0
+    for path in paths:
+        source = existing_file(path)
+        for number, line in enumerate(_lines(source), start=1):
+            if not line.strip():
+                continue
+            where = f"{source}, line {number}"
+            parts = line.rstrip("\n").split("\t")
+            if len(parts) < 5:
+                raise DataError(
+                    f"{where}: expected session, query, documents, vertical types and "
+                    f"clicks, separated by tabs, got {len(parts)} parts"
+                )
+            documents = _numbers(parts[2], where, "documents")
+            clicks = _numbers(parts[4], where, "clicks")
+            if len(documents) != len(clicks) or not set(clicks) <= {0, 1}:
+                raise DataError(
+                    f"{where}: expected a click, 0 or 1, for each of "
+                    f"{len(documents)} documents, got {parts[4][:60]!r}"
+                )
+            pages += 1
+            session = f"{source.stem}:{number}:{parts[0]}"
+            rows += [
+                (session, parts[1], str(document), rank, bool(click))
+                for rank, (document, click) in enumerate(
+                    zip(documents, clicks, strict=True), start=1
+                )
+            ]
+    return ImportedLog(_table(rows), {"result pages": pages})
+
+
+def _table(rows: Iterable[tuple[str, str, str, int, bool]]) -> pa.Table:
+    types = {
+        "session_id": pa.string(),
+        "query_id": pa.string(),
+        "doc_id": pa.string(),
+        "rank": pa.int32(),
+        "clicked": pa.bool_(),
+    }
+    columns = list(zip(*rows, strict=True)) or [() for _ in types]
+    arrays = [pa.array(c, t) for c, t in zip(columns, types.values(), strict=True)]
+    return pa.table(arrays, names=list(types))
+
+
+def _lines(source: Path) -> Iterator[str]:
+    try:
+        with source.open(encoding="utf-8") as file:
+            yield from file
+    except UnicodeDecodeError:
+        raise DataError(f"{source}: expected UTF-8 text") from None
+
+
+def _json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield where it stands and what each line holds; ``_source`` is looked into."""
+    source = existing_file(path)
+    for number, line in enumerate(_lines(source), start=1):
+        if not line.strip():
+            continue
+        where = f"{source}, line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise DataError(f"{where}: expected one JSON object a line") from None
+        row = row.get("_source", row) if isinstance(row, dict) else row
+        if not isinstance(row, dict):
+            raise DataError(f"{where}: expected one JSON object a line")
+        yield where, row
+
+
+def _text(row: dict[str, Any], name: str, where: str) -> str:
+    value = row.get(name)
+    if not isinstance(value, str | int) or value == "":
+        raise DataError(f"{where}: expected {name}, a text, got {value!r:.60}")
+    return str(value)
+
+
+def _clicked_object(row: dict[str, Any], where: str) -> str:
+    attributes = row.get("event_attributes")
+    thing = attributes.get("object") if isinstance(attributes, dict) else None
+    identifier = thing.get("object_id") if isinstance(thing, dict) else None
+    if not isinstance(identifier, str | int) or identifier == "":
+        raise DataError(
+            f"{where}: expected event_attributes.object.object_id, the document that "
+            f"was clicked, got {identifier!r:.60}"
+        )
+    return str(identifier)
+
+
+def _numbers(text: str, where: str, what: str) -> list[int]:
+    """Read ``[1, 2, 3]``."""
+    try:
+        numbers = json.loads(text)
+    except (ValueError, RecursionError):
+        numbers = None
+    if not isinstance(numbers, list) or not all(isinstance(n, int) for n in numbers):
+        raise DataError(
+            f"{where}: expected a list of {what} as in [1, 2], got {text[:60]!r}"
+        )
+    return numbers

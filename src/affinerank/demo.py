@@ -1,0 +1,81 @@
+"""The demo: every stage on a small synthetic world, in a few seconds."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from affinerank.clicks.counting import count_log, open_table
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.simulate import Traffic
+from affinerank.data.catalog import DataSource
+from affinerank.metrics import MetricValues, mean_by_rank, ranks_by_score
+from affinerank.pipeline import (
+    RANKS_SHOWN,
+    judge,
+    prepare_simulation,
+    score,
+    simulate,
+    train_production_ranker,
+)
+from affinerank.progress import Progress, quiet
+
+WORLD = "yahoo-like:1000"
+CLICKS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What the demo shows.
+
+    Attributes:
+        rankings: nDCG@10 on the test split, by name of the ranking.
+        log: What was counted in the simulated log.
+        by_rank: Impressions, clicks and click-through rate at each rank, and the share
+            of documents there that are relevant.
+    """
+
+    rankings: dict[str, MetricValues]
+    log: dict[str, Any]
+    by_rank: list[dict[str, Any]]
+
+
+def run_demo(*, seed: int = 0, progress: Progress = quiet) -> Demo:
+    """Go the whole path on a small world: rank, let users click, count, judge."""
+    source = DataSource.parse(WORLD, seed=seed)
+    progress("making the world", 0, 2)
+    train = source.read("train")
+    progress("making the world", 1, 2)
+    test = source.read("test")
+    progress("making the world", 2, 2)
+    progress("training the production ranker", 0, 1)
+    ranker = train_production_ranker(train, seed=seed)
+    progress("training the production ranker", 1, 1)
+    simulation = prepare_simulation(
+        train, rankers={"production": ranker}, traffic=Traffic(top_k=10), seed=seed
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        log, counts = Path(folder) / "log.parquet", Path(folder) / "counts.parquet"
+        simulate(simulation, clicks=CLICKS, log=log, seed=seed, progress=progress)
+        with open_table(str(log)) as table:
+            counted = count_log(table, counts, progress=progress)
+        by_rank = ClickCounts.load(counts).click_rate_by_rank()
+    ranks = ranks_by_score(score(ranker, train), train.offsets)
+    relevant = mean_by_rank(train.relevance(), ranks, depth=RANKS_SHOWN)
+    rng = np.random.default_rng(seed)
+    rankings = {
+        "random": rng.random(test.n_docs),
+        "production": score(ranker, test),
+        "ideal": test.relevance().astype(np.float64),
+    }
+    return Demo(
+        rankings={name: judge(s, test, 2.0) for name, s in rankings.items()},
+        log=counted.summary,
+        by_rank=[
+            {**row, "relevant": float(relevant[row["rank"] - 1])} for row in by_rank
+        ],
+    )

@@ -1,0 +1,168 @@
+"""Results as text for a terminal; text from data is printed plain, never styled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+out = Console()
+faults = Console(stderr=True)
+
+
+def say(text: str) -> None:
+    """Print one line on stderr."""
+    faults.print(_plain(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def line(text: str) -> None:
+    """Print one line on stdout."""
+    out.print(_plain(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def description(about: Mapping[str, Any]) -> None:
+    """Print what ``describe`` found."""
+    sizes = about["documents_per_query"]
+    kind = " (synthetic)" if about["synthetic"] else ""
+    part = f", {about['split']} split" if about["split"] else ""
+    line(f"{about['data']}{kind}{part}")
+    rows = {
+        "queries": f"{about['queries']:,}",
+        "documents": f"{about['documents']:,}",
+        "features": f"{about['features']:,}",
+        "documents per query": f"mean {sizes['mean']:.1f}, median {sizes['median']:g}, "
+        f"{sizes['min']} to {sizes['max']}",
+        "missing values": f"{about['missing_values']:,}",
+        "labels": "none",
+    }
+    if about["label_shares"] is not None:
+        shares = about["label_shares"].items()
+        rows["labels"] = "  ".join(f"{value}: {s:.3f}" for value, s in shares)
+        name = f"share of labels above {about['relevant_above']:g}"
+        rows[name] = f"{about['relevant_share']:.4f}"
+    _pairs(rows)
+    if about["production"] is not None:
+        _production(about["production"])
+
+
+def demonstration(demo: Any, world: str) -> None:
+    """Print what the demo showed."""
+    line(f"{world}, a synthetic world, ranked by LambdaMART trained on 20 queries")
+    log = demo.log
+    line(
+        f"its users: {log['sessions']:,} sessions, {log['impressions']:,} impressions, "
+        f"{log['clicks']:,} clicks; position and trust bias as in the paper"
+    )
+    table = _table("rank", *(str(row["rank"]) for row in demo.by_rank))
+    table.add_row("clicked", *_shares(row["rate"] for row in demo.by_rank))
+    table.add_row("relevant", *_shares(row["relevant"] for row in demo.by_rank))
+    out.print(table)
+    line("Clicks fall with the rank far faster than relevance: that is the bias.\n")
+    table = _table("ranking", "nDCG@10", "standard error")
+    for name, values in demo.rankings.items():
+        table.add_row(name, f"{values.mean:.3f}", f"{values.standard_error:.3f}")
+    out.print(table)
+    line(next(iter(demo.rankings.values())).name)
+
+
+def simulated(about: Mapping[str, Any]) -> None:
+    """Print what a simulation came to."""
+    _pairs(
+        {
+            "sessions": f"{about['sessions']:,}",
+            "impressions": f"{about['impressions']:,}",
+            "clicks": f"{about['clicks']:,} (expected {about['expected_clicks']:,.0f})",
+            **about["written"],
+        }
+    )
+
+
+def counted(about: Mapping[str, Any]) -> None:
+    """Print what was counted."""
+    names = (
+        "rows",
+        "sessions",
+        "queries",
+        "documents",
+        "ranks",
+        "impressions",
+        "clicks",
+    )
+    rows = {name: f"{about[name]:,}" for name in names}
+    dropped = about["dropped"]
+    rows["dropped"] = f"{dropped['sessions']:,} sessions, {dropped['rows']:,} rows"
+    rows["seconds"] = f"{about['seconds']:.1f}"
+    rows["written"] = about["written"]
+    _pairs(rows)
+
+
+def findings(report: Any, *, to_stderr: bool) -> None:
+    """Print what is wrong or peculiar about a log, with example rows."""
+    console = faults if to_stderr else out
+    table = Table("", "what", "how many", "for example", box=box.SIMPLE)
+    for finding in report.findings:
+        examples = "\n".join(_example(example) for example in finding.examples[:3])
+        table.add_row(
+            "fault" if finding.fault else "note",
+            Text(finding.what),
+            f"{finding.number:,} {finding.unit}",
+            Text(examples),
+        )
+    if report.findings:
+        console.print(table)
+
+
+def notes(about: Mapping[str, Any]) -> None:
+    """Print names and values as they are."""
+    _pairs({name: str(value) for name, value in about.items()})
+
+
+def _example(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, default=str, ensure_ascii=True)
+
+
+def _production(production: Mapping[str, Any]) -> None:
+    if "not_trained" in production:
+        line(f"no production ranker: {production['not_trained']}")
+        return
+    line(
+        f"production ranker: LambdaMART on {production['queries_learnt_from']} random "
+        f"queries, mean of {production['draws']} draws"
+    )
+    table = _table("rank", *(str(k) for k in range(1, 11)))
+    table.add_row("relevant", *_shares(production["relevant_share_by_rank"]))
+    out.print(table)
+    values = production["nDCG@10"]
+    line(
+        f"nDCG@10 {sum(values) / len(values):.3f} "
+        f"({', '.join(f'{v:.3f}' for v in values)}) on {production['judged_on']}; "
+        f"linear gain, {production['queries_skipped']} queries without a relevant "
+        "document skipped"
+    )
+
+
+def _table(*headers: str) -> Table:
+    return Table(*headers, box=box.SIMPLE, padding=(0, 1, 0, 0))
+
+
+def _shares(values: Iterable[float | None]) -> list[str]:
+    return ["-" if v is None else f"{v:.3f}".lstrip("0") or "0" for v in values]
+
+
+def _pairs(rows: Mapping[str, str]) -> None:
+    """Print names and values below each other; a value is never cut."""
+    width = max(len(name) for name in rows)
+    for name, value in rows.items():
+        line(f"  {name:<{width}}  {value}")
+
+
+def _plain(text: str) -> str:
+    """Take the control characters out, which could steer a terminal."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
