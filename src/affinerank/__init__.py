@@ -7,6 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from affinerank.clicks.counting import count_log, open_table
+    from affinerank.clicks.counts import ClickCounts
+    from affinerank.clicks.join import join_counts
+    from affinerank.clicks.log import LogOptions
+    from affinerank.clicks.simulate import Traffic, simulate_counts, write_session_log
+    from affinerank.clicks.usermodel import UserModel
+    from affinerank.corrections import (
+        ESTIMATORS,
+        Correction,
+        document_weights,
+        estimate_metric,
+    )
     from affinerank.data.catalog import DataSource, Splits, load
     from affinerank.data.dataset import FeatureMapping, RankingDataset
     from affinerank.data.letor import read_letor
@@ -18,49 +30,96 @@ if TYPE_CHECKING:
         DataError,
     )
     from affinerank.metrics import Metric, MetricValues
-    from affinerank.pipeline import judge, score, train_production_ranker
+    from affinerank.pipeline import (
+        evaluate_rankers,
+        judge,
+        prepare_simulation,
+        score,
+        train_production_ranker,
+        train_rankers,
+    )
     from affinerank.rankers.gbdt import TreeRanker
+    from affinerank.rankers.load import load_ranker
+    from affinerank.rankers.mlp import MLPRanker, NetworkSettings
 
 _HOME = {
     "AffineRankError": "errors",
     "AffineRankWarning": "errors",
+    "ClickCounts": "clicks.counts",
     "ConfigError": "errors",
+    "Correction": "corrections",
     "DataError": "errors",
     "DataSource": "data.catalog",
+    "ESTIMATORS": "corrections",
     "FeatureMapping": "data.dataset",
+    "LogOptions": "clicks.log",
+    "MLPRanker": "rankers.mlp",
     "Metric": "metrics",
     "MetricValues": "metrics",
+    "NetworkSettings": "rankers.mlp",
     "RankingDataset": "data.dataset",
     "Splits": "data.catalog",
+    "Traffic": "clicks.simulate",
     "TreeRanker": "rankers.gbdt",
+    "UserModel": "clicks.usermodel",
+    "count_log": "clicks.counting",
+    "document_weights": "corrections",
+    "estimate_metric": "corrections",
+    "evaluate_rankers": "pipeline",
+    "join_counts": "clicks.join",
     "judge": "pipeline",
     "load": "data.catalog",
+    "load_ranker": "rankers.load",
+    "open_table": "clicks.counting",
+    "prepare_simulation": "pipeline",
     "read_letor": "data.letor",
     "read_parquet": "data.parquet",
     "score": "pipeline",
+    "simulate_counts": "clicks.simulate",
     "train_production_ranker": "pipeline",
+    "train_rankers": "pipeline",
     "write_parquet": "data.parquet",
+    "write_session_log": "clicks.simulate",
 }
 
 __all__ = [
+    "ESTIMATORS",
     "AffineRankError",
     "AffineRankWarning",
+    "ClickCounts",
     "ConfigError",
+    "Correction",
     "DataError",
     "DataSource",
     "FeatureMapping",
+    "LogOptions",
+    "MLPRanker",
     "Metric",
     "MetricValues",
+    "NetworkSettings",
     "RankingDataset",
     "Splits",
+    "Traffic",
     "TreeRanker",
+    "UserModel",
+    "count_log",
+    "document_weights",
+    "estimate_metric",
+    "evaluate_rankers",
+    "join_counts",
     "judge",
     "load",
+    "load_ranker",
+    "open_table",
+    "prepare_simulation",
     "read_letor",
     "read_parquet",
     "score",
+    "simulate_counts",
     "train_production_ranker",
+    "train_rankers",
     "write_parquet",
+    "write_session_log",
 ]
 
 

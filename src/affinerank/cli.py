@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, Literal, TextIO
 
 import typer
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -43,6 +43,7 @@ MissingValues = Annotated[
 RelevantAbove = Annotated[
     float, typer.Option(help="Labels above this are relevant; sets of 0 to 2 need 0.")
 ]
+DefaultSplit = Literal["train", "test"]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 
 
@@ -84,6 +85,7 @@ def demo(seed: Seed = 0, as_json: Json = False) -> None:
                 "metric": values.name,
                 "mean": values.mean,
                 "standard_error": values.standard_error,
+                "interval": list(values.interval),
             }
             for name, values in shown.rankings.items()
         ],
@@ -338,6 +340,128 @@ def count(
     _print(about, as_json, display.counted)
 
 
+@app.command()
+def train(
+    counts: Annotated[Path, typer.Argument(metavar="COUNTS", help="Counts, Parquet.")],
+    data: Annotated[str, typer.Option(help="Features: a file, a folder or a world.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="New folder for the ranker.")
+    ],
+    users: Annotated[Path | None, typer.Option(help="User model, JSON.")] = None,
+    estimator: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="naive, ips, bayes-ips, affine (the default) or full-information; "
+            "several are trained together, one folder each."
+        ),
+    ] = None,
+    clip: Annotated[
+        str | None, typer.Option(help="Least alpha: a number, or 10/sqrt(n).")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse ranks the user model lacks.")
+    ] = False,
+    epochs: Annotated[int, typer.Option(min=1)] = 32,
+    learning_rate: Annotated[
+        float, typer.Option(help="The paper: 0.02 for MSLR, 0.004 for Yahoo.")
+    ] = 0.02,
+    hidden: Annotated[str, typer.Option(help="Hidden layers.")] = "512,256,128",
+    loss: Annotated[str, typer.Option(help="lambda, squared or softmax.")] = "lambda",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="On CUDA: float32, tf32 or bfloat16.")
+    ] = "float32",
+    validation: Annotated[
+        Path | None,
+        typer.Option(help="Counts of the validation split, to stop early by."),
+    ] = None,
+    patience: Annotated[
+        int, typer.Option(min=1, help="Epochs without gain, with --validation.")
+    ] = 5,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Go on from this file if killed.")
+    ] = None,
+    split: Split = None,
+    relevant_above: RelevantAbove = 2.0,
+    fold: Fold = 1,
+    seed: Seed = 0,
+    missing: MissingValues = "error",
+    as_json: Json = False,
+) -> None:
+    """Train networks on corrected clicks."""
+    from affinerank.clicks.counts import ClickCounts
+    from affinerank.clicks.usermodel import UserModel
+    from affinerank.pipeline import save_trained, train_rankers
+    from affinerank.rankers.mlp import NetworkSettings
+
+    names = list(dict.fromkeys(estimator or ["affine"]))
+    if output.exists():
+        raise ConfigError(f"{output}: exists already; choose another name or remove it")
+    layers = _sizes(hidden)
+    settings = NetworkSettings(
+        hidden=layers,
+        dropout=(0.0, *(0.1 for _ in layers[1:])),
+        loss=loss,
+        learning_rate=learning_rate,
+        epochs=epochs,
+        device=device,
+        precision=precision,
+        data_seed=seed,
+        patience=patience if validation else None,
+    )
+    read = _read(data, split, fold, seed, missing)
+    held = None
+    if validation is not None:
+        judged = _read(data, "validation", fold, seed, missing)
+        held = (ClickCounts.load(validation), judged)
+    with _bars() as progress:
+        trained = train_rankers(
+            ClickCounts.load(counts),
+            read,
+            UserModel.load(users) if users else None,
+            estimators=names,
+            seeds=[seed],
+            settings=settings,
+            clip=clip,
+            strict=strict,
+            relevant_above=relevant_above,
+            validation=held,
+            checkpoint=checkpoint,
+            progress=progress,
+        )
+    about = save_trained(trained, output)
+    _print(about, as_json, display.trained)
+
+
+@app.command()
+def evaluate(
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL...", help="Folders of rankers.")
+    ],
+    data: Annotated[str, typer.Option(help="Labelled data; of splits, test.")],
+    metric: Annotated[str, typer.Option(help="As in nDCG@10, P@5, RR.")] = "nDCG@10",
+    split: Split = None,
+    relevant_above: RelevantAbove = 2.0,
+    fold: Fold = 1,
+    seed: Seed = 0,
+    missing: MissingValues = "error",
+    as_json: Json = False,
+) -> None:
+    """Judge rankers by labels, and compare each with the first."""
+    from affinerank.metrics import Metric
+    from affinerank.pipeline import evaluate_rankers
+    from affinerank.rankers.load import load_ranker
+
+    rankers = {str(folder): load_ranker(folder) for folder in models}
+    about = evaluate_rankers(
+        rankers,
+        _read(data, split, fold, seed, missing, default="test"),
+        metric=Metric.parse(metric),
+        relevant_above=relevant_above,
+    )
+    _print(about, as_json, display.evaluated)
+
+
 @import_app.command()
 def ubi(
     queries: Annotated[Path, typer.Option(help="Index ubi_queries, JSON Lines.")],
@@ -375,12 +499,29 @@ def _save_imported(imported: Any, output: Path, as_json: bool) -> None:
     _print(about, as_json, display.notes)
 
 
-def _read(data: str, split: str | None, fold: int, seed: int, missing: str) -> Any:
+def _read(
+    data: str,
+    split: str | None,
+    fold: int,
+    seed: int,
+    missing: str,
+    default: DefaultSplit = "train",
+) -> Any:
     from affinerank.data.catalog import DataSource
     from affinerank.data.dataset import parse_split
 
     source = DataSource.parse(data, fold=fold, seed=seed, missing=_missing(missing))
-    return source.read(parse_split(split) if split else source.default_split("train"))
+    return source.read(parse_split(split) if split else source.default_split(default))
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """Read ``--hidden 512,256,128``."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(
+            f"--hidden takes sizes as in 512,256,128, got {text!r}"
+        ) from None
 
 
 def _missing(text: str) -> Any:

@@ -11,21 +11,24 @@ import numpy as np
 
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.simulate import Traffic
 from affinerank.data.catalog import DataSource
 from affinerank.metrics import MetricValues, mean_by_rank, ranks_by_score
 from affinerank.pipeline import (
+    FULL_INFORMATION,
     RANKS_SHOWN,
     judge,
     prepare_simulation,
     score,
     simulate,
     train_production_ranker,
+    train_rankers,
 )
 from affinerank.progress import Progress, quiet
+from affinerank.rankers.mlp import NetworkSettings
 
 WORLD = "yahoo-like:1000"
-CLICKS = 100_000
+CLICKS = 300_000
+ESTIMATORS = ("naive", "ips", "bayes-ips", "affine", FULL_INFORMATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +58,32 @@ def run_demo(*, seed: int = 0, progress: Progress = quiet) -> Demo:
     progress("training the production ranker", 0, 1)
     ranker = train_production_ranker(train, seed=seed)
     progress("training the production ranker", 1, 1)
-    simulation = prepare_simulation(
-        train, rankers={"production": ranker}, traffic=Traffic(top_k=10), seed=seed
-    )
+    simulation = prepare_simulation(train, rankers={"production": ranker}, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         log, counts = Path(folder) / "log.parquet", Path(folder) / "counts.parquet"
         simulate(simulation, clicks=CLICKS, log=log, seed=seed, progress=progress)
         with open_table(str(log)) as table:
             counted = count_log(table, counts, progress=progress)
-        by_rank = ClickCounts.load(counts).click_rate_by_rank()
+        clicks = ClickCounts.load(counts)
+    by_rank = clicks.click_rate_by_rank()[:RANKS_SHOWN]
+    trained = train_rankers(
+        clicks,
+        train,
+        simulation.users,
+        estimators=ESTIMATORS,
+        seeds=[seed],
+        settings=NetworkSettings(
+            hidden=(128, 64, 32), learning_rate=0.004, epochs=12, data_seed=seed
+        ),
+        progress=progress,
+    )
     ranks = ranks_by_score(score(ranker, train), train.offsets)
     relevant = mean_by_rank(train.relevance(), ranks, depth=RANKS_SHOWN)
     rng = np.random.default_rng(seed)
     rankings = {
         "random": rng.random(test.n_docs),
         "production": score(ranker, test),
-        "ideal": test.relevance().astype(np.float64),
+        **{name: score(r, test) for (name, _), r in trained.rankers.items()},
     }
     return Demo(
         rankings={name: judge(s, test, 2.0) for name, s in rankings.items()},

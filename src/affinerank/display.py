@@ -63,11 +63,13 @@ def demonstration(demo: Any, world: str) -> None:
     table.add_row("relevant", *_shares(row["relevant"] for row in demo.by_rank))
     out.print(table)
     line("Clicks fall with the rank far faster than relevance: that is the bias.\n")
-    table = _table("ranking", "nDCG@10", "standard error")
+    table = _table("ranking", "nDCG@10", "95 % interval")
     for name, values in demo.rankings.items():
-        table.add_row(name, f"{values.mean:.3f}", f"{values.standard_error:.3f}")
+        low, high = values.interval
+        table.add_row(name, f"{values.mean:.3f}", f"{low:.3f} to {high:.3f}")
     out.print(table)
     line(next(iter(demo.rankings.values())).name)
+    line("Each was trained on the same clicks; full information on the labels instead.")
 
 
 def simulated(about: Mapping[str, Any]) -> None:
@@ -80,6 +82,42 @@ def simulated(about: Mapping[str, Any]) -> None:
             **about["written"],
         }
     )
+
+
+def trained(about: Mapping[str, Any]) -> None:
+    """Print what was trained."""
+    table = _table("estimator", "loss, first epoch", "last epoch", "written")
+    for row in about["rankers"]:
+        first, last = row["first_loss"], row["last_loss"]
+        table.add_row(
+            row["estimator"], f"{first:.4f}", f"{last:.4f}", Text(row["written"])
+        )
+    out.print(table)
+    unmatched = about["unmatched"]
+    if unmatched["documents"]:
+        line(
+            f"{unmatched['documents']:,} documents of {unmatched['queries']:,} queries "
+            f"with {unmatched['impressions']:,} impressions and "
+            f"{unmatched['clicks']:,} clicks have no features and were left out"
+        )
+
+
+def evaluated(about: Mapping[str, Any]) -> None:
+    """Print how rankers were judged."""
+    line(f"{about['metric']}; labels above {about['relevant_above']:g} are relevant")
+    table = _table("ranker", "mean", "95 % interval", "difference", "p (Holm)")
+    compared = {row["first"]: row for row in about["comparisons"]}
+    for row in about["rankers"]:
+        low, high = row["interval"]
+        other = compared.get(row["ranker"])
+        table.add_row(
+            Text(row["ranker"]),
+            f"{row['mean']:.4f}",
+            f"{low:.4f} to {high:.4f}",
+            f"{other['difference']:+.4f}" if other else "",
+            f"{other['p_corrected']:.2g}" if other else "",
+        )
+    out.print(table)
 
 
 def counted(about: Mapping[str, Any]) -> None:

@@ -247,6 +247,12 @@ class MetricValues:
         return float(counted.std(ddof=1) / np.sqrt(counted.size))
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """Ends of the 95 % interval of the mean, queries taken as drawn at random."""
+        half = 1.96 * self.standard_error
+        return self.mean - half, self.mean + half
+
+    @property
     def name(self) -> str:
         """The metric, its gain, and what became of queries without relevance."""
         gain = f"{self.metric.gain} gain, " if "DCG" in self.metric.name else ""

@@ -1,18 +1,15 @@
 """From a click log to counts: one Ibis expression, run by the engine that has the log.
 
-DuckDB reads files in this process, within a given memory, spilling to disk; Spark runs
-locally or on a cluster; any other Ibis connection counts a table where it lies. The
-result is streamed into a Parquet file and never held in memory.
+The result goes into a Parquet file and is never held in memory: DuckDB writes it
+itself, the result of other engines is written batch by batch.
 """
 
 from __future__ import annotations
 
+import glob
 import os
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,13 @@ import ibis.expr.types as ir
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from affinerank.clicks.checks import (
+    Finding,
+    LogFaultsError,
+    LogReport,
+    validate,
+    without_bad_sessions,
+)
 from affinerank.clicks.counts import (
     EXTRA_KEYS,
     HELD_OUT,
@@ -30,18 +34,13 @@ from affinerank.clicks.counts import (
     checked_share,
     split_by_query,
 )
-from affinerank.clicks.log import (
-    LogFaultsError,
-    LogOptions,
-    LogReport,
-    engine_errors,
-    normalised,
-    validate,
-    without_bad_sessions,
-)
+from affinerank.clicks.engines import engine_errors, is_duckdb, open_table, quoted
+from affinerank.clicks.log import LogOptions, normalised
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import written_whole
 from affinerank.progress import Progress, quiet
+
+__all__ = ["Counted", "count_log", "counts_expression", "open_table", "write_counts"]
 
 ROWS_AT_ONCE = 250_000
 
@@ -64,46 +63,6 @@ class Counted:
         return (
             [asdict(finding) for finding in self.report.findings] if self.report else []
         )
-
-
-@contextmanager
-def open_table(
-    source: str,
-    *,
-    engine: str = "duckdb",
-    memory: str = "4GB",
-    master: str | None = None,
-    table: str | None = None,
-) -> Iterator[ir.Table]:
-    """Open a log: a file, files by a pattern, or a table of a connection.
-
-    Args:
-        source: A path or pattern of Parquet, CSV or JSON Lines files; or with ``table``
-            the URL of an Ibis connection, as in ``duckdb:///clicks.duckdb``.
-        engine: Reads files: ``duckdb`` here, ``spark`` locally or at ``master``.
-        memory: How much memory DuckDB may take before it spills to disk.
-        master: Spark's master URL; ``local[*]`` where none is given.
-        table: Table to count, of the connection ``source``.
-    """
-    with (
-        tempfile.TemporaryDirectory(prefix="affinerank-") as spill,
-        engine_errors(source),
-    ):
-        if table is not None:
-            connection = ibis.connect(source)
-            log = _table_of(connection, source, table)
-        elif engine == "spark":
-            connection = _spark(master)
-            log = _read(connection, source)
-        elif engine == "duckdb":
-            connection = _duckdb(memory, spill)
-            log = _read(connection, source)
-        else:
-            raise ConfigError(f"engine must be duckdb or spark, got {engine!r}")
-        try:
-            yield log
-        finally:
-            connection.disconnect()
 
 
 def count_log(
@@ -133,27 +92,31 @@ def count_log(
         progress: Told of each step.
     """
     started = time.perf_counter()
-    log = normalised(table, options or LogOptions())
-    report, repeats, dropped = None, False, {"sessions": 0, "rows": 0}
+    _require_choice("bad_rows", bad_rows, "error", "drop")
+    _require_choice("holdout_by", holdout_by, "query", "time")
+    share = None if holdout is None else checked_share(holdout)
+    asked = options or LogOptions()
+    by_time = share is not None and holdout_by == "time"
+    log = normalised(table, asked, timed=by_time)
+    report, dropped = None, {"sessions": 0, "rows": 0}
     if check:
         progress("checking the log", 0, 1)
-        report, repeats = validate(log)
+        report = _with_left_out(validate(log), table, asked)
         if report.faults:
             if bad_rows == "error":
                 raise LogFaultsError(report)
             log, dropped = _dropped(log, report)
         progress("checking the log", 1, 1)
     progress("counting", 0, 1)
-    by_query = None
-    if holdout is not None and holdout_by == "time":
-        log = _split_by_time(log, holdout)
-    elif holdout is not None:
-        by_query = checked_share(holdout)
     with engine_errors("the log"):
-        expression = counts_expression(log, repeats=repeats)
-        write_counts(expression, target, holdout=by_query)
+        if share is not None and by_time:
+            log = _split_by_time(log, share)
+        expression = counts_expression(
+            log, repeats=report is not None and report.repeats
+        )
+        write_counts(expression, target, holdout=None if by_time else share)
+        summary = summarise(target, table)
     progress("counting", 1, 1)
-    summary = summarise(target)
     return Counted(
         report,
         {
@@ -171,9 +134,14 @@ def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
     keys = [*KEYS, *extra]
     if repeats:
         log = log.group_by(["session_id", *keys]).agg(clicked=log.clicked.max())
-    counts = log.group_by(keys).agg(impressions=log.count(), clicks=log.clicked.sum())
     by = ["query_id", *extra]
-    sessions = log.group_by(by).agg(sessions=log.session_id.nunique())
+    # Two selections, which engines read in two passes: DuckDB would keep one that is
+    # used twice aside. Counting clicked rows is a sum that it does not widen.
+    shown, issued = log.select(*keys, "clicked"), log.select(*by, "session_id")
+    counts = shown.group_by(keys).agg(
+        impressions=shown.count(), clicks=shown.count(where=shown.clicked == 1)
+    )
+    sessions = issued.group_by(by).agg(sessions=issued.session_id.nunique())
     return counts.join(sessions, by).select(*keys, *NUMBERS)
 
 
@@ -183,41 +151,72 @@ def write_counts(
     *,
     holdout: float | None = None,
 ) -> None:
-    """Stream the result of :func:`counts_expression` into a Parquet file."""
+    """Write the result of :func:`counts_expression` into a Parquet file."""
     with written_whole(Path(target)) as aside:
-        writer = None
-        for batch in expression.to_pyarrow_batches(chunk_size=ROWS_AT_ONCE):
-            table = _typed(pa.Table.from_batches([batch]))
-            if holdout is not None:
-                table = table.append_column("split", split_by_query(table, holdout))
-            writer = writer or pq.ParquetWriter(aside, table.schema, compression="zstd")
-            writer.write_table(table)
-        if writer is None:
+        if is_duckdb(expression) and holdout is None:
+            query = ibis.to_sql(expression, dialect="duckdb")
+            copy = f"COPY ({query}) TO {quoted(aside)} (FORMAT parquet)"
+            expression.get_backend().raw_sql(copy)
+        else:
+            _write_batches(expression, aside, holdout)
+        if not aside.exists() or pq.read_metadata(aside).num_rows == 0:
             raise DataError("there is nothing to count: no row is left of the log")
+
+
+def _write_batches(expression: ir.Table, path: Path, holdout: float | None) -> None:
+    writer = None
+    for batch in expression.to_pyarrow_batches(chunk_size=ROWS_AT_ONCE):
+        table = _typed(pa.Table.from_batches([batch]))
+        if holdout is not None:
+            table = table.append_column("split", split_by_query(table, holdout))
+        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    if writer is not None:
         writer.close()
 
 
-def summarise(counts: str | os.PathLike[str]) -> dict[str, Any]:
-    """Sizes of a file of counts, without loading it."""
-    with open_table(str(counts)) as table:
-        by = [name for name in ("query_id", *EXTRA_KEYS) if name in table.columns]
-        per_query = table.group_by(by).agg(sessions=table.sessions.max())
-        documents = table.select("query_id", "doc_id").distinct()
-        totals = table.agg(
-            queries=table.query_id.nunique(),
-            ranks=table["rank"].max(),
-            impressions=table.impressions.sum(),
-            clicks=table.clicks.sum(),
-            groups=table.count(),
-        )
-        found = {
-            **per_query.agg(sessions=per_query.sessions.sum())
-            .to_pyarrow()
-            .to_pylist()[0],
-            **documents.agg(documents=documents.count()).to_pyarrow().to_pylist()[0],
-            **totals.to_pyarrow().to_pylist()[0],
-        }
+def summarise(counts: str | os.PathLike[str], log: ir.Table) -> dict[str, Any]:
+    """Sizes of a file of counts, without loading it.
+
+    Where ``log`` is DuckDB's, so is this, within the same memory.
+    """
+    if not is_duckdb(log):
+        with open_table(str(counts)) as table:
+            return _sizes(table)
+    return _sizes(log.get_backend().read_parquet(glob.escape(str(counts))))
+
+
+def _sizes(table: ir.Table) -> dict[str, Any]:
+    by = [name for name in ("query_id", *EXTRA_KEYS) if name in table.columns]
+    per_query = table.group_by(by).agg(sessions=table.sessions.max())
+    documents = table.select("query_id", "doc_id").distinct()
+    totals = table.agg(
+        queries=table.query_id.nunique(),
+        ranks=table["rank"].max(),
+        impressions=table.impressions.sum(),
+        clicks=table.clicks.sum(),
+        groups=table.count(),
+    )
+    found = {
+        **per_query.agg(sessions=per_query.sessions.sum()).to_pyarrow().to_pylist()[0],
+        **documents.agg(documents=documents.count()).to_pyarrow().to_pylist()[0],
+        **totals.to_pyarrow().to_pylist()[0],
+    }
     return {name: int(value) for name, value in found.items()}
+
+
+def _with_left_out(report: LogReport, table: ir.Table, asked: LogOptions) -> LogReport:
+    """Say how many rows the options left out, where some do."""
+    if not asked.chooses:
+        return report
+    with engine_errors("the log"):
+        left_out = int(table.count().to_pyarrow().as_py()) - report.rows
+    if left_out == 0:
+        return report
+    what = "left out as asked (--where, --since, --until, --max-sessions-per-user)"
+    return replace(
+        report, findings=(*report.findings, Finding(what, False, left_out, "rows"))
+    )
 
 
 def _dropped(log: ir.Table, report: LogReport) -> tuple[ir.Table, dict[str, int]]:
@@ -228,29 +227,31 @@ def _dropped(log: ir.Table, report: LogReport) -> tuple[ir.Table, dict[str, int]
 
 
 def _split_by_time(log: ir.Table, share: float) -> ir.Table:
-    """Set the last sessions aside: those that began in the last ``share`` of rows."""
-    checked_share(share)
-    if "timestamp" not in log.columns:
-        raise DataError(
-            "holding out by time needs a timestamp; name its column with "
-            "--column timestamp=NAME"
-        )
+    """Set the last ``share`` of sessions aside, by the moment they began."""
     moment = log.timestamp
-    if moment.type().is_string():
-        moment = moment.try_cast("timestamp")
     if not moment.type().is_numeric():
-        moment = moment.cast("timestamp").epoch_seconds()
-    begun = log.mutate(_moment=moment).mutate(
-        _begun=lambda t: t._moment.min().over(group_by="session_id")
+        moment = moment.epoch_seconds()
+    begun = (
+        log.select("session_id", moment=moment)
+        .group_by("session_id")
+        .agg(begun=lambda t: t.moment.min())
     )
-    with engine_errors("the log"):
-        cut = begun._begun.quantile(1 - share).to_pyarrow().as_py()
-    if cut is None:
-        raise DataError("holding out by time needs timestamps, and all are null")
-    late = begun._begun.coalesce(cut) >= cut
-    return begun.mutate(split=ibis.ifelse(late, HELD_OUT, KEPT)).drop(
-        "_moment", "_begun"
-    )
+    times = begun.begun
+    limits = begun.agg(cut=times.quantile(1 - share), first=times.min())
+    found = limits.to_pyarrow().to_pylist()[0]
+    if found["cut"] is None or found["cut"] <= found["first"]:
+        raise DataError(
+            "holding out by time needs sessions that began at different moments; "
+            f"the first {1 - share:.0%} of them began at one"
+        )
+    split = ibis.ifelse(times >= found["cut"], HELD_OUT, KEPT)
+    sides = begun.select("session_id", split=split)
+    return log.join(sides, "session_id").drop("timestamp")
+
+
+def _require_choice(name: str, value: str, *choices: str) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} must be {' or '.join(choices)}, got {value!r}")
 
 
 def _typed(table: pa.Table) -> pa.Table:
@@ -261,70 +262,3 @@ def _typed(table: pa.Table) -> pa.Table:
         whole = name in NUMBERS or name == "rank" or pa.types.is_integer(column.type)
         columns[name] = column.cast(pa.int64() if whole else pa.string())
     return pa.table(columns)
-
-
-def _duckdb(memory: str, spill: str) -> Any:
-    try:
-        connection = ibis.duckdb.connect(
-            memory_limit=memory, temp_directory=spill, preserve_insertion_order=False
-        )
-    except Exception as error:
-        if "memory" not in str(error).lower():
-            raise
-        raise ConfigError(
-            f"--memory takes an amount as in 4GB or 500MB, got {memory!r}"
-        ) from None
-    return connection
-
-
-def _spark(master: str | None) -> Any:
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise ConfigError(
-            "the engine spark needs pyspark: pip install 'affinerank[spark]'"
-        ) from None
-    builder = SparkSession.builder.appName("affinerank")
-    settings = {
-        "spark.master": master or "local[*]",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-    }
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return ibis.pyspark.connect(builder.getOrCreate())
-
-
-def _table_of(connection: Any, url: str, table: str) -> ir.Table:
-    known = connection.list_tables()
-    if table not in known:
-        raise DataError(
-            f"{url}: there is no table {table!r}; there are {', '.join(known[:12])}"
-        )
-    return connection.table(table)
-
-
-def _read(connection: Any, source: str) -> ir.Table:
-    """Read files by their ending; text columns of CSV stay text."""
-    path = Path(source)
-    if not any(character in source for character in "*?[") and not path.exists():
-        raise DataError(f"{source}: there is no such file")
-    name = path.name.removesuffix(".gz").removesuffix(".zst")
-    spark = connection.name == "pyspark"
-    if path.is_dir() or name.endswith(".parquet"):
-        pattern = source if spark or not path.is_dir() else str(path / "*.parquet")
-        return connection.read_parquet(pattern)
-    if name.endswith((".csv", ".tsv")):
-        separator = "\t" if name.endswith(".tsv") else ","
-        if spark:
-            return connection.read_csv(source, header=True, sep=separator)
-        return connection.read_csv(
-            source, header=True, delim=separator, all_varchar=True
-        )
-    if name.endswith((".jsonl", ".ndjson", ".json")):
-        return connection.read_json(source)
-    raise DataError(
-        f"{source}: expected a file that ends in .parquet, .csv, .tsv or .jsonl "
-        "(.gz too), or a folder of Parquet files"
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
-from affinerank.data.dataset import Ids
+from affinerank.clicks.counts_table import (
+    EXTRA_KEYS,
+    KEYS,
+    NUMBERS,
+    checked_table,
+    given_column,
+)
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import existing_file, written_whole
 
+__all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "KEYS", "NUMBERS", "ClickCounts"]
+
 Ints = NDArray[np.int64]
 
-KEYS = ("query_id", "doc_id", "rank")
-EXTRA_KEYS = ("ranker", "segment", "split")
-NUMBERS = ("impressions", "clicks", "sessions")
 HELD_OUT = "holdout"
 KEPT = "train"
 
@@ -45,7 +51,7 @@ class ClickCounts:
 
     def __post_init__(self) -> None:
         """Check the columns and bring them into one order and one type each."""
-        object.__setattr__(self, "table", _checked(self.table))
+        object.__setattr__(self, "table", checked_table(self.table))
 
     @classmethod
     def from_columns(
@@ -84,7 +90,7 @@ class ClickCounts:
             "sessions": sessions,
         }
         arrays = {
-            name: arrow_column(np.asarray(values))
+            name: given_column(name, values)
             for name, values in given.items()
             if values is not None
         }
@@ -127,7 +133,8 @@ class ClickCounts:
     @property
     def sessions_per_query(self) -> pa.Table:
         """One row per query (and ranker, segment, split), with its ``sessions``."""
-        grouped = self.table.group_by(list(self.session_keys))
+        # One thread keeps the order of the table, on which random halves rest.
+        grouped = self.table.group_by(list(self.session_keys), use_threads=False)
         return _renamed(grouped.aggregate([("sessions", "max")]))
 
     @property
@@ -156,7 +163,11 @@ class ClickCounts:
             [("impressions", "sum"), ("clicks", "sum")]
         )
         rows = _renamed(grouped).sort_by("rank").to_pylist()
-        return [{**row, "rate": row["clicks"] / row["impressions"]} for row in rows]
+        return [
+            {**row, "rate": row["clicks"] / row["impressions"]}
+            for row in rows
+            if row["impressions"]
+        ]
 
     def __add__(self, other: ClickCounts) -> ClickCounts:
         """Count what both counted: rows with equal keys are added."""
@@ -229,19 +240,24 @@ class ClickCounts:
         sessions = self.sessions_per_query
         total = sessions["sessions"].to_numpy()
         half = total // 2 + (total % 2) * rng.integers(0, 2, len(total))
-        drawn = sessions.append_column("half", pa.array(half))
-        rows = _matched(self.table, drawn, list(self.session_keys))
-        in_half = rows["half"].to_numpy()
-        shown = rows["impressions"].to_numpy()
-        first = rng.hypergeometric(shown, rows["sessions"].to_numpy() - shown, in_half)
-        clicks = rows["clicks"].to_numpy()
-        clicked = rng.hypergeometric(clicks, shown - clicks, first)
-        parts = (
-            (first, clicked, in_half),
-            (shown - first, clicks - clicked, rows["sessions"].to_numpy() - in_half),
+        drawn = sessions.append_column("half", pa.array(half)).append_column(
+            "query", pa.array(np.arange(len(half)))
         )
-        keys = rows.select(list(self.keys))
-        a, b = (ClickCounts(_with_numbers(keys, *part)) for part in parts)
+        rows = _matched(self.table, drawn.drop_columns("sessions"), self.session_keys)
+        rows = rows.sort_by([(name, "ascending") for name in self.keys])
+        in_half, shown, clicks = (
+            rows[name].to_numpy() for name in ("half", "impressions", "clicks")
+        )
+        left = rows["sessions"].to_numpy() - in_half
+        first = rng.hypergeometric(shown, left + in_half - shown, in_half)
+        clicked = rng.hypergeometric(clicks, shown - clicks, first)
+        a, b = (
+            ClickCounts(_with_numbers(rows, self.keys, numbers))
+            for numbers in (
+                (first, clicked, in_half),
+                (shown - first, clicks - clicked, left),
+            )
+        )
         return a, b
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -279,99 +295,6 @@ class ClickCounts:
         return [self.table[name].type for name in ("query_id", "doc_id")]
 
 
-def _checked(table: pa.Table) -> pa.Table:
-    """Check columns, types and values; sort by the keys."""
-    expected = (*KEYS, *NUMBERS)
-    absent = [name for name in expected if name not in table.column_names]
-    if absent:
-        raise DataError(
-            f"counts have no column {absent[0]!r}; expected {', '.join(expected)}, "
-            f"optionally {', '.join(EXTRA_KEYS)}; found {', '.join(table.column_names)}"
-        )
-    unknown = [n for n in table.column_names if n not in (*expected, *EXTRA_KEYS)]
-    if unknown:
-        raise DataError(f"counts have an unknown column {unknown[0]!r}")
-    keys = (*KEYS, *(name for name in EXTRA_KEYS if name in table.column_names))
-    columns = {name: _typed(name, table[name]) for name in (*keys, *NUMBERS)}
-    for name, column in columns.items():
-        if column.null_count:
-            raise DataError(f"counts: {name} is null in {column.null_count} rows")
-    ordered = pa.table(columns).combine_chunks()
-    rising, repeated = _order(ordered, keys)
-    if not rising:
-        ordered = ordered.sort_by([(name, "ascending") for name in keys])
-        repeated = _order(ordered, keys)[1]
-    if repeated:
-        raise DataError(f"counts hold several rows for one {', '.join(keys)}")
-    _check_numbers(ordered)
-    by_session = [name for name in keys if name not in ("doc_id", "rank")]
-    spread = ordered.group_by(by_session).aggregate(
-        [("sessions", "min"), ("sessions", "max")]
-    )
-    if not pc.all(
-        pc.equal(spread["sessions_min"], spread["sessions_max"])
-    ).as_py() and (spread.num_rows):
-        raise DataError(f"counts give one {', '.join(by_session)} different sessions")
-    return ordered
-
-
-def _order(table: pa.Table, keys: tuple[str, ...]) -> tuple[bool, bool]:
-    """Whether rows come in the order of ``keys``, and whether two have the same."""
-    tied = np.ones(max(table.num_rows - 1, 0), dtype=bool)
-    for name in keys:
-        before = table[name].slice(0, len(tied))
-        after = table[name].slice(1)
-        falls = np.asarray(pc.greater(before, after))
-        if (tied & falls).any():
-            return False, False
-        tied &= np.asarray(pc.equal(before, after))
-    return True, bool(tied.any())
-
-
-def _check_numbers(table: pa.Table) -> None:
-    rank, shown, clicked, sessions = (
-        np.asarray(table[name])
-        for name in ("rank", "impressions", "clicks", "sessions")
-    )
-    rules = (
-        (rank < 1, "rank", "must be 1 or more"),
-        (shown < 0, "impressions", "must be 0 or more"),
-        (clicked < 0, "clicks", "must be 0 or more"),
-        (clicked > shown, "clicks", "cannot exceed impressions"),
-        (shown > sessions, "impressions", "cannot exceed the query's sessions"),
-    )
-    for broken, name, rule in rules:
-        if broken.any():
-            row = int(np.argmax(broken))
-            where = ", ".join(f"{k} {table[k][row].as_py()!r}" for k in KEYS)
-            raise DataError(
-                f"counts of {where}: {name} {rule}, got {table[name][row].as_py()} "
-                f"({int(broken.sum())} such rows)"
-            )
-
-
-def _typed(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Bring a column to int64 or string."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
-    if name in NUMBERS or name == "rank":
-        try:
-            return column.cast(pa.int64())
-        except pa.ArrowException:
-            raise DataError(
-                f"counts: {name} must hold whole numbers, holds {kind}"
-            ) from None
-    if name in EXTRA_KEYS:
-        return column.cast(pa.string())
-    if pa.types.is_integer(kind):
-        return column.cast(pa.int64())
-    if kind in (pa.string(), pa.large_string(), pa.string_view()):
-        return column.cast(pa.string())
-    raise DataError(f"counts: {name} must hold integers or strings, holds {kind}")
-
-
 def _with_sessions(table: pa.Table) -> pa.Table:
     """Add sessions: the most impressions that one rank of the query had."""
     extra = [name for name in EXTRA_KEYS if name in table.column_names]
@@ -396,8 +319,8 @@ def _joined_sums(
     return _matched(_renamed(summed), _renamed(total), list(by))
 
 
-def _matched(rows: pa.Table, other: pa.Table, by: list[str]) -> pa.Table:
-    return rows.join(other, keys=by, join_type="inner")
+def _matched(rows: pa.Table, other: pa.Table, by: Sequence[str]) -> pa.Table:
+    return rows.join(other, keys=list(by), join_type="inner")
 
 
 def _renamed(table: pa.Table) -> pa.Table:
@@ -407,13 +330,22 @@ def _renamed(table: pa.Table) -> pa.Table:
 
 
 def _with_numbers(
-    keys: pa.Table, shown: Ints, clicked: Ints, sessions: Ints
+    rows: pa.Table, keys: tuple[str, ...], numbers: tuple[Ints, Ints, Ints]
 ) -> pa.Table:
-    """Put numbers beside keys, leaving out what was never shown."""
-    table = keys
-    for name, values in zip(NUMBERS, (shown, clicked, sessions), strict=True):
+    """Put other numbers beside the keys, leaving out what was never shown.
+
+    One row of a query stays where none was shown but it has sessions, to hold those.
+    """
+    shown, _, sessions = numbers
+    query = rows["query"].to_numpy()
+    _, first = np.unique(query, return_index=True)
+    ever = np.bincount(query, weights=shown)[query[first]] > 0
+    keep = shown > 0
+    keep[first] |= ~ever & (sessions[first] > 0)
+    table = rows.select(list(keys))
+    for name, values in zip(NUMBERS, numbers, strict=True):
         table = table.append_column(name, pa.array(values))
-    return table.filter(pa.array(shown > 0))
+    return table.filter(pa.array(keep))
 
 
 def checked_share(share: float) -> float:
@@ -437,13 +369,6 @@ def _hash_share(name: str) -> float:
     """A number in [0, 1) that depends on the text alone."""
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
-
-
-def arrow_column(values: Ids) -> pa.Array:
-    """Turn an array of ids or numbers into one of Arrow."""
-    if values.dtype.kind in "OTU":
-        return pa.array(values.tolist(), type=pa.string())
-    return pa.array(values)
 
 
 def _types(counts: ClickCounts) -> str:

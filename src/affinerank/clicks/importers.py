@@ -68,7 +68,9 @@ def read_ubi(
     }
     shown: dict[str, tuple[str, list[str]]] = {}
     for where, row in _json_lines(queries):
-        search, text = _text(row, "query_id", where), _text(row, "user_query", where)
+        search = _text(row, "query_id", where)
+        # Browsing without words is a search for the empty text.
+        text = "" if row.get("user_query") == "" else _text(row, "user_query", where)
         hits = row.get("query_response_hit_ids") or []
         if not isinstance(hits, list):
             raise DataError(f"{where}: query_response_hit_ids must be a list")
@@ -100,11 +102,12 @@ def read_tiangong(*paths: str | os.PathLike[str]) -> ImportedLog:
 
     Tab-separated, one result page a line: session, query, list of documents as shown,
     list of vertical types, list of clicks. A session there holds several queries, so
-    each page becomes a session of ours, named by file, line and session.
+    each page becomes a session of ours, named by file (which, and its name), line and
+    session.
     """
     rows: list[tuple[str, str, str, int, bool]] = []
     pages = 0
-    for path in paths:
+    for place, path in enumerate(paths, start=1):
         source = existing_file(path)
         for number, line in enumerate(_lines(source), start=1):
             if not line.strip():
@@ -124,7 +127,7 @@ def read_tiangong(*paths: str | os.PathLike[str]) -> ImportedLog:
                     f"{len(documents)} documents, got {parts[4][:60]!r}"
                 )
             pages += 1
-            session = f"{source.stem}:{number}:{parts[0]}"
+            session = f"{place}:{source.stem}:{number}:{parts[0]}"
             rows += [
                 (session, parts[1], str(document), rank, bool(click))
                 for rank, (document, click) in enumerate(

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from affinerank.clicks.counts import ClickCounts, arrow_column
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.counts_table import arrow_column
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import DataError
 

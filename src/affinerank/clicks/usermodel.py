@@ -23,7 +23,7 @@ import json
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -63,6 +63,11 @@ class UserModel:
         if self.identified not in get_args(Identified):
             known = ", ".join(get_args(Identified))
             raise ConfigError(f"identified must be {known}, got {self.identified!r}")
+        if (self.identified == "eps") != (self._eps is not None):
+            raise ConfigError(
+                "theta, eps_plus and eps_minus make a user model identified as eps; "
+                "build it with UserModel.from_eps"
+            )
         for name in ("alpha", "beta"):
             values = _by_rank(name, getattr(self, name))
             object.__setattr__(self, name, values)
@@ -215,6 +220,18 @@ class UserModel:
         index = np.minimum(wanted, self.depth) - 1
         return self.alpha[index], self.beta[index]
 
+    def to_depth(self, depth: int) -> UserModel:
+        """Return the model down to rank ``depth`` at least, as :meth:`at` has it."""
+        if depth <= self.depth:
+            return self
+        ranks = np.arange(1, depth + 1)
+        alpha, beta = self.at(ranks)
+        if self._eps is None:
+            return replace(self, alpha=alpha, beta=beta)
+        index = np.minimum(ranks, self.depth) - 1
+        theta, plus, minus = (part[index] for part in self._eps)
+        return UserModel.from_eps(theta, plus, minus, provenance=self.provenance)
+
     def click_probability(self, ranks: ArrayLike, relevance: ArrayLike) -> Floats:
         """P(click) of a document of this relevance at this rank: alpha gamma + beta."""
         alpha, beta = self.at(ranks)
@@ -223,14 +240,14 @@ class UserModel:
     def require_probabilities(self) -> None:
         """Refuse a model whose click probabilities leave [0, 1] at some rank."""
         for name, rate in (
-            ("irrelevant", self.beta),
-            ("relevant", self.alpha + self.beta),
+            ("an irrelevant", self.beta),
+            ("a relevant", self.alpha + self.beta),
         ):
             # Rounding may leave alpha + beta a hair outside.
             bad = np.flatnonzero((rate < -1e-12) | (rate > 1 + 1e-12))
             if bad.size:
                 raise DataError(
-                    f"rank {bad[0] + 1}: the click probability of an {name} document "
+                    f"rank {bad[0] + 1}: the click probability of {name} document "
                     f"must be from 0 to 1, got {rate[bad[0]]:g} ({bad.size} such "
                     "ranks); a model known only up to gauge cannot be simulated"
                 )
@@ -251,6 +268,8 @@ class UserModel:
     def from_dict(cls, about: Mapping[str, Any]) -> UserModel:
         """Build from what :meth:`to_dict` gives."""
         provenance = about.get("provenance") or {}
+        if not isinstance(provenance, Mapping):
+            raise DataError(f"provenance must be an object, got {provenance!r:.60}")
         if about["identified"] == "eps":
             model = cls.from_eps(
                 about["theta"],
@@ -320,11 +339,19 @@ def load_segments(path: str | os.PathLike[str]) -> dict[str, UserModel]:
                 f"got {about['format']!r} version {about['version']!r}"
             )
         parts = about.get("segments", {"": about})
+        if not parts:
+            raise DataError("holds no user model; expected one per segment")
         return {name: UserModel.from_dict(part) for name, part in parts.items()}
     except (DataError, ConfigError) as error:
         raise DataError(f"{source}: {error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        reason = f"{type(error).__name__}: {error}"[:200]
         raise DataError(
             f"{source}: not a user model written by AffineRank ({reason})"
         ) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,9 @@ from numpy.typing import NDArray
 
 from affinerank.data.dataset import FeatureMapping
 from affinerank.errors import DataError
-from affinerank.files import existing_file, new_folder
+from affinerank.files import existing_file
+from affinerank.rankers.folder import read_about, write_folder
 
-FORMAT = "affinerank-ranker"
-VERSION = 1
 SMALL = 20_000
 
 
@@ -49,40 +47,30 @@ class TreeRanker:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write ``ranker.json`` and ``model.txt`` into a new folder."""
-        about = {
-            "format": FORMAT,
-            "version": VERSION,
-            "kind": "lightgbm",
-            "features": list(self.mapping.names),
-            "per_query_min_max": self.mapping.per_query_min_max,
-            "provenance": self.provenance,
-        }
-        with new_folder(Path(folder)) as aside:
-            (aside / "model.txt").write_text(self.model)
-            (aside / "ranker.json").write_text(json.dumps(about, indent=2) + "\n")
+        write_folder(
+            Path(folder),
+            kind="lightgbm",
+            mapping=self.mapping,
+            provenance=self.provenance,
+            about={},
+            files={"model.txt": self.model.encode()},
+        )
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> TreeRanker:
         """Read a folder that :meth:`save` wrote."""
-        path = existing_file(Path(folder) / "ranker.json")
+        about, mapping = read_about(Path(folder), kind="lightgbm")
+        path = existing_file(Path(folder) / "model.txt")
         try:
-            about = json.loads(path.read_text())
-            if (about["format"], about["version"]) != (FORMAT, VERSION):
-                raise DataError(
-                    f"{path}: expected format {FORMAT!r} version {VERSION}, "
-                    f"got {about['format']!r} version {about['version']!r}"
-                )
-            names = tuple(about["features"])
-            mapping = FeatureMapping(names, about["per_query_min_max"])
-            model = existing_file(Path(folder) / "model.txt").read_text()
+            model = path.read_text()
             n_features = lgb.Booster(model_str=model).num_feature()
-        except (ValueError, KeyError, TypeError, lgb.basic.LightGBMError) as error:
+        except (ValueError, lgb.basic.LightGBMError) as error:
             raise DataError(
-                f"{path.parent}: not a ranker saved by AffineRank ({error!r})"
+                f"{path.parent}: not a ranker saved by AffineRank ({error!r:.200})"
             ) from None
         if n_features != len(mapping.names):
             raise DataError(
-                f"{path}: names {len(mapping.names)} features, "
+                f"{path.parent / 'ranker.json'}: names {len(mapping.names)} features, "
                 f"and the model beside it reads {n_features}"
             )
         return cls(model, mapping, about["provenance"])

@@ -1,0 +1,205 @@
+"""Counting a click log: against the bare query, by size, and within its memory.
+
+Writes logs of several sizes into a temporary folder (ten rows a session, about six
+groups for ten rows, ids of queries and documents as text) and prints
+
+- seconds of our counting, unchecked and checked, of the bare DuckDB query, of pandas
+  and of polars over the same file, taken alternately: medians, and their ratios to the
+  bare query. DuckDB has the same memory in all three;
+- seconds per million rows at each size: they must not grow;
+- peak memory of a fresh process that runs ``affinerank count --memory 1GB`` on the
+  largest log.
+
+    python benchmarks/counting.py [--rows 2e6 20e6 200e6] [--compare 20e6] [--repeats 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import duckdb
+
+from affinerank.clicks.counting import (
+    count_log,
+    counts_expression,
+    open_table,
+    write_counts,
+)
+from affinerank.clicks.log import LogOptions, normalised
+
+MEMORY = "4GB"
+BYTES_PER_ROW = 9  # of the log; spilling takes up to ten times as much
+BARE = """COPY (
+    SELECT query_id, doc_id, rank, count(*) AS impressions, sum(clicked::int) AS clicks
+    FROM '{log}' GROUP BY ALL
+) TO '{target}' (FORMAT parquet)"""
+LOG = """COPY (
+    SELECT s AS session_id, 'q' || q AS query_id,
+        'd' || (q % 100000) || '-' || ((k + (hash(s + 1) % 4 = 0)::int) % 10) AS doc_id,
+        (k + 1)::int AS rank, hash(s * 10 + k) % (3 + k) = 0 AS clicked
+    FROM (SELECT s, hash(s) % {queries} AS q FROM range({sessions}) AS t(s)),
+        range(10) AS u(k)
+) TO '{log}' (FORMAT parquet)"""
+
+
+def connected(folder: Path) -> duckdb.DuckDBPyConnection:
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY,
+        "temp_directory": str(folder / "spill"),
+        "preserve_insertion_order": False,
+    }
+    return duckdb.connect(config=settings)
+
+
+def write_log(rows: int, folder: Path) -> Path:
+    log = folder / f"log{rows}.parquet"
+    sessions = rows // 10
+    with connected(folder) as connection:
+        connection.execute(
+            LOG.format(log=log, sessions=sessions, queries=max(1, sessions // 2))
+        )
+    return log
+
+
+def bare(log: Path, folder: Path) -> None:
+    with connected(folder) as connection:
+        connection.execute(BARE.format(log=log, target=folder / "bare.parquet"))
+
+
+def unchecked(log: Path, folder: Path) -> None:
+    with open_table(str(log), memory=MEMORY) as table:
+        counts = counts_expression(normalised(table, LogOptions()))
+        write_counts(counts, folder / "counts.parquet")
+
+
+def checked(log: Path, folder: Path) -> None:
+    with open_table(str(log), memory=MEMORY) as table:
+        count_log(table, folder / "counts.parquet")
+
+
+def by_pandas(log: Path, folder: Path) -> None:
+    pandas = import_module("pandas")
+    keys = ["query_id", "doc_id", "rank"]
+    frame = pandas.read_parquet(log, columns=[*keys, "clicked"])
+    groups = frame.groupby(keys, sort=False)["clicked"].agg(["size", "sum"])
+    groups.reset_index().to_parquet(folder / "pandas.parquet")
+
+
+def by_polars(log: Path, folder: Path) -> None:
+    polars = import_module("polars")
+    counts = (
+        polars.scan_parquet(log)
+        .group_by("query_id", "doc_id", "rank")
+        .agg(polars.len(), polars.col("clicked").sum())
+    )
+    counts.sink_parquet(folder / "polars.parquet")
+
+
+def seconds(run: Callable[[Path, Path], None], log: Path, folder: Path) -> float:
+    started = time.perf_counter()
+    run(log, folder)
+    return time.perf_counter() - started
+
+
+def compare(log: Path, folder: Path, repeats: int) -> None:
+    ways = {
+        "bare DuckDB query": bare,
+        "ours, unchecked": unchecked,
+        "ours, checked": checked,
+        "pandas": by_pandas,
+        "polars": by_polars,
+    }
+    for name in ("pandas", "polars"):
+        if find_spec(name) is None:
+            print(f"({name} is not installed)")
+            del ways[name]
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, run in ways.items():
+            times[name].append(seconds(run, log, folder))
+    medians = {name: statistics.median(taken) for name, taken in times.items()}
+    print(f"{'':20} {'median s':>9} {'ratio':>7}   all")
+    for name, median in medians.items():
+        ratio = median / medians["bare DuckDB query"]
+        every = " ".join(f"{taken:.2f}" for taken in times[name])
+        print(f"{name:20} {median:9.2f} {ratio:7.2f}   {every}")
+
+
+def peak_bytes(log: Path, folder: Path) -> int:
+    """Peak resident memory of a new process that counts ``log`` within 1 GB."""
+    command = [sys.executable, __file__, "--measure", str(log)]
+    command += ["--folder", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    return int(done.stdout.split()[-1])
+
+
+def measure(log: str, folder: str) -> None:
+    from affinerank.cli import main
+
+    target = str(Path(folder) / "measured.parquet")
+    if main(["count", log, "-o", target, "--memory", "1GB", "--json"]) != 0:
+        sys.exit(1)
+    status = Path("/proc/self/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    print(int(line.split()[1]) * 1024)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=float, nargs="*", default=[2e6, 20e6, 200e6])
+    parser.add_argument("--compare", type=float, default=20e6)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--folder", default=tempfile.gettempdir())
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = arguments()
+    if asked.measure:
+        measure(asked.measure, asked.folder)
+        return
+    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
+        folder = Path(name)
+        room = shutil.disk_usage(folder).free
+        rows = [int(n) for n in asked.rows if n * BYTES_PER_ROW * 10 < room]
+        print(f"DuckDB {duckdb.__version__}, {os.cpu_count()} cores, {MEMORY}")
+        if asked.compare:
+            log = write_log(int(asked.compare), folder)
+            print(f"\n{int(asked.compare):,} rows, {log.stat().st_size / 1e6:.0f} MB")
+            compare(log, folder, asked.repeats)
+            log.unlink()
+        print(f"\n{'rows':>12} {'bare':>8} {'unchecked':>10} {'checked':>8}", end="")
+        print("   microseconds a row")
+        for size in rows:
+            log = write_log(size, folder)
+            repeats = asked.repeats if size < 100e6 else 1
+            taken = [
+                min(seconds(run, log, folder) for _ in range(repeats)) / size * 1e6
+                for run in (bare, unchecked, checked)
+            ]
+            print(
+                f"{size:>12,} {taken[0]:8.3f} {taken[1]:10.3f} {taken[2]:8.3f}",
+                flush=True,
+            )
+            if size == max(rows):
+                about = f"{log.stat().st_size / 1e6:,.0f} MB, {size:,} rows"
+                peak = peak_bytes(log, folder)
+                print(f"\npeak memory with --memory 1GB on a log of {about}:")
+                print(f"{peak / 1e6:,.0f} MB")
+            log.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""Speed of training: the loss against a free one, stacks against one, CUDA throughput.
+
+    python benchmarks/networks.py            # on the CPU: ratios, side by side
+    python benchmarks/networks.py --cuda     # on a GPU: TFLOP/s, memory
+
+Work is counted as 6 x weights x documents a step, the loss included in the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from affinerank.rankers.losses import Lists, Loss, lambda_loss
+from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.training import NetworkTrainer, Targets, activate
+
+FEATURES = 136
+
+
+def free_loss(scores: Tensor, weights: Tensor, shown: Tensor, lists: Lists) -> Tensor:
+    """A loss that costs nothing: the sum of weighted scores."""
+    del shown, lists
+    return (scores * weights).sum(dim=1)
+
+
+def loop_loss(scores: Tensor, weights: Tensor, shown: Tensor, lists: Lists) -> Tensor:
+    """The same loss as LambdaLoss, a Python loop over queries, in float64."""
+    del shown
+    total = scores.new_zeros(len(scores), dtype=torch.float64)
+    for index, held in lists.groups():
+        for row, mask in zip(index, held, strict=True):
+            s = scores[:, row[mask]].double()
+            w = weights[:, row[mask]].double()
+            rank = s.argsort(dim=1, descending=True).argsort(dim=1) + 1
+            apart = (rank[:, :, None] - rank[:, None, :]).abs().clamp(min=1)
+            close = 1 / torch.log2(apart + 1.0) - 1 / torch.log2(apart + 2.0)
+            gain = (w[:, :, None] - w[:, None, :]).clamp(min=0.0)
+            gap = s[:, :, None] - s[:, None, :]
+            pair = torch.log1p(torch.exp(-gap.abs())) + (-gap).clamp(min=0.0)
+            total = total + (gain * close * pair).sum(dim=(1, 2)) / math.log(2.0)
+    return total
+
+
+def trainer(
+    sizes: NDArray[np.int64], n_networks: int, settings: NetworkSettings
+) -> NetworkTrainer:
+    rng = np.random.default_rng(0)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    features = rng.random((offsets[-1], FEATURES), dtype=np.float32)
+    weights = rng.normal(size=(n_networks, offsets[-1]))
+    made = NetworkTrainer(features, offsets, list(range(n_networks)), settings)
+    made.set_targets(Targets(weights, np.ones(weights.shape, dtype=bool)))
+    return made
+
+
+def seconds(work: Callable[[], object], repeats: int) -> float:
+    work()
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def step_seconds(
+    sizes: NDArray[np.int64], loss: Loss, n_networks: int = 1, repeats: int = 7
+) -> float:
+    made = trainer(sizes, n_networks, NetworkSettings(device="cpu"))
+    made.loss = loss
+    batch = made.batch(np.arange(len(sizes)))
+    return seconds(lambda: made.step(batch), repeats)
+
+
+def on_cpu() -> None:
+    even = np.full(32, 125)
+    uneven = np.array([125] * 31 + [1000])
+    print("batch of 32 queries, 512-256-128, 136 features, CPU; medians of 7 steps")
+    free, ours, loop = (
+        step_seconds(even, f) for f in (free_loss, lambda_loss, loop_loss)
+    )
+    print(f"125 documents each: free {free:.4f} s, LambdaLoss {ours:.4f} s, ", end="")
+    print(f"ratio {ours / free:.2f} (bar 1.25); loop {loop:.4f} s")
+    long_free, long = (step_seconds(uneven, f) for f in (free_loss, lambda_loss))
+    print(
+        f"one list of 1,000: free {long_free:.4f} s, LambdaLoss {long:.4f} s, ", end=""
+    )
+    print(f"ratio {long / long_free:.2f} (bar 1.6)")
+    fast, slow = (loss_seconds(even, f) for f in (lambda_loss, loop_loss))
+    print(
+        f"the loss alone, with its gradient: {fast:.4f} s, loop {slow:.4f} s, ", end=""
+    )
+    print(f"{slow / fast:.1f}x (bar 5)")
+    print("networks at once, seconds a step and network:", end=" ")
+    for n in (1, 2, 4, 8):
+        print(f"{n}: {step_seconds(even, lambda_loss, n, 5) / n:.4f}", end="  ")
+    print()
+    documents = int(even.sum())
+    print(f"documents a second: {documents / ours:,.0f}")
+
+
+def loss_seconds(sizes: NDArray[np.int64], loss: Callable[..., Tensor]) -> float:
+    rng = np.random.default_rng(0)
+    lists = Lists.of(sizes)
+    shape = (1, int(sizes.sum()))
+    scores = torch.from_numpy(rng.normal(size=shape).astype(np.float32))
+    weights = torch.from_numpy(rng.normal(size=shape).astype(np.float32))
+    shown = torch.ones(shape, dtype=torch.bool)
+    scores.requires_grad_()
+    return seconds(
+        lambda: torch.autograd.grad(loss(scores, weights, shown, lists).sum(), scores),
+        7,
+    )
+
+
+def on_cuda() -> None:
+    rng = np.random.default_rng(0)
+    ragged = np.clip(rng.lognormal(4.57, 0.65, 2048), 1, 1200).astype(np.int64)
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, 64 networks")
+    print(f"ragged lists: mean {ragged.mean():.0f}, longest {ragged.max()}")
+    agreement(ragged[:64])
+    for name, sizes in (("lists of 125", np.full(2048, 125)), ("ragged", ragged)):
+        for precision in ("float32", "tf32", "bfloat16"):
+            throughput(name, sizes, precision)
+
+
+def agreement(sizes: NDArray[np.int64]) -> None:
+    """Compare the CUDA kernels with the CPU in float64, on random lists and masks."""
+    rng = np.random.default_rng(1)
+    shape = (3, int(sizes.sum()))
+    scores, weights = (torch.from_numpy(rng.normal(size=shape)) for _ in range(2))
+    scores[0, ::7] = scores[0, 0].item()  # ties
+    shown = torch.from_numpy(rng.random(shape) < 0.8)
+    found = []
+    for device, kind in (("cpu", torch.float64), ("cuda", torch.float32)):
+        s = scores.to(device, kind).requires_grad_()
+        lists = Lists.of(sizes, device)
+        loss = lambda_loss(s, weights.to(device, kind), shown.to(device), lists)
+        gradient = torch.autograd.grad(loss.sum(), s)[0]
+        found.append((loss.detach().double().cpu(), gradient.double().cpu()))
+    (a, b), (c, d) = found
+    print(
+        f"CUDA against float64: loss off by {((a - c).norm() / a.norm()):.1e},", end=""
+    )
+    print(f" gradient by {((b - d).norm() / b.norm()):.1e}", end="")
+    units = rng.normal(size=(3, 40, 256)).astype(np.float32)
+    active = []
+    for device in ("cpu", "cuda"):
+        v = torch.from_numpy(units).to(device).requires_grad_()
+        bias = torch.full((3, 1, 256), 0.1, device=device)
+        rows = torch.arange(40, dtype=torch.int32, device=device) * 1000
+        seeds = torch.tensor([5, -7, 2**31 - 1], dtype=torch.int32, device=device)
+        y = activate(v, bias, rows, seeds, -123456789, 0.1)
+        active += [y.detach().cpu(), torch.autograd.grad(y.square().sum(), v)[0].cpu()]
+    away = max((active[i] - active[i + 2]).abs().max().item() for i in (0, 1))
+    print(f", activation and dropout by {away:.1e} at most")
+
+
+def throughput(name: str, sizes: NDArray[np.int64], precision: str) -> None:
+    settings = NetworkSettings(device="cuda", precision=precision)
+    made = trainer(sizes, 64, settings)
+    torch.cuda.reset_peak_memory_stats()
+    made.epoch(0)
+    torch.cuda.synchronize()
+    times = []
+    for epoch in range(1, 4):
+        started = time.perf_counter()
+        made.epoch(epoch)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+    n_weights = sum(p[0].numel() for p in made.parameters)
+    work = 6 * n_weights * int(sizes.sum()) * 64
+    memory = torch.cuda.max_memory_allocated() / 2**30
+    rate = work / statistics.median(times) / 1e12
+    per_step = statistics.median(times) / math.ceil(len(sizes) / 32)
+    print(
+        f"{name:<14} {precision:<9} {rate:6.1f} TFLOP/s  "
+        f"{1e3 * per_step:6.2f} ms a step  peak memory {memory:.1f} GiB",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cuda", action="store_true")
+    if parser.parse_args().cuda:
+        on_cuda()
+    else:
+        on_cpu()
+
+
+if __name__ == "__main__":
+    main()

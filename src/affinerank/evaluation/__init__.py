@@ -1,0 +1,1 @@
+"""A ranker's value, and whether a difference is more than chance."""

@@ -1,0 +1,171 @@
+"""Labelled data, a ranker and users put together into a click log or counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from affinerank.clicks.simulate import (
+    Simulation,
+    Traffic,
+    prepare,
+    simulate_counts,
+    write_session_log,
+)
+from affinerank.clicks.usermodel import UserModel
+from affinerank.data.dataset import RankingDataset
+from affinerank.errors import ConfigError, DataError
+from affinerank.metrics import ranks_by_score
+from affinerank.pipeline.production import Ranker, score, train_production_ranker
+from affinerank.progress import Progress, quiet
+from affinerank.rankers.load import load_ranker
+
+
+def prepare_simulation(
+    data: RankingDataset,
+    users: UserModel | None = None,
+    *,
+    eta: float = 1.0,
+    eps_minus_1: float = 0.65,
+    rankers: Mapping[str, Ranker] | None = None,
+    relevance: str = "binary",
+    relevant_above: float = 2.0,
+    traffic: Traffic | None = None,
+    seed: int = 0,
+) -> Simulation:
+    """Rank labelled data and put users in front of it.
+
+    Args:
+        data: Labelled data.
+        users: How users click; the paper's users of ``eta`` and ``eps_minus_1`` where
+            left out.
+        eta: Steepness of position bias.
+        eps_minus_1: Click rate of an irrelevant document that is examined at rank 1.
+        rankers: What ranks; a production ranker trained on ``data`` where left out.
+        relevance: ``"binary"``: 1 above ``relevant_above``, as in the paper;
+            ``"graded"``: label / 4.
+        relevant_above: Labels above this are relevant.
+        traffic: Which queries come, and what is shown.
+        seed: Of the production ranker and of which queries are frequent.
+    """
+    used = rankers or {
+        "production": train_production_ranker(
+            data, relevant_above=relevant_above, seed=seed
+        )
+    }
+    depth = int(data.docs_per_query.max())
+    asked = traffic or Traffic()
+    if asked.top_k is not None:
+        depth = min(depth, asked.top_k)
+    return prepare(
+        data,
+        {n: ranks_by_score(score(r, data), data.offsets) for n, r in used.items()},
+        relevance_of(data, relevance, relevant_above),
+        users or UserModel.paper(eta=eta, eps_minus_1=eps_minus_1, depth=depth),
+        traffic=asked,
+        rng=np.random.default_rng([seed, 1]),
+    )
+
+
+def relevance_of(
+    data: RankingDataset, relevance: str, relevant_above: float
+) -> NDArray[np.float32]:
+    """Probability of relevance of each document: 0 or 1, or its label divided by 4."""
+    if relevance == "binary":
+        return data.relevance(relevant_above)
+    if relevance != "graded":
+        raise ConfigError(f"relevance must be binary or graded, got {relevance!r}")
+    graded = data.known_labels() / np.float32(4.0)
+    if graded.max(initial=0.0) > 1:
+        raise DataError(
+            f"graded relevance is label / 4, and labels go up to {4 * graded.max():g}"
+        )
+    return graded
+
+
+def simulation_rankers(
+    names: Sequence[str],
+    data: RankingDataset,
+    *,
+    relevant_above: float = 2.0,
+    seed: int = 0,
+) -> tuple[dict[str, Ranker], dict[str, float]]:
+    """Understand ``production``, ``production:SEED`` or a ranker's folder, each once.
+
+    A share may follow, as in ``production=0.7``; give one for all or for none.
+
+    Returns:
+        The rankers and their shares, by name.
+    """
+    rankers: dict[str, Ranker] = {}
+    shares: dict[str, float] = {}
+    for text in names:
+        name, equals, share = text.partition("=")
+        match = re.fullmatch(r"production(?::(\d+))?", name)
+        if name in rankers:
+            raise ConfigError(f"the ranker {name!r} is named twice")
+        if match is None:
+            rankers[name] = load_ranker(name)
+        else:
+            rankers[name] = train_production_ranker(
+                data,
+                relevant_above=relevant_above,
+                seed=int(match[1]) if match[1] else seed,
+            )
+        if equals:
+            try:
+                shares[name] = float(share)
+            except ValueError:
+                raise ConfigError(f"a share is a number, got {text!r}") from None
+    return rankers, shares
+
+
+def simulate(
+    simulation: Simulation,
+    *,
+    clicks: float | None = None,
+    sessions: int | None = None,
+    log: Path | None = None,
+    counts: Path | None = None,
+    save_users: Path | None = None,
+    seed: int = 0,
+    progress: Progress = quiet,
+) -> dict[str, Any]:
+    """Draw sessions, and write their log, their counts, or both.
+
+    The target is a number of ``sessions``, or of ``clicks``, which expected clicks per
+    session turn into sessions. Where both files are asked for, the counts are those of
+    the log.
+
+    Returns:
+        Sizes, the clicks expected, and the files written, as plain data.
+    """
+    if (clicks is None) == (sessions is None):
+        raise ConfigError("give either a number of clicks or a number of sessions")
+    wanted = simulation.sessions_for(clicks) if clicks is not None else sessions or 0
+    rng = np.random.default_rng([seed, 2])
+    about: dict[str, Any] = {"expected_clicks": wanted * simulation.expected_clicks}
+    written = {}
+    if log is not None:
+        about |= write_session_log(simulation, wanted, log, rng=rng, progress=progress)
+        written["log"] = str(log)
+    if counts is not None and log is not None:
+        from affinerank.clicks.counting import count_log, open_table
+
+        with open_table(str(log)) as table:
+            count_log(table, counts, check=False, progress=progress)
+    elif counts is not None:
+        drawn = simulate_counts(simulation, wanted, rng=rng)
+        drawn.save(counts)
+        about |= drawn.summary()
+    if counts is not None:
+        written["counts"] = str(counts)
+    if save_users is not None:
+        simulation.users.save(save_users)
+        written["users"] = str(save_users)
+    return {**about, "written": written}

@@ -1,0 +1,219 @@
+"""From counts to trained rankers: join, correct, weigh, fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from affinerank.clicks.counts import KEPT, ClickCounts
+from affinerank.clicks.join import JoinedCounts, join_counts
+from affinerank.clicks.usermodel import UserModel
+from affinerank.corrections import Weights, document_weights, parse_estimator
+from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.errors import ConfigError, DataError
+from affinerank.progress import Progress, quiet
+from affinerank.rankers.mlp import MLPRanker, Networks, NetworkSettings
+from affinerank.rankers.training import (
+    FittedNetworks,
+    Targets,
+    Validation,
+    fit_networks,
+)
+
+FULL_INFORMATION = "full-information"
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """Rankers trained together.
+
+    Attributes:
+        rankers: One for each estimator and seed.
+        losses: ``[epochs, n]`` mean loss of each.
+        unmatched: What the counts hold that the data have no features for.
+    """
+
+    rankers: Mapping[tuple[str, int], MLPRanker]
+    losses: Any
+    unmatched: Mapping[str, Any]
+
+
+def train_rankers(
+    counts: ClickCounts,
+    data: RankingDataset,
+    users: UserModel | None,
+    *,
+    estimators: Sequence[str] = ("affine",),
+    seeds: Sequence[int] = (0,),
+    settings: NetworkSettings | None = None,
+    clip: str | float | None = None,
+    strict: bool = False,
+    relevant_above: float = 2.0,
+    validation: tuple[ClickCounts, RankingDataset] | None = None,
+    checkpoint: Path | None = None,
+    progress: Progress = quiet,
+) -> Trained:
+    """Train a network for each estimator and seed, all at once.
+
+    Args:
+        counts: Clicks; of their ``split``, where they have one, the part ``train``.
+        data: Features of the documents.
+        users: How users click. The naive estimator needs none.
+        estimators: Names of ``ESTIMATORS``; ``full-information`` learns from labels.
+        seeds: One network of each estimator for each.
+        settings: Shape and training of the networks.
+        clip: Lower bound of alpha, as :meth:`Correction.clipped` takes it.
+        strict: Refuse ranks deeper than the user model instead of extending it.
+        relevant_above: Labels above this are relevant, for full information.
+        validation: Counts and data to stop early by.
+        checkpoint: File that training goes on from if it was killed.
+        progress: Told of each epoch.
+    """
+    asked = settings or NetworkSettings()
+    mapping = FeatureMapping.fit(data)
+    mapped = mapping.apply(data)
+    joined = join_counts(_train_part(counts), data)
+
+    def targets(part: JoinedCounts, of: RankingDataset) -> Targets:
+        weights = [
+            weigh(
+                part,
+                of,
+                users,
+                name,
+                clip=clip,
+                strict=strict,
+                relevant_above=relevant_above,
+            )
+            for name in estimators
+        ]
+        return stacked(weights, of, copies=len(seeds))
+
+    judged = None
+    if validation is not None:
+        held, held_data = validation
+        judged = Validation(
+            mapping.apply(held_data).features,
+            targets(join_counts(held, held_data), held_data),
+            held_data.offsets,
+        )
+    fitted = fit_networks(
+        mapped.features,
+        targets(joined, data),
+        mapped.offsets,
+        seeds=[seed for _ in estimators for seed in seeds],
+        settings=asked,
+        validation=judged,
+        checkpoint=checkpoint,
+        progress=progress,
+    )
+    names = [(name, seed) for name in estimators for seed in seeds]
+    summary = joined.counts.summary()
+    rankers = {
+        (name, seed): MLPRanker(
+            _alone(fitted, i, asked),
+            mapping,
+            {
+                "trained_by": "LambdaLoss on corrected clicks",
+                "estimator": name,
+                "clip": clip,
+                "seed": seed,
+                "clicks": summary["clicks"],
+                "sessions": summary["sessions"],
+                "users": dict(users.provenance) if users else None,
+                "settings": asdict(asked),
+                "queries": [str(name) for name in data.query_ids],
+            },
+        )
+        for i, (name, seed) in enumerate(names)
+    }
+    return Trained(rankers, fitted.losses, joined.unmatched)
+
+
+def save_trained(trained: Trained, folder: Path) -> dict[str, Any]:
+    """Save one ranker as ``folder``, several below it by estimator (and seed)."""
+    alone = len(trained.rankers) == 1
+    seeds = {seed for _, seed in trained.rankers}
+    rows = []
+    if not alone:
+        folder.mkdir(parents=True)
+    for i, ((name, seed), ranker) in enumerate(trained.rankers.items()):
+        below = name if len(seeds) == 1 else f"{name}-{seed}"
+        target = folder if alone else folder / below
+        ranker.save(target)
+        rows.append(
+            {
+                "estimator": name,
+                "seed": seed,
+                "first_loss": float(trained.losses[0, i]),
+                "last_loss": float(trained.losses[-1, i]),
+                "epochs": len(trained.losses),
+                "written": str(target),
+            }
+        )
+    return {"rankers": rows, "unmatched": dict(trained.unmatched)}
+
+
+def weigh(
+    joined: JoinedCounts,
+    data: RankingDataset,
+    users: UserModel | None,
+    estimator: str,
+    *,
+    clip: str | float | None = None,
+    strict: bool = False,
+    relevant_above: float = 2.0,
+) -> Weights:
+    """Turn counts into the weights of one estimator; see :func:`train_rankers`."""
+    if estimator == FULL_INFORMATION:
+        return full_information(data, relevant_above)
+    correct = parse_estimator(estimator)
+    if users is None:
+        if estimator != "naive":
+            raise ConfigError(f"the estimator {estimator} needs a user model (--users)")
+        users = UserModel.position_bias([1.0])
+    deepest = int(joined.counts.rank.max())
+    if strict and estimator != "naive" and deepest > users.depth:
+        raise DataError(
+            f"the user model ends at rank {users.depth}, and the counts go down to "
+            f"{deepest}; give a deeper one, or leave --strict out"
+        )
+    correction = correct(joined.counts, users)
+    if clip is not None:
+        correction = correction.clipped(clip, joined.counts.n_sessions)
+    return document_weights(joined, correction, data)
+
+
+def stacked(
+    weights: Sequence[Weights], data: RankingDataset, *, copies: int = 1
+) -> Targets:
+    """Put weights side by side for a stack of networks, ``copies`` times each."""
+    return Targets(
+        np.stack([w.per_session(data) for w in weights]).repeat(copies, axis=0),
+        np.stack([w.shown for w in weights]).repeat(copies, axis=0),
+    )
+
+
+def full_information(data: RankingDataset, relevant_above: float = 2.0) -> Weights:
+    """Weights that know every label: what clicks could teach at best."""
+    relevance = data.relevance(relevant_above).astype(np.float64)
+    share = np.full(data.n_queries, 1.0 / data.n_queries)
+    return Weights(relevance, np.ones(data.n_docs, dtype=bool), share)
+
+
+def _train_part(counts: ClickCounts) -> ClickCounts:
+    return counts.select("split", KEPT) if "split" in counts.keys else counts
+
+
+def _alone(fitted: FittedNetworks, i: int, settings: NetworkSettings) -> Networks:
+    stack = fitted.networks
+    return Networks(
+        tuple(p[i : i + 1].clone() for p in stack.parameters),
+        stack.n_features,
+        settings,
+        (stack.seeds[i],),
+    )

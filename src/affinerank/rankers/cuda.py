@@ -1,0 +1,226 @@
+"""The CUDA kernels: what a chain of torch operations would write to memory, unwritten.
+
+**LambdaLoss** takes ragged lists as they are, and no pair is ever written. The formula
+is that of :mod:`affinerank.rankers.losses`; a program works on one network, one list
+and a block of its documents, and runs over all documents of the list. Ranks are counted
+first (how many shown documents score higher), then pairs are added up.
+
+**Activation** adds the bias, takes elu and drops units, in one pass; the formula is
+that of :func:`affinerank.rankers.training.activate`, and so are the units dropped.
+"""
+
+# ruff: noqa: D102, N803
+# mypy: disable-error-code="untyped-decorator, no-untyped-def"
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 32
+ACROSS = 64
+ELEMENTS = 1024
+
+
+def lambda_pairs(
+    scores: Tensor, weights: Tensor, shown: Tensor, offsets: Tensor, longest: int
+) -> tuple[Tensor, Tensor]:
+    """Loss ``[n_networks, n_docs]``, half of each pair's, and slope at each score.
+
+    Args:
+        scores: ``[n_networks, n_docs]`` float32, contiguous; so are the next two.
+        weights: Of the same shape.
+        shown: Of the same shape, bool.
+        offsets: ``[n_lists + 1]`` where each list begins.
+        longest: Documents of the longest list.
+    """
+    ranks = torch.empty(scores.shape, dtype=torch.int32, device=scores.device)
+    value = torch.zeros_like(scores)
+    slope = torch.zeros_like(scores)
+    n_networks, n_docs = scores.shape
+    grid = (len(offsets) - 1, n_networks, triton.cdiv(longest, BLOCK))
+    if n_docs:
+        _count_ranks[grid](scores, shown, ranks, offsets, n_docs, BLOCK, ACROSS)
+        _add_pairs[grid](
+            scores, weights, shown, ranks, value, slope, offsets, n_docs, BLOCK, ACROSS
+        )
+    return value, slope
+
+
+class Activation(torch.autograd.Function):
+    """Bias, elu and dropout of a layer; the gradient is made from the layer's input."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        values: Tensor,
+        bias: Tensor,
+        rows: Tensor,
+        seeds: Tensor,
+        salt: int,
+        share: float,
+    ) -> Tensor:
+        ctx.save_for_backward(values, bias, rows, seeds)
+        ctx.salt, ctx.share = salt, share
+        return _activated(values, values, bias, rows, seeds, salt, share, False)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
+        values, bias, rows, seeds = ctx.saved_tensors
+        inner = _activated(
+            outer[0].contiguous(), values, bias, rows, seeds, ctx.salt, ctx.share, True
+        )
+        return inner, inner.sum(dim=1, keepdim=True), None, None, None, None
+
+
+def _activated(
+    given: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    rows: Tensor,
+    seeds: Tensor,
+    salt: int,
+    share: float,
+    backward: bool,
+) -> Tensor:
+    """Run the kernel forward, or backward with ``given`` the outer gradient."""
+    result = torch.empty_like(values)
+    n_networks, n_docs, units = values.shape
+    if n_docs:
+        grid = (triton.cdiv(n_docs * units, ELEMENTS), n_networks)
+        _activate[grid](
+            given,
+            values,
+            bias,
+            rows,
+            seeds,
+            result,
+            n_docs,
+            bias.stride(0),
+            salt,
+            int(share * (1 << 24)),
+            1.0 / (1.0 - share),
+            units,
+            backward,
+            ELEMENTS,
+        )
+    return result
+
+
+@triton.jit(do_not_specialize=["n_docs", "salt"])
+def _activate(
+    given,
+    values,
+    bias,
+    rows,
+    seeds,
+    result,
+    n_docs,
+    bias_stride,
+    salt,
+    threshold,
+    scale,
+    UNITS: tl.constexpr,
+    BACKWARD: tl.constexpr,
+    ELEMENTS: tl.constexpr,
+):
+    network = tl.program_id(1)
+    at = tl.program_id(0) * ELEMENTS + tl.arange(0, ELEMENTS)
+    inside = at < n_docs * UNITS
+    row = at // UNITS
+    unit = at % UNITS
+    place = network.to(tl.int64) * n_docs * UNITS + at
+    x = tl.load(values + place, mask=inside, other=0.0).to(tl.float32)
+    x += tl.load(bias + network * bias_stride + unit).to(tl.float32)
+    below = tl.exp(tl.minimum(x, 0.0))
+    if BACKWARD:
+        y = tl.where(x > 0, 1.0, below)
+        y *= tl.load(given + place, mask=inside, other=0.0).to(tl.float32)
+    else:
+        y = tl.where(x > 0, x, below - 1.0)
+    document = tl.load(rows + row, mask=inside, other=0)
+    mixed = document * -1640531535 + unit * -2048144777
+    mixed = mixed ^ (tl.load(seeds + network) + salt).to(tl.int32)
+    mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) * 739982445
+    mixed = (mixed ^ ((mixed >> 12) & 0xFFFFF)) * 695872825
+    mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) & 0xFFFFFF
+    y = tl.where(mixed >= threshold, y * scale, 0.0)
+    tl.store(result + place, y.to(result.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _count_ranks(
+    scores, shown, ranks, offsets, n_docs, BLOCK: tl.constexpr, ACROSS: tl.constexpr
+):
+    start = tl.load(offsets + tl.program_id(0))
+    size = tl.load(offsets + tl.program_id(0) + 1) - start
+    first = tl.program_id(2) * BLOCK
+    if first < size:
+        base = tl.program_id(1).to(tl.int64) * n_docs + start
+        i = first + tl.arange(0, BLOCK)
+        s_i = tl.load(scores + base + i, mask=i < size, other=0.0)
+        above = tl.zeros([BLOCK], dtype=tl.int32)
+        for begin in range(0, size, ACROSS):
+            j = begin + tl.arange(0, ACROSS)
+            s_j = tl.load(scores + base + j, mask=j < size, other=0.0)
+            there = tl.load(shown + base + j, mask=j < size, other=0) != 0
+            higher = s_j[None, :] > s_i[:, None]
+            tie = (s_j[None, :] == s_i[:, None]) & (j[None, :] < i[:, None])
+            above += tl.sum(((higher | tie) & there[None, :]).to(tl.int32), axis=1)
+        tl.store(ranks + base + i, above, mask=i < size)
+
+
+@triton.jit
+def _add_pairs(
+    scores,
+    weights,
+    shown,
+    ranks,
+    value,
+    slope,
+    offsets,
+    n_docs,
+    BLOCK: tl.constexpr,
+    ACROSS: tl.constexpr,
+):
+    start = tl.load(offsets + tl.program_id(0))
+    size = tl.load(offsets + tl.program_id(0) + 1) - start
+    first = tl.program_id(2) * BLOCK
+    if first < size:
+        base = tl.program_id(1).to(tl.int64) * n_docs + start
+        i = first + tl.arange(0, BLOCK)
+        s_i = tl.load(scores + base + i, mask=i < size, other=0.0)
+        w_i = tl.load(weights + base + i, mask=i < size, other=0.0)
+        r_i = tl.load(ranks + base + i, mask=i < size, other=0)
+        total = tl.zeros([BLOCK], dtype=tl.float32)
+        steepness = tl.zeros([BLOCK], dtype=tl.float32)
+        for begin in range(0, size, ACROSS):
+            j = begin + tl.arange(0, ACROSS)
+            s_j = tl.load(scores + base + j, mask=j < size, other=0.0)
+            w_j = tl.load(weights + base + j, mask=j < size, other=0.0)
+            r_j = tl.load(ranks + base + j, mask=j < size, other=0)
+            there = tl.load(shown + base + j, mask=j < size, other=0) != 0
+            higher = w_i[:, None] - w_j[None, :]
+            gap = s_j[None, :] - s_i[:, None]
+            x = tl.where(higher > 0, gap, -gap)
+            apart = tl.maximum(tl.abs(r_i[:, None] - r_j[None, :]), 1).to(tl.float32)
+            close = 1.0 / tl.log2(apart + 1.0) - 1.0 / tl.log2(apart + 2.0)
+            strength = tl.where(there[None, :], close * higher, 0.0)
+            small = tl.exp(-tl.abs(x))
+            total += tl.sum(
+                tl.abs(strength) * (tl.maximum(x, 0.0) + tl.log(1.0 + small)), axis=1
+            )
+            share = tl.where(x > 0, 1.0, small) / (1.0 + small)
+            steepness -= tl.sum(strength * share, axis=1)
+        here = tl.load(shown + base + i, mask=i < size, other=0) != 0
+        to_bits = 1.4426950408889634  # 1 / ln 2
+        tl.store(
+            value + base + i, tl.where(here, 0.5 * to_bits * total, 0.0), mask=i < size
+        )
+        tl.store(
+            slope + base + i, tl.where(here, to_bits * steepness, 0.0), mask=i < size
+        )

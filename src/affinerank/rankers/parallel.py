@@ -1,0 +1,50 @@
+"""Data parallel training by plain ``torchrun``: each process takes part of a batch."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The processes that train together; by itself, a group of one."""
+
+    rank: int
+    size: int
+    local_rank: int
+
+    @classmethod
+    def current(cls) -> Group:
+        """Join the processes that ``torchrun`` started, if it did."""
+        size = int(os.environ.get("WORLD_SIZE", "1"))
+        if size == 1:
+            return cls(0, 1, 0)
+        if not dist.is_initialized():
+            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        return cls(dist.get_rank(), dist.get_world_size(), local)
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that writes files."""
+        return self.rank == 0
+
+    def part(self, queries: Ints) -> Ints:
+        """This process's share of a batch, which may be empty."""
+        return queries[self.rank :: self.size]
+
+    def summed(self, gradient: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
+        """Add up gradients and losses over all processes."""
+        if self.size > 1:
+            dist.all_reduce(gradient)
+            dist.all_reduce(loss)
+        return gradient, loss

@@ -1,0 +1,470 @@
+"""Training a stack of networks: step by step, resumable, on one or several machines."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from affinerank.errors import ConfigError, DataError
+from affinerank.metrics import discount, ranks_by_score
+from affinerank.progress import Progress, quiet
+from affinerank.rankers.checkpoint import Checkpoint
+from affinerank.rankers.losses import LOSSES, Lists
+from affinerank.rankers.mlp import (
+    ALIGNED,
+    Networks,
+    NetworkSettings,
+    forward,
+    initial_parameters,
+    on_device,
+    require_numbers,
+)
+from affinerank.rankers.parallel import Group
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+ROUND = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """What each network of a stack learns.
+
+    Attributes:
+        weights: ``[n_networks, n_docs]`` real numbers, of any sign.
+        shown: ``[n_networks, n_docs]`` documents that have a weight at all.
+    """
+
+    weights: NDArray[np.floating]
+    shown: Bools
+
+    def scaled(self, offsets: Ints) -> Targets:
+        """Divide each network's weights by how much they vary within queries.
+
+        By the root mean square of their deviation from their query's mean, over shown
+        documents: then a step depends neither on the number of clicks, nor on the
+        estimator, nor on the gauge.
+        """
+        scaled = np.zeros(self.weights.shape, dtype=np.float32)
+        for i, (row, mask) in enumerate(zip(self.weights, self.shown, strict=True)):
+            values = np.where(mask, row, 0.0).astype(np.float64)
+            if not np.all(np.isfinite(values)):
+                raise DataError(f"network {i}: weights must be finite numbers")
+            count = np.add.reduceat(mask.astype(np.float64), offsets[:-1])
+            mean = np.add.reduceat(values, offsets[:-1]) / np.maximum(count, 1)
+            away = np.where(mask, values - np.repeat(mean, np.diff(offsets)), 0.0)
+            spread = np.sqrt(np.sum(away**2) / max(mask.sum(), 1))
+            if not spread > 1e-12 * (np.abs(values).max() + 1e-300):
+                raise DataError(
+                    f"network {i}: the weights are the same for all documents of each "
+                    "query, so there is no order to learn"
+                )
+            scaled[i] = values / spread
+        return Targets(scaled, self.shown)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """The documents of some queries, one query after another.
+
+    Attributes:
+        rows: ``[n]`` rows of the documents, on the device; the last few may be filling,
+            which no list refers to.
+        lists: Where each query's documents lie among them.
+        n_queries: Queries of the whole batch, over all processes.
+    """
+
+    rows: Tensor
+    lists: Lists
+    n_queries: int
+
+
+class NetworkTrainer:
+    """A stack in training, advanced step by step, with weights that may change.
+
+    All numbers of a network lie in one row of ``flat``; ``parameters`` are views of it.
+    """
+
+    def __init__(
+        self,
+        features: NDArray[np.float32],
+        offsets: Ints,
+        seeds: Sequence[int],
+        settings: NetworkSettings,
+    ) -> None:
+        self.settings = settings
+        self.seeds = tuple(seeds)
+        self.offsets = offsets
+        self.group = Group.current()
+        self.device = choose_device(settings.device, self.group)
+        self.half = self.device.type == "cuda" and settings.precision == "bfloat16"
+        if self.device.type == "cuda":
+            allowed = settings.precision == "tf32"
+            torch.backends.cuda.matmul.allow_tf32 = allowed
+        self.n_features = features.shape[1]
+        self.features = on_device(features, self.device)
+        if self.half:
+            self.features = self.features.to(torch.bfloat16)
+        start = initial_parameters(self.n_features, self.seeds, settings)
+        self.shapes = [tuple(p.shape[1:]) for p in start]
+        flat = torch.cat([p.flatten(1) for p in start], dim=1)
+        # Matrix units want every network's matrices to begin at a round address.
+        self.flat = torch.nn.functional.pad(flat, (0, -flat.shape[1] % ROUND))
+        self.flat = self.flat.to(self.device)
+        self.squares = torch.full_like(self.flat, settings.initial_accumulator)
+        self.loss = LOSSES[settings.loss]
+        self.steps = 0
+        self._seeds = torch.tensor(
+            [_mixed(seed) for seed in seeds], dtype=torch.int32, device=self.device
+        )
+        self._weights = torch.empty(0)
+        self._shown = torch.empty(0, dtype=torch.bool)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Weights and biases of each layer, in turn: views of ``flat``."""
+        return views(self.flat, self.shapes)
+
+    def set_targets(self, targets: Targets) -> None:
+        """Learn these from the next step on; they are scaled first."""
+        expected = (len(self.seeds), len(self.features))
+        if targets.weights.shape != expected or targets.shown.shape != expected:
+            raise DataError(
+                f"weights must be [{expected[0]} networks, {expected[1]} documents], "
+                f"got {targets.weights.shape}"
+            )
+        scaled = targets.scaled(self.offsets)
+        shown = np.array(scaled.shown)
+        self._weights = torch.from_numpy(scaled.weights).to(self.device)
+        self._shown = torch.from_numpy(shown).to(self.device)
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """The steps of an epoch; they depend on the data's seed alone."""
+        rng = np.random.default_rng([self.settings.data_seed, epoch])
+        order = rng.permutation(len(self.offsets) - 1)
+        size = self.settings.batch_queries
+        whole = [order[i : i + size] for i in range(0, len(order), size)]
+        mine = [self.group.part(queries) for queries in whole]
+        # One transfer an epoch: the device would wait for one a step.
+        sizes = np.diff(self.offsets)[np.concatenate(mine)]
+        rows = self._filled_rows(np.concatenate(mine))
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        on_device = torch.from_numpy(offsets).to(self.device)
+        query = 0
+        for queries, part in zip(whole, mine, strict=True):
+            end = query + len(part)
+            first, last = offsets[query], offsets[end]
+            lists = Lists(sizes[query:end], on_device[query : end + 1] - first)
+            yield Batch(
+                rows[first : last + -(last - first) % ALIGNED], lists, len(queries)
+            )
+            query = end
+
+    def batch(self, queries: Ints) -> Batch:
+        """A batch of these queries."""
+        mine = self.group.part(queries)
+        lists = Lists.of(np.diff(self.offsets)[mine], self.device)
+        size = int(lists.sizes.sum())
+        rows = self._filled_rows(mine)[: size + -size % ALIGNED]
+        return Batch(rows, lists, len(queries))
+
+    def step(self, batch: Batch) -> Tensor:
+        """Learn from a batch; return each network's loss on it, ``[n]``."""
+        rows = batch.rows
+        working = self.flat.to(torch.bfloat16) if self.half else self.flat
+        parameters = [
+            view.detach().requires_grad_() for view in views(working, self.shapes)
+        ]
+        inputs = self.features[rows]
+        scores = forward(parameters, inputs, self._activation(rows)).float()
+        loss = self.loss(
+            scores, self._weights[:, rows], self._shown[:, rows], batch.lists
+        )
+        loss = loss / batch.n_queries
+        gradients = torch.autograd.grad(loss.sum(), parameters)
+        parts = [g.flatten(1) for g in gradients]
+        filling = self.flat.shape[1] - sum(part.shape[1] for part in parts)
+        parts.append(parts[0].new_zeros(len(self.seeds), filling))
+        gradient = torch.cat(parts, dim=1).float()
+        gradient, total = self.group.summed(gradient, loss.detach())
+        clipped_adagrad = _fused(adagrad_update, self.device)
+        clipped_adagrad(
+            self.flat,
+            self.squares,
+            gradient,
+            self.settings.clip_norm,
+            self.settings.learning_rate,
+        )
+        self.steps += 1
+        return total
+
+    def epoch(self, number: int) -> Tensor:
+        """Pass over all queries once; return each network's mean loss, ``[n]``.
+
+        A loss that is not finite stops with an error that names where.
+        """
+        losses = torch.stack([self.step(batch) for batch in self.batches(number)])
+        bad = torch.nonzero(~torch.isfinite(losses))
+        if len(bad):
+            batch, network = bad[0].tolist()
+            raise DataError(
+                f"epoch {number + 1}, batch {batch + 1}, network {network} (seed "
+                f"{self.seeds[network]}): the loss is {losses[batch, network].item()}, "
+                "not finite; lower the learning rate or the weights"
+            )
+        return losses.mean(dim=0)
+
+    def networks(self) -> Networks:
+        """The stack as it is now."""
+        tensors = tuple(p.clone() for p in self.parameters)
+        return Networks(tensors, self.n_features, self.settings, self.seeds)
+
+    def state(self) -> dict[str, Tensor]:
+        """All that training goes on from."""
+        steps = torch.tensor(self.steps)
+        return {"flat": self.flat, "squares": self.squares, "steps": steps}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Go on from a :meth:`state`."""
+        self.flat.copy_(state["flat"])
+        self.squares.copy_(state["squares"])
+        self.steps = int(state["steps"])
+
+    def _filled_rows(self, queries: Ints) -> Tensor:
+        """Rows of the documents of these queries, one query after another.
+
+        A few more follow, which no list refers to: matrix units want round numbers.
+        """
+        sizes = np.diff(self.offsets)[queries]
+        shift = self.offsets[queries] - (np.cumsum(sizes) - sizes)
+        rows = np.arange(sizes.sum()) + np.repeat(shift, sizes)
+        filled = np.concatenate([rows, np.zeros(ALIGNED, dtype=np.int64)])
+        return torch.from_numpy(filled).to(self.device)
+
+    def _activation(self, rows: Tensor) -> Callable[[Tensor, Tensor, int], Tensor]:
+        """Bias, elu and dropout of each layer; see :func:`activate`."""
+        numbers = rows.to(torch.int32)
+
+        def apply(values: Tensor, bias: Tensor, layer: int) -> Tensor:
+            share = self.settings.dropout[layer]
+            salt = _mixed(self.steps * len(self.settings.hidden) + layer)
+            return activate(values, bias, numbers, self._seeds, salt, share)
+
+        return apply
+
+
+def fit_networks(
+    features: NDArray[np.float32],
+    targets: Targets,
+    offsets: Ints,
+    *,
+    seeds: Sequence[int],
+    settings: NetworkSettings | None = None,
+    validation: Validation | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Progress = quiet,
+) -> FittedNetworks:
+    """Train a stack of networks on shared features.
+
+    Args:
+        features: ``[n_docs, n_features]`` without missing values.
+        targets: What each network learns.
+        offsets: ``[n_queries + 1]`` query boundaries.
+        seeds: One a network.
+        settings: Shape and training.
+        validation: Held-out weights to stop early by, where settings ask for it.
+        checkpoint: File that training goes on from if it was killed; removed at the
+            end.
+        progress: Told of each epoch.
+    """
+    asked = settings or NetworkSettings()
+    require_numbers(features)
+    trainer = NetworkTrainer(features, offsets, seeds, asked)
+    trainer.set_targets(targets)
+    best = Best(trainer, validation) if asked.patience is not None else None
+    kept = (
+        Checkpoint(checkpoint, _fingerprint(trainer, targets)) if checkpoint else None
+    )
+    losses: list[NDArray[Any]] = []
+    if kept is not None:
+        losses = kept.resume(trainer, best)
+    for epoch in range(len(losses), asked.epochs):
+        progress("training", epoch, asked.epochs)
+        losses.append(trainer.epoch(epoch).cpu().numpy())
+        if best is not None and best.should_stop():
+            break
+        if kept is not None and trainer.group.first:
+            kept.write(trainer, best, losses)
+    progress("training", asked.epochs, asked.epochs)
+    if kept is not None and trainer.group.first:
+        kept.remove()
+    networks = best.networks() if best is not None else trainer.networks()
+    return FittedNetworks(networks, np.stack(losses))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedNetworks:
+    """Trained networks, and each one's mean loss in each epoch, ``[epochs, n]``."""
+
+    networks: Networks
+    losses: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Validation:
+    """Held-out queries to judge networks by: the DCG that their weights estimate."""
+
+    features: NDArray[np.float32]
+    targets: Targets
+    offsets: Ints
+
+    def values(self, networks: Networks) -> Floats:
+        """Estimated DCG of each network, ``[n]``."""
+        values = np.empty(len(networks))
+        for i, scores in enumerate(networks.predict(self.features)):
+            gain = discount(ranks_by_score(scores, self.offsets))
+            weighed = self.targets.weights[i] * gain
+            values[i] = np.sum(weighed[self.targets.shown[i]])
+        return values
+
+
+class Best:
+    """The best each network has been on validation, and how long none was better."""
+
+    def __init__(self, trainer: NetworkTrainer, validation: Validation | None) -> None:
+        if validation is None:
+            raise ConfigError("early stopping (patience) needs validation weights")
+        self.trainer = trainer
+        self.validation = validation
+        self.values = np.full(len(trainer.seeds), -np.inf)
+        self.parameters = list(trainer.networks().parameters)
+        self.waited = 0
+
+    def should_stop(self) -> bool:
+        """Judge the networks as they are now; tell whether patience is at its end."""
+        now = self.trainer.networks()
+        values = self.validation.values(now)
+        better = values > self.values
+        for i, parameter in enumerate(now.parameters):
+            chosen = torch.from_numpy(better)[:, None, None].to(parameter.device)
+            self.parameters[i] = torch.where(chosen, parameter, self.parameters[i])
+        self.values = np.maximum(values, self.values)
+        self.waited = 0 if better.any() else self.waited + 1
+        return self.waited >= (self.trainer.settings.patience or 0)
+
+    def networks(self) -> Networks:
+        """The best of each network."""
+        now = self.trainer.networks()
+        return Networks(tuple(self.parameters), now.n_features, now.settings, now.seeds)
+
+
+def choose_device(name: str, group: Group) -> torch.device:
+    """Understand ``auto``: CUDA where there is one, the process's own if several."""
+    cuda = torch.cuda.is_available()
+    if name == "auto":
+        name = "cuda" if cuda else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device must be auto, cpu or cuda, got {name!r}") from None
+    if device.type == "cuda":
+        if not cuda:
+            raise ConfigError("device cuda was asked for, and there is none here")
+        if device.index is None and group.size > 1:
+            return torch.device("cuda", group.local_rank)
+    return device
+
+
+def activate(
+    values: Tensor, bias: Tensor, rows: Tensor, seeds: Tensor, salt: int, share: float
+) -> Tensor:
+    """Add the bias, take elu, and drop units by a hash.
+
+    Of document, unit, network's seed and ``salt``: so the same units are dropped on
+    every device, and whatever else is in the batch.
+
+    Args:
+        values: ``[n_networks, n_docs, units]``.
+        bias: ``[n_networks, 1, units]``.
+        rows: ``[n_docs]`` numbers of the documents, int32.
+        seeds: ``[n_networks]`` int32.
+        salt: Changes with step and layer.
+        share: How many units are dropped.
+    """
+    if values.is_cuda:
+        from affinerank.rankers.cuda import Activation
+
+        fused: Tensor = Activation.apply(values, bias, rows, seeds, salt, share)  # type: ignore[no-untyped-call]
+        return fused
+    active = torch.nn.functional.elu(values + bias)
+    if share == 0:
+        return active
+    unit = torch.arange(values.shape[-1], dtype=torch.int32)
+    place = rows[:, None] * -1640531535 + unit * -2048144777
+    mixed = place[None] ^ (seeds[:, None, None] + salt)
+    mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) * 739982445
+    mixed = (mixed ^ ((mixed >> 12) & 0xFFFFF)) * 695872825
+    mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) & 0xFFFFFF
+    kept = (mixed >= int(share * (1 << 24))).to(values.dtype) / (1.0 - share)
+    return active * kept
+
+
+def adagrad_update(
+    flat: Tensor, squares: Tensor, gradient: Tensor, clip_norm: float, rate: float
+) -> None:
+    """Clip each network's gradient to the largest norm, then step, in place."""
+    norm = gradient.square().sum(dim=1, keepdim=True).sqrt()
+    clipped = gradient * (clip_norm / norm.clamp(min=1e-30)).clamp(max=1.0)
+    squares.add_(clipped * clipped)
+    flat.sub_(rate * clipped / torch.sqrt(squares))
+
+
+def views(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+    """Cut ``flat [n, numbers]`` into tensors ``[n, *shape]``, without copying."""
+    cut = []
+    start = 0
+    for shape in shapes:
+        size = int(np.prod(shape))
+        cut.append(flat[:, start : start + size].view(len(flat), *shape))
+        start += size
+    return cut
+
+
+def _fused(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    """Fuse a chain of elementwise operations where launching each is what costs."""
+    if device.type != "cuda":
+        return function
+    if function not in _FUSED:
+        _FUSED[function] = torch.compile(function, dynamic=True)
+    return _FUSED[function]
+
+
+_FUSED: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+
+def _mixed(number: int) -> int:
+    """Spread a whole number over 32 bits, signed."""
+    mixed = (number * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64
+    mixed = ((mixed ^ (mixed >> 31)) * 0xBF58476D1CE4E5B9) % 2**64
+    return (mixed >> 32) - 2**31
+
+
+def _fingerprint(trainer: NetworkTrainer, targets: Targets) -> str:
+    """Tells whether a checkpoint is of this very training."""
+    digest = hashlib.blake2b(digest_size=16)
+    about = {**asdict(trainer.settings), "device": trainer.device.type}
+    digest.update(json.dumps([about, trainer.seeds, trainer.n_features]).encode())
+    for array in (targets.weights, targets.shown, trainer.offsets):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,212 @@
+"""Importers: other systems' logs onto our columns, and what was found on the way."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from affinerank.clicks.importers import read_tiangong, read_ubi
+from affinerank.errors import DataError
+
+SEARCHES: list[dict[str, Any]] = [
+    {
+        "query_id": "e1",
+        "user_query": "shoes",
+        "query_response_hit_ids": ["d1", "d2", 3],
+    },
+    {"query_id": "e2", "user_query": "shoes", "query_response_hit_ids": ["d2"]},
+    {"query_id": "e3", "user_query": "", "query_response_hit_ids": []},
+    {"query_id": "e1", "user_query": "again", "query_response_hit_ids": ["d9"]},
+]
+
+
+def click(search: str, document: Any, action: str = "click") -> dict[str, Any]:
+    return {
+        "query_id": search,
+        "action_name": action,
+        "event_attributes": {"object": {"object_id": document}},
+    }
+
+
+EVENTS: list[dict[str, Any]] = [
+    click("e1", "d2"),
+    click("e1", "d2"),
+    click("e1", 3, "product_click"),
+    {"action_name": "scroll"},
+    click("e2", "d1"),
+    click("e9", "d1"),
+]
+
+
+def lines(path: Path, rows: list[Any], *, wrapped: bool = False) -> Path:
+    documents = [{"_index": "i", "_source": row} if wrapped else row for row in rows]
+    path.write_text("\n".join(json.dumps(row) for row in documents) + "\n\n")
+    return path
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_ubi_becomes_sessions_of_searches(wrapped: bool, tmp_path: Path) -> None:
+    imported = read_ubi(
+        lines(tmp_path / "queries.jsonl", SEARCHES, wrapped=wrapped),
+        lines(tmp_path / "events.jsonl", EVENTS, wrapped=wrapped),
+    )
+    rows = [tuple(row.values()) for row in imported.table.to_pylist()]
+    assert rows == [
+        ("e1", "shoes", "d1", 1, False),
+        ("e1", "shoes", "d2", 2, True),
+        ("e1", "shoes", "3", 3, True),
+        ("e2", "shoes", "d2", 1, False),
+    ]
+    assert imported.notes == {
+        "searches": 4,
+        "searches without results": 1,
+        "searches seen twice": 1,
+        "events that are not clicks": 1,
+        "clicks": 5,
+        "clicks without an impression": 2,
+    }
+
+
+def test_the_names_of_clicks_can_be_given(tmp_path: Path) -> None:
+    imported = read_ubi(
+        lines(tmp_path / "queries.jsonl", SEARCHES),
+        lines(tmp_path / "events.jsonl", [click("e1", "d1", "buy"), *EVENTS]),
+        click_actions=["buy"],
+    )
+    assert imported.notes["clicks"] == 1
+    assert imported.table["clicked"].to_pylist() == [True, False, False, False]
+
+
+def test_an_imported_log_can_be_counted(
+    tmp_path: Path, count: Callable[..., Any]
+) -> None:
+    imported = read_ubi(
+        lines(tmp_path / "queries.jsonl", SEARCHES),
+        lines(tmp_path / "events.jsonl", EVENTS),
+    )
+    imported.save(tmp_path / "log.parquet")
+    counts, found = count(str(tmp_path / "log.parquet"))
+    assert found.report.findings == ()
+    assert (counts.n_sessions, counts.clicks.sum()) == (2, 2)
+
+
+def test_no_searches_are_an_empty_log(tmp_path: Path) -> None:
+    empty = lines(tmp_path / "none.jsonl", [])
+    assert read_ubi(empty, empty).table.num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "message"),
+    [
+        ("queries", "{", "line 2: expected one JSON object a line"),
+        ("queries", "[1]", "line 2: expected one JSON object a line"),
+        ("queries", '{"_source": 1}', "line 2: expected one JSON object a line"),
+        ("queries", "[" * 50_000, "line 2: expected one JSON object a line"),
+        ("queries", '{"user_query": "x"}', "line 2: expected query_id, a text, got No"),
+        ("queries", '{"query_id": "x"}', "line 2: expected user_query, a text, got N"),
+        (
+            "queries",
+            '{"query_id": "x", "user_query": "y", "query_response_hit_ids": "d1"}',
+            "line 2: query_response_hit_ids must be a list",
+        ),
+        ("events", '{"action_name": "click"}', "line 2: expected query_id, a text"),
+        (
+            "events",
+            '{"action_name": "click", "query_id": "e1", "event_attributes": 7}',
+            "line 2: expected event_attributes.object.object_id, the document that",
+        ),
+        (
+            "events",
+            json.dumps(click("e1", "")),
+            "line 2: expected event_attributes.object.object_id.*got ''",
+        ),
+        ("events", json.dumps(click("e1", [1])), r"object_id.*got \[1\]"),
+    ],
+)
+def test_a_malformed_line_of_ubi_is_named_by_file_and_line(
+    place: str, text: str, message: str, tmp_path: Path
+) -> None:
+    files = {
+        "queries": lines(tmp_path / "queries.jsonl", SEARCHES[:1]),
+        "events": lines(tmp_path / "events.jsonl", EVENTS[:1]),
+    }
+    first = files[place].read_text().splitlines()[0]
+    files[place].write_text(f"{first}\n{text}\n")
+    with pytest.raises(DataError, match=message) as caught:
+        read_ubi(files["queries"], files["events"])
+    assert str(caught.value).startswith(f"{files[place]}, line 2: ")
+
+
+def test_what_is_not_text_is_said(tmp_path: Path) -> None:
+    (tmp_path / "bad").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match="bad: expected UTF-8 text"):
+        read_tiangong(tmp_path / "bad")
+    with pytest.raises(DataError, match="there is no such file"):
+        read_ubi(tmp_path / "none", tmp_path / "none")
+
+
+PAGE = "s1\tq7\t[11, 12, 13]\t[1, 1, 2]\t[0, 1, 0]"
+
+
+def test_a_page_of_tiangong_becomes_a_session(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"{PAGE}\n\ns1\tq8\t[11]\t[1]\t[1]\n")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/a.txt").write_text(f"{PAGE}\n")
+    imported = read_tiangong(tmp_path / "a.txt", tmp_path / "b/a.txt")
+    rows = [tuple(row.values()) for row in imported.table.to_pylist()]
+    assert rows[:4] == [
+        ("1:a:1:s1", "q7", "11", 1, False),
+        ("1:a:1:s1", "q7", "12", 2, True),
+        ("1:a:1:s1", "q7", "13", 3, False),
+        ("1:a:3:s1", "q8", "11", 1, True),
+    ]
+    assert imported.notes == {"result pages": 3}
+    assert len(set(imported.table["session_id"].to_pylist())) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("s1\tq7\t[11]\t[1]", "line 2: expected session, query, documents, .* 4 parts"),
+        ("s\tq\t[1, 2]\t[1]\t[0]", r"a click, 0 or 1, for each of 2 documents"),
+        (
+            "s\tq\t[1]\t[1]\t[2]",
+            r"a click, 0 or 1, for each of 1 documents, got '\[2\]'",
+        ),
+        ("s\tq\t1, 2\t[1]\t[0]", r"a list of documents as in \[1, 2\], got '1, 2'"),
+        ("s\tq\t[1.5]\t[1]\t[0]", "a list of documents as in"),
+        ("s\tq\t[1]\t[1]\t{}", "a list of clicks as in"),
+    ],
+)
+def test_a_malformed_page_is_named_by_file_and_line(
+    line: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text(f"{PAGE}\n{line}\n")
+    with pytest.raises(DataError, match=message) as caught:
+        read_tiangong(tmp_path / "a.txt")
+    assert str(caught.value).startswith(f"{tmp_path}/a.txt, line 2: ")
+
+
+def test_the_real_pages_of_tiangong_have_the_known_click_rates(
+    tmp_path: Path, count: Callable[..., Any]
+) -> None:
+    folder = Path(os.environ.get("AFFINERANK_DATA", "")) / "tiangong-st"
+    if "AFFINERANK_DATA" not in os.environ or not folder.is_dir():
+        pytest.skip("AFFINERANK_DATA names no folder with tiangong-st")
+    parts = ("train", "valid", "test")
+    imported = read_tiangong(*(folder / f"{p}_per_query_quid.txt" for p in parts))
+    assert imported.notes == {"result pages": 3596}
+    imported.save(tmp_path / "log.parquet")
+    counts, found = count(str(tmp_path / "log.parquet"), bad_rows="drop")
+    assert found.summary["rows"] == imported.table.num_rows
+    rank = imported.table["rank"].to_numpy()
+    clicked = imported.table["clicked"].to_numpy()
+    rates = [float(clicked[rank == k].mean()) for k in range(1, 11)]
+    known = [0.136, 0.089, 0.064, 0.045, 0.033, 0.024, 0.020, 0.015, 0.013, 0.011]
+    np.testing.assert_allclose(rates, known, atol=0.0006)
+    kept = [row["rate"] for row in counts.click_rate_by_rank()]
+    np.testing.assert_allclose(kept[:10], known, rtol=0.05)

@@ -1,0 +1,75 @@
+"""Tests of significance against scipy, written-out corrections, and edge cases."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from affinerank.errors import DataError
+from affinerank.evaluation.runs import RunSummary
+from affinerank.evaluation.significance import (
+    Comparison,
+    compare_queries,
+    compare_runs,
+    corrected,
+)
+from affinerank.metrics import Metric
+
+
+def test_runs_are_compared_by_students_t_test() -> None:
+    runs = {"a": [0.70, 0.72, 0.71, 0.73], "b": [0.68, 0.69, 0.70, 0.66]}
+    (found,) = compare_runs(runs, against="b")
+    expected = stats.ttest_ind(runs["a"], runs["b"])
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.difference == pytest.approx(0.715 - 0.6825)
+    assert found.low < found.difference < found.high
+
+
+def test_queries_are_compared_in_pairs_and_skipped_ones_left_out() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.random(50)
+    base[3] = np.nan
+    values = {"old": base, "new": base + rng.normal(0.05, 0.1, 50)}
+    (found,) = compare_queries(values, against="old")
+    counted = ~np.isnan(base)
+    expected = stats.ttest_rel(values["new"][counted], base[counted])
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.n == 49
+
+
+def test_holm_is_the_written_out_step_down() -> None:
+    given = [
+        Comparison(name, "x", 0, 0, 0, p, p, 4)
+        for name, p in (("a", 0.04), ("b", 0.01), ("c", 0.03))
+    ]
+    adjusted = {c.first: c.p_corrected for c in corrected(given)}
+    assert adjusted == pytest.approx({"b": 3 * 0.01, "c": 2 * 0.03, "a": 2 * 0.03})
+    assert corrected([]) == []
+
+
+def test_no_difference_at_all_has_p_one() -> None:
+    (found,) = compare_queries({"a": [0.5, 0.7], "b": [0.5, 0.7]}, against="b")
+    assert (found.difference, found.p) == (0.0, 1.0)
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(DataError, match="two runs or more"):
+        compare_runs({"a": [0.1], "b": [0.2]}, against="b")
+    with pytest.raises(DataError, match="nothing named 'c'"):
+        compare_runs({"a": [0.1]}, against="c")
+    with pytest.raises(DataError, match="not of the same queries"):
+        compare_queries({"a": [0.1, np.nan], "b": [0.1, 0.2]}, against="b")
+
+
+def test_a_summary_averages_over_queries_then_runs() -> None:
+    metric = Metric.parse("nDCG@10")
+    runs = [
+        metric(scores, [1.0, 0.0, 0.0], [0, 2, 3])
+        for scores in ([2.0, 1.0, 0.0], [1.0, 2.0, 0.0])
+    ]
+    summary = RunSummary("x", runs)
+    low = 1 / np.log2(3)
+    np.testing.assert_allclose(summary.means, [1.0, low])
+    assert summary.mean == pytest.approx((1 + low) / 2)
+    assert summary.standard_deviation == pytest.approx((1 - low) / np.sqrt(2))
+    assert summary.standard_error == pytest.approx((1 - low) / 2)
+    assert np.isnan(RunSummary("one", runs[:1]).standard_deviation)

@@ -1,0 +1,171 @@
+"""Losses against a double loop written from the formula, and laws they obey."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from affinerank.errors import DataError
+from affinerank.rankers import losses
+from affinerank.rankers.losses import LOSSES, Lists, lambda_loss
+
+
+def looped(
+    scores: np.ndarray, weights: np.ndarray, shown: np.ndarray, sizes: list[int]
+) -> float:
+    """The formula, pair by pair, for one network."""
+    total, start = 0.0, 0
+    for size in sizes:
+        docs = [d for d in range(start, start + size) if shown[d]]
+        order = sorted(docs, key=lambda d: -scores[d])
+        rank = {d: k for k, d in enumerate(order, start=1)}
+        for i in docs:
+            for j in docs:
+                if weights[i] > weights[j]:
+                    apart = abs(rank[i] - rank[j])
+                    near = 1 / math.log2(apart + 1) - 1 / math.log2(apart + 2)
+                    pair = math.log2(1 + math.exp(-(scores[i] - scores[j])))
+                    total += (weights[i] - weights[j]) * abs(near) * pair
+        start += size
+    return total
+
+
+def drawn(
+    seed: int, sizes: list[int], networks: int = 2
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Lists]:
+    rng = np.random.default_rng(seed)
+    shape = (networks, sum(sizes))
+    return (
+        torch.from_numpy(rng.normal(size=shape)),
+        torch.from_numpy(rng.normal(size=shape)),
+        torch.from_numpy(rng.random(shape) < 0.8),
+        Lists.of(np.array(sizes)),
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    sizes=st.lists(st.integers(1, 15), min_size=1, max_size=6),
+)
+def test_lambda_loss_is_the_double_loop(seed: int, sizes: list[int]) -> None:
+    scores, weights, shown, lists = drawn(seed, sizes)
+    loss = lambda_loss(scores, weights, shown, lists)
+    for n in range(2):
+        expected = looped(
+            scores[n].numpy(), weights[n].numpy(), shown[n].numpy(), sizes
+        )
+        assert loss[n].item() == pytest.approx(expected, rel=1e-10, abs=1e-12)
+
+
+def test_its_gradient_is_that_of_the_double_loop() -> None:
+    sizes = [6, 1, 9]
+    scores, weights, shown, lists = drawn(0, sizes, networks=1)
+    scores.requires_grad_()
+    (gradient,) = torch.autograd.grad(
+        lambda_loss(scores, weights, shown, lists).sum(), scores
+    )
+    s, w, h = scores.detach()[0].numpy(), weights[0].numpy(), shown[0].numpy()
+    for d in range(sum(sizes)):
+        step = np.zeros_like(s)
+        step[d] = 1e-6
+        up, down = looped(s + step, w, h, sizes), looped(s - step, w, h, sizes)
+        assert gradient[0, d].item() == pytest.approx((up - down) / 2e-6, abs=1e-6)
+
+
+def test_blocks_of_long_lists_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = drawn(1, [40, 3, 17, 33])
+    scores = arguments[0].requires_grad_()
+    found = []
+    for pairs in (1 << 22, 1, 500):
+        monkeypatch.setattr(losses, "PAIRS_AT_ONCE", pairs)
+        loss = lambda_loss(*arguments)
+        found.append((loss.detach(), torch.autograd.grad(loss.sum(), scores)[0]))
+    for loss, gradient in found[1:]:
+        torch.testing.assert_close(loss, found[0][0])
+        torch.testing.assert_close(gradient, found[0][1])
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_the_unshown_and_the_neighbours_change_nothing(name: str) -> None:
+    scores, weights, shown, lists = drawn(2, [5, 8, 3])
+    weights = weights.abs()
+    whole = LOSSES[name](scores, weights, shown, lists)
+    changed = torch.where(shown, scores, scores + 100)
+    other = torch.where(shown, weights, weights + 7)
+    torch.testing.assert_close(LOSSES[name](changed, other, shown, lists), whole)
+    parts = torch.zeros(2, dtype=torch.float64)
+    for start, size in ((0, 5), (5, 8), (13, 3)):
+        cut = [x[:, start : start + size] for x in (scores, weights, shown)]
+        parts += LOSSES[name](cut[0], cut[1], cut[2], Lists.of(np.array([size])))
+    torch.testing.assert_close(parts, whole)
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_losses_stay_finite_at_margins_of_a_thousand(name: str) -> None:
+    scores = torch.tensor([[1000.0, -1000.0, 0.0]]).requires_grad_()
+    weights = torch.tensor([[0.0, 1.0, 0.5]])
+    shown = torch.ones(1, 3, dtype=torch.bool)
+    loss = LOSSES[name](scores, weights, shown, Lists.of(np.array([3])))
+    (gradient,) = torch.autograd.grad(loss.sum(), scores)
+    assert torch.isfinite(loss).all()
+    assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_a_list_of_which_nothing_was_shown_has_no_loss(name: str) -> None:
+    scores = torch.zeros(1, 4).requires_grad_()
+    shown = torch.tensor([[False, False, True, True]])
+    weights = torch.tensor([[9.0, 1.0, 0.0, 0.0]])
+    loss = LOSSES[name](scores, weights, shown, Lists.of(np.array([2, 2])))
+    (gradient,) = torch.autograd.grad(loss.sum(), scores)
+    assert loss.item() == pytest.approx(0.0)
+    assert torch.isfinite(gradient).all()
+
+
+def test_shifting_all_weights_of_a_list_changes_nothing_in_lambda_loss() -> None:
+    scores, weights, shown, lists = drawn(3, [7, 4])
+    shifted = lambda_loss(scores, weights - 3.0, shown, lists)
+    torch.testing.assert_close(shifted, lambda_loss(scores, weights, shown, lists))
+
+
+def test_squared_and_softmax_are_the_written_out_sums() -> None:
+    scores = torch.tensor([[1.0, 0.0, 2.0]], dtype=torch.float64)
+    weights = torch.tensor([[0.5, 1.0, 9.0]], dtype=torch.float64)
+    shown = torch.tensor([[True, True, False]])
+    lists = Lists.of(np.array([3]))
+    squared = LOSSES["squared"](scores, weights, shown, lists)
+    assert squared.item() == pytest.approx((1 - 0.5) ** 2 + (0 - 1) ** 2)
+    total = math.e + 1
+    expected = -0.5 * math.log(math.e / total) - 1.0 * math.log(1 / total)
+    softmax = LOSSES["softmax"](scores, weights, shown, lists)
+    assert softmax.item() == pytest.approx(expected)
+
+
+def test_softmax_refuses_negative_weights_but_not_masked_ones() -> None:
+    scores, shown = torch.zeros(1, 2), torch.tensor([[True, False]])
+    lists = Lists.of(np.array([2]))
+    LOSSES["softmax"](scores, torch.tensor([[1.0, -1.0]]), shown, lists)
+    with pytest.raises(DataError, match="no minimum where weights are negative"):
+        LOSSES["softmax"](scores, torch.tensor([[-1.0, 1.0]]), shown, lists)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_the_cuda_kernel_is_the_double_loop() -> None:
+    sizes = [5, 130, 1, 700]
+    scores, weights, shown, lists = drawn(4, sizes)
+    loss = lambda_loss(
+        scores.float().cuda(),
+        weights.float().cuda(),
+        shown.cuda(),
+        Lists.of(np.array(sizes), "cuda"),
+    )
+    torch.testing.assert_close(
+        loss.cpu().double(),
+        lambda_loss(scores, weights, shown, lists),
+        rtol=1e-4,
+        atol=0,
+    )
