@@ -16,8 +16,10 @@ lint: .venv/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# make benchmark NAME=letor, counting, simulation, estimators or networks
+NAME ?= letor
 benchmark: .venv/installed
-	$(BIN)/python benchmarks/letor.py
+	$(BIN)/python benchmarks/$(NAME).py
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit('AffineRank needs Python 3.11 or newer') if sys.version_info < (3, 11) else None"

@@ -36,6 +36,7 @@ from affinerank.clicks.counting import (
     open_table,
     write_counts,
 )
+from affinerank.clicks.engines import in_parts
 from affinerank.clicks.log import LogOptions, normalised
 
 MEMORY = "4GB"
@@ -79,7 +80,9 @@ def bare(log: Path, folder: Path) -> None:
 
 def unchecked(log: Path, folder: Path) -> None:
     with open_table(str(log), memory=MEMORY) as table:
-        counts = counts_expression(normalised(table, LogOptions()))
+        rows = int(table.count().to_pyarrow().as_py())
+        parts = in_parts(normalised(table, LogOptions()), "query_id", rows)
+        counts = [counts_expression(part) for part in parts]
         write_counts(counts, folder / "counts.parquet")
 
 

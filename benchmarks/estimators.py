@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import time
 
-import numpy as np
-
 from affinerank.clicks.join import join_counts
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
@@ -31,6 +29,7 @@ from affinerank.pipeline import (
 )
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.training import fit_networks
+from affinerank.seeds import stage_rng
 
 ESTIMATORS = ("naive", "ips", "bayes-ips", "affine", "full-information")
 
@@ -68,16 +67,14 @@ def run(options: argparse.Namespace) -> None:
             seed=seed,
         )
         n_sessions = simulation.sessions_for(options.clicks)
-        rng = np.random.default_rng([seed, 2])
+        rng = stage_rng("clicks", seed)
         joined = join_counts(simulate_counts(simulation, n_sessions, rng=rng), train)
         weights += [
             weigh(joined, train, simulation.users, name, relevant_above=above)
             for name in ESTIMATORS
         ]
-    hidden = tuple(int(size) for size in options.hidden.split(","))
     settings = NetworkSettings(
-        hidden=hidden,
-        dropout=(0.0, *(0.1 for _ in hidden[1:])),
+        hidden=tuple(int(size) for size in options.hidden.split(",")),
         epochs=options.epochs,
         learning_rate=options.learning_rate,
         device=options.device,
@@ -87,7 +84,7 @@ def run(options: argparse.Namespace) -> None:
     started = time.perf_counter()
     fitted = fit_networks(
         mapping.apply(train).features,
-        stacked(weights, train),
+        stacked(weights),
         train.offsets,
         seeds=[seed for seed in range(options.runs) for _ in ESTIMATORS],
         settings=settings,

@@ -21,20 +21,26 @@ from torch import Tensor
 
 from affinerank.rankers.losses import Lists, Loss, lambda_loss
 from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.training import NetworkTrainer, Targets, activate
+from affinerank.rankers.operations import activate
+from affinerank.rankers.targets import Targets
+from affinerank.rankers.training import NetworkTrainer
 
 FEATURES = 136
 
 
-def free_loss(scores: Tensor, weights: Tensor, shown: Tensor, lists: Lists) -> Tensor:
+def free_loss(
+    scores: Tensor, weights: Tensor, shown: Tensor, share: Tensor, lists: Lists
+) -> Tensor:
     """A loss that costs nothing: the sum of weighted scores."""
-    del shown, lists
+    del shown, share, lists
     return (scores * weights).sum(dim=1)
 
 
-def loop_loss(scores: Tensor, weights: Tensor, shown: Tensor, lists: Lists) -> Tensor:
+def loop_loss(
+    scores: Tensor, weights: Tensor, shown: Tensor, share: Tensor, lists: Lists
+) -> Tensor:
     """The same loss as LambdaLoss, a Python loop over queries, in float64."""
-    del shown
+    del shown, share
     total = scores.new_zeros(len(scores), dtype=torch.float64)
     for index, held in lists.groups():
         for row, mask in zip(index, held, strict=True):
@@ -114,17 +120,19 @@ def loss_seconds(sizes: NDArray[np.int64], loss: Callable[..., Tensor]) -> float
     shape = (1, int(sizes.sum()))
     scores = torch.from_numpy(rng.normal(size=shape).astype(np.float32))
     weights = torch.from_numpy(rng.normal(size=shape).astype(np.float32))
-    shown = torch.ones(shape, dtype=torch.bool)
+    shown, share = torch.ones(shape, dtype=torch.bool), torch.ones(shape)
     scores.requires_grad_()
-    return seconds(
-        lambda: torch.autograd.grad(loss(scores, weights, shown, lists).sum(), scores),
-        7,
-    )
+
+    def work() -> object:
+        value = loss(scores, weights, shown, share, lists)
+        return torch.autograd.grad(value.sum(), scores)
+
+    return seconds(work, 7)
 
 
 def on_cuda() -> None:
     rng = np.random.default_rng(0)
-    ragged = np.clip(rng.lognormal(4.57, 0.65, 2048), 1, 1200).astype(np.int64)
+    ragged = np.clip(rng.lognormal(4.51, 0.75, 2048), 1, 1200).astype(np.int64)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, 64 networks")
     print(f"ragged lists: mean {ragged.mean():.0f}, longest {ragged.max()}")
     agreement(ragged[:64])
@@ -144,7 +152,8 @@ def agreement(sizes: NDArray[np.int64]) -> None:
     for device, kind in (("cpu", torch.float64), ("cuda", torch.float32)):
         s = scores.to(device, kind).requires_grad_()
         lists = Lists.of(sizes, device)
-        loss = lambda_loss(s, weights.to(device, kind), shown.to(device), lists)
+        w = weights.to(device, kind)
+        loss = lambda_loss(s, w, shown.to(device), torch.ones_like(w), lists)
         gradient = torch.autograd.grad(loss.sum(), s)[0]
         found.append((loss.detach().double().cpu(), gradient.double().cpu()))
     (a, b), (c, d) = found

@@ -250,6 +250,30 @@ def test_weights_are_the_written_out_sum_and_the_unseen_are_masked() -> None:
     assert estimate == pytest.approx(value)
 
 
+def test_rows_that_nobody_was_exposed_to_change_nothing() -> None:
+    counts = ClickCounts.from_columns(
+        query_id=["q", "q"],
+        doc_id=["d", "d"],
+        rank=[1, 2],
+        impressions=[4, 0],
+        clicks=[3, 0],
+        sessions=[4, 4],
+    )
+    data = RankingDataset.from_rows([[1.0]], ["q"], doc_ids=["d"])
+    joined = join_counts(counts, data)
+    model = UserModel.from_eps([1.0, 0.0], [0.9, 0.9], [0.5, 0.5])
+    weights = document_weights(joined, affine(joined.counts, model), data)
+    assert weights.weight[0] == pytest.approx((3 - 0.5 * 4) / 0.4 / 4)
+
+
+def test_a_correction_of_other_counts_is_refused() -> None:
+    data = RankingDataset.from_rows([[1.0]], ["q"], doc_ids=["d"])
+    joined = join_counts(one_row(), data)
+    wrong = Correction("x", np.ones(2), np.zeros(2), np.ones(2))
+    with pytest.raises(DataError, match="of 2 rows of counts, and there are 1"):
+        document_weights(joined, wrong, data)
+
+
 def test_the_estimate_is_the_papers_sum_over_interactions() -> None:
     rng = np.random.default_rng(3)
     model = UserModel.paper(depth=4)

@@ -143,18 +143,31 @@ def test_early_stopping_from_the_command_line(
     counts, users, world = small_world(tmp_path)
     held = str(tmp_path / "held.parquet")
     simulate = ["simulate", world, "--split", "validation", "--sessions", "500"]
-    ranker = ["--ranker", str(tmp_path / "production")]
-    train_production_ranker(DataSource.parse(world).read("train")).save(
-        tmp_path / "production"
-    )
-    assert main([*simulate, *ranker, "--counts", held]) == 0
+    assert main([*simulate, "--counts", held]) == 0
     arguments = ["train", counts, "--data", world, "--users", users, *NETWORK]
     target = str(tmp_path / "model")
     assert (
         main([*arguments, "--validation", held, "--patience", "1", "-o", target]) == 0
     )
     assert (tmp_path / "model" / "ranker.json").exists()
-    capsys.readouterr()
+    ClickCounts.load(counts).holdout(0.3).save(tmp_path / "split.parquet")
+    arguments[1] = str(tmp_path / "split.parquet")
+    assert main([*arguments, "--patience", "1", "-o", str(tmp_path / "other")]) == 0
+    arguments[1] = counts
+    assert main([*arguments, "--patience", "1", "-o", str(tmp_path / "none")]) == 2
+    assert "needs held-out clicks" in capsys.readouterr().err
+
+
+def test_repeating_a_training_over_seeds_keeps_the_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts, users, world = small_world(tmp_path)
+    arguments = ["train", counts, "--data", world, "--users", users, *NETWORK]
+    assert main([*arguments, "--seed", "7", "-o", str(tmp_path / "seven")]) == 0
+    assert "without features" not in capsys.readouterr().err
+    elsewhere = ["train", counts, "--data", f"{world}@1", "--users", users, *NETWORK]
+    main([*elsewhere, "-o", str(tmp_path / "other")])
+    assert "without features" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -165,6 +178,9 @@ def test_early_stopping_from_the_command_line(
         (["--hidden", "many"], "--hidden takes sizes"),
         (["--loss", "hinge"], "loss must be lambda, squared, softmax"),
         (["--device", "cuda:99"], "there is none here"),
+        (["--device", "meta"], "device must be auto, cpu or cuda"),
+        (["--seed", "99999999999999999999"], "Invalid value for '--seed'"),
+        (["-o", "nowhere/model"], "there is no folder nowhere to write into"),
         (["--strict"], "the user model ends at rank 2"),
     ],
 )

@@ -5,8 +5,8 @@ import pytest
 
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import DataError
 from affinerank.demo import run_demo
+from affinerank.errors import DataError
 from affinerank.pipeline import (
     describe,
     judge,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,10 +31,17 @@ app.add_typer(data_app, name="data", no_args_is_help=True)
 app.add_typer(import_app, name="import", no_args_is_help=True)
 
 Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="A file, a set's folder, or a world.")
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A file, a set's folder, or a world: yahoo-like:2000, or with a seed of "
+        "its own yahoo-like:2000@7.",
+    ),
 ]
 Split = Annotated[str | None, typer.Option(help="train, validation or test.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**31 - 1, help="Seed of everything random.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Fold = Annotated[int, typer.Option(min=1, help="Fold, for sets that have several.")]
 MissingValues = Annotated[
@@ -43,7 +51,7 @@ MissingValues = Annotated[
 RelevantAbove = Annotated[
     float, typer.Option(help="Labels above this are relevant; sets of 0 to 2 need 0.")
 ]
-DefaultSplit = Literal["train", "test"]
+DefaultSplit = Literal["train", "validation", "test"]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 
 
@@ -108,7 +116,7 @@ def describe(
     from affinerank.data.dataset import parse_split
     from affinerank.pipeline import describe
 
-    source = DataSource.parse(data, fold=fold, seed=seed, missing=_missing(missing))
+    source = DataSource.parse(data, fold=fold, missing=_missing(missing))
     with _bars() as progress:
         about = describe(
             source,
@@ -126,7 +134,6 @@ def convert(
     target: Annotated[Path, typer.Argument(metavar="OUT.parquet")],
     split: Split = None,
     fold: Fold = 1,
-    seed: Seed = 0,
     missing: MissingValues = "error",
     as_json: Json = False,
 ) -> None:
@@ -134,7 +141,7 @@ def convert(
     from affinerank.data.parquet import write_parquet
 
     _require_parquet(target)
-    read = _read(data, split, fold, seed, missing)
+    read = _read(data, split, fold, missing)
     write_parquet(read, target)
     about = {
         "written": str(target),
@@ -208,6 +215,7 @@ def simulate(
     """Draw users' clicks on labelled data: a session log, or counts."""
     from affinerank.clicks.simulate import Traffic
     from affinerank.clicks.usermodel import UserModel
+    from affinerank.files import writable
     from affinerank.pipeline import prepare_simulation, simulate, simulation_rankers
 
     if log is None and counts is None:
@@ -215,9 +223,14 @@ def simulate(
     for target in (log, counts):
         if target is not None:
             _require_parquet(target)
-    read = _read(data, split, fold, seed, missing)
+    for target in (log, counts, save_users):
+        if target is not None:
+            writable(target)
+    read = _read(data, split, fold, missing)
+    # The production ranker has seen the training split, whatever is ranked by it.
+    seen = read if split is None else _read(data, None, fold, missing)
     rankers, shares = simulation_rankers(
-        ranker or ["production"], read, relevant_above=relevant_above, seed=seed
+        ranker or ["production"], seen, relevant_above=relevant_above, seed=seed
     )
     simulation = prepare_simulation(
         read,
@@ -371,13 +384,18 @@ def train(
     precision: Annotated[
         str, typer.Option(help="On CUDA: float32, tf32 or bfloat16.")
     ] = "float32",
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Stop early: after so many epochs without gain on held-out clicks, "
+            "those of --validation, or the holdout of COUNTS.",
+        ),
+    ] = None,
     validation: Annotated[
         Path | None,
-        typer.Option(help="Counts of the validation split, to stop early by."),
+        typer.Option(help="Counts to stop early by; of splits, of validation."),
     ] = None,
-    patience: Annotated[
-        int, typer.Option(min=1, help="Epochs without gain, with --validation.")
-    ] = 5,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Go on from this file if killed.")
     ] = None,
@@ -391,32 +409,39 @@ def train(
     """Train networks on corrected clicks."""
     from affinerank.clicks.counts import ClickCounts
     from affinerank.clicks.usermodel import UserModel
-    from affinerank.pipeline import save_trained, train_rankers
+    from affinerank.files import writable
+    from affinerank.pipeline import held_out, save_trained, train_rankers
     from affinerank.rankers.mlp import NetworkSettings
 
     names = list(dict.fromkeys(estimator or ["affine"]))
     if output.exists():
         raise ConfigError(f"{output}: exists already; choose another name or remove it")
-    layers = _sizes(hidden)
+    writable(output)
+    if checkpoint is not None:
+        writable(checkpoint)
+    if validation is not None and patience is None:
+        raise ConfigError("--validation needs --patience, to know when to stop")
     settings = NetworkSettings(
-        hidden=layers,
-        dropout=(0.0, *(0.1 for _ in layers[1:])),
+        hidden=_sizes(hidden),
         loss=loss,
         learning_rate=learning_rate,
         epochs=epochs,
         device=device,
         precision=precision,
         data_seed=seed,
-        patience=patience if validation else None,
+        patience=patience,
     )
-    read = _read(data, split, fold, seed, missing)
+    clicks = ClickCounts.load(counts)
+    read = _read(data, split, fold, missing)
     held = None
     if validation is not None:
-        judged = _read(data, "validation", fold, seed, missing)
+        judged = _read(data, None, fold, missing, default="validation")
         held = (ClickCounts.load(validation), judged)
+    elif patience is not None:
+        held = (held_out(clicks), read)
     with _bars() as progress:
         trained = train_rankers(
-            ClickCounts.load(counts),
+            clicks,
             read,
             UserModel.load(users) if users else None,
             estimators=names,
@@ -443,7 +468,6 @@ def evaluate(
     split: Split = None,
     relevant_above: RelevantAbove = 2.0,
     fold: Fold = 1,
-    seed: Seed = 0,
     missing: MissingValues = "error",
     as_json: Json = False,
 ) -> None:
@@ -455,7 +479,7 @@ def evaluate(
     rankers = {str(folder): load_ranker(folder) for folder in models}
     about = evaluate_rankers(
         rankers,
-        _read(data, split, fold, seed, missing, default="test"),
+        _read(data, split, fold, missing, default="test"),
         metric=Metric.parse(metric),
         relevant_above=relevant_above,
     )
@@ -503,14 +527,13 @@ def _read(
     data: str,
     split: str | None,
     fold: int,
-    seed: int,
     missing: str,
     default: DefaultSplit = "train",
 ) -> Any:
     from affinerank.data.catalog import DataSource
     from affinerank.data.dataset import parse_split
 
-    source = DataSource.parse(data, fold=fold, seed=seed, missing=_missing(missing))
+    source = DataSource.parse(data, fold=fold, missing=_missing(missing))
     return source.read(parse_split(split) if split else source.default_split(default))
 
 
@@ -569,9 +592,18 @@ def _require_choice(option: str, value: str, *choices: str) -> None:
 
 def _print(about: Any, as_json: bool, draw: Callable[[Any], object]) -> None:
     if as_json:
-        print(json.dumps(about, indent=2, default=str))
+        print(json.dumps(_plain(about), indent=2, default=str, allow_nan=False))
     else:
         draw(about)
+
+
+def _plain(about: Any) -> Any:
+    """Put null in the place of NaN, which JSON does not know."""
+    if isinstance(about, dict):
+        return {name: _plain(value) for name, value in about.items()}
+    if isinstance(about, list | tuple):
+        return [_plain(value) for value in about]
+    return None if isinstance(about, float) and not math.isfinite(about) else about
 
 
 def _print_note(

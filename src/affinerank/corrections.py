@@ -139,7 +139,10 @@ def parse_estimator(name: str) -> Estimator:
     """Return the estimator of this name, or an error that lists them."""
     if name not in ESTIMATORS:
         known = ", ".join(ESTIMATORS)
-        raise ConfigError(f"there is no estimator {name!r}; known are {known}")
+        raise ConfigError(
+            f"there is no estimator {name!r}; known are {known}, and "
+            "full-information, which learns from labels"
+        )
     return ESTIMATORS[name]
 
 
@@ -190,8 +193,18 @@ def document_weights(
     ``correction`` must be of ``joined.counts``.
     """
     counts = joined.counts
-    corrected = counts.clicks / correction.alpha
-    corrected -= correction.beta / correction.alpha * correction.exposure
+    if len(correction.alpha) != len(joined.doc):
+        raise DataError(
+            f"the correction is of {len(correction.alpha)} rows of counts, and there "
+            f"are {len(joined.doc)}; correct the joined counts"
+        )
+    # A row that nobody was exposed to has nothing to correct, whatever its alpha.
+    corrected = np.divide(
+        counts.clicks - correction.beta * correction.exposure,
+        correction.alpha,
+        out=np.zeros_like(correction.alpha),
+        where=correction.exposure > 0,
+    )
     total = np.bincount(joined.doc, corrected, minlength=data.n_docs)
     exposure = np.bincount(joined.doc, correction.exposure, minlength=data.n_docs)
     shown = exposure > 0
@@ -215,7 +228,9 @@ def estimate_metric(
             = \sum_q \frac{N_q}{N} \sum_d w_{qd} \lambda(d)
 
     Args:
-        ranks: ``[n_docs]`` rank that the ranking gives each document.
+        ranks: ``[n_docs]`` rank that the ranking gives each document. Documents that
+            were never shown do not count; a value that does not move with the gauge
+            needs ranks among the shown ones.
         joined: Clicks that another ranking brought.
         correction: Of ``joined.counts``.
         data: The queries and documents.

@@ -25,6 +25,7 @@ from affinerank.pipeline import (
 )
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.mlp import NetworkSettings
+from affinerank.seeds import stage_rng
 
 WORLD = "yahoo-like:1000"
 CLICKS = 300_000
@@ -49,7 +50,7 @@ class Demo:
 
 def run_demo(*, seed: int = 0, progress: Progress = quiet) -> Demo:
     """Go the whole path on a small world: rank, let users click, count, judge."""
-    source = DataSource.parse(WORLD, seed=seed)
+    source = DataSource.parse(WORLD)
     progress("making the world", 0, 2)
     train = source.read("train")
     progress("making the world", 1, 2)
@@ -79,11 +80,12 @@ def run_demo(*, seed: int = 0, progress: Progress = quiet) -> Demo:
     )
     ranks = ranks_by_score(score(ranker, train), train.offsets)
     relevant = mean_by_rank(train.relevance(), ranks, depth=RANKS_SHOWN)
-    rng = np.random.default_rng(seed)
+    rng = stage_rng("baseline", seed)
     rankings = {
         "random": rng.random(test.n_docs),
         "production": score(ranker, test),
         **{name: score(r, test) for (name, _), r in trained.rankers.items()},
+        "ideal": test.relevance().astype(np.float64),
     }
     return Demo(
         rankings={name: judge(s, test, 2.0) for name, s in rankings.items()},

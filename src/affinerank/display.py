@@ -8,7 +8,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 out = Console()
@@ -69,7 +69,7 @@ def demonstration(demo: Any, world: str) -> None:
         table.add_row(name, f"{values.mean:.3f}", f"{low:.3f} to {high:.3f}")
     out.print(table)
     line(next(iter(demo.rankings.values())).name)
-    line("Each was trained on the same clicks; full information on the labels instead.")
+    line("The networks learnt from the same clicks; full information from the labels.")
 
 
 def simulated(about: Mapping[str, Any]) -> None:
@@ -185,7 +185,9 @@ def _production(production: Mapping[str, Any]) -> None:
 
 
 def _table(*headers: str) -> Table:
-    return Table(*headers, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    """A table without lines, in which nothing is ever cut."""
+    columns = [Column(header, overflow="fold") for header in headers]
+    return Table(*columns, box=box.SIMPLE, padding=(0, 1, 0, 0))
 
 
 def _shares(values: Iterable[float | None]) -> list[str]:

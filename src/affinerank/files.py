@@ -17,8 +17,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
     A block that fails, or a process that is killed in it, leaves ``path`` as it was.
     """
-    if not path.parent.is_dir():
-        raise DataError(f"{path}: there is no folder {path.parent} to write into")
+    writable(path)
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield aside
@@ -29,6 +28,14 @@ def written_whole(path: Path) -> Iterator[Path]:
         if aside.is_dir():
             shutil.rmtree(aside)
         aside.unlink(missing_ok=True)
+
+
+def writable(path: Path) -> None:
+    """Refuse a name that nothing can be written to, before the work is done."""
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: there is no folder {path.parent} to write into")
+    if not os.access(path.parent, os.W_OK):
+        raise DataError(f"{path}: the folder {path.parent} may not be written into")
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:

@@ -197,6 +197,8 @@ class Metric:
                     f"{text!r}: expected gain=linear|exponential or empty=skip|0|1, "
                     f"got {part!r}"
                 )
+            if key == "gain" and "DCG" not in match[1]:
+                raise ConfigError(f"{text!r}: {match[1]} has no gain to choose")
             settings[key] = value
         return cls(match[1], int(match[3]) if match[3] else None, **settings)
 

@@ -371,14 +371,19 @@ def test_text_files_keep_ids_as_they_are_written(
 def test_json_ids_that_look_like_uuids_or_moments_are_not_rewritten(
     good: Rows, count: Count, tmp_path: Path
 ) -> None:
-    names = {
+    uuids = {
         "q1": "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11",
-        "q2": "2024-01-31T00:00:00",
+        "q2": "B0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11",
     }
-    rows = [{**row, "query_id": names[row["query_id"]]} for row in good]
+    moments = {d: f"2024-01-31T00:00:0{i}" for i, d in enumerate("abc")}
+    rows = [
+        {**row, "query_id": uuids[row["query_id"]], "doc_id": moments[row["doc_id"]]}
+        for row in good
+    ]
     write_text(tmp_path / "log.jsonl", rows, "jsonl")
     counts, _ = count(str(tmp_path / "log.jsonl"))
-    assert set(counts.table["query_id"].to_pylist()) == set(names.values())
+    assert set(counts.table["query_id"].to_pylist()) == set(uuids.values())
+    assert set(counts.table["doc_id"].to_pylist()) == set(moments.values())
 
 
 def test_an_empty_field_of_a_csv_is_null_and_an_empty_text_is_not(

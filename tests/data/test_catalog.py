@@ -108,6 +108,21 @@ def test_a_world_has_splits_of_the_size_asked_for() -> None:
     assert source.synthetic
     assert source.read("train").n_queries == 30
     assert load("mslr-like:30", seed=1).train.n_queries == 30
+    named = DataSource.parse("mslr-like:30@1").read("train")
+    assert named.features.tobytes() == source.read("train").features.tobytes()
+    with pytest.raises(ConfigError, match="after the @ goes the seed"):
+        load("mslr-like:30@x")
+
+
+def test_features_that_a_text_file_never_mentions_are_zero(tmp_path: Path) -> None:
+    (tmp_path / "S1.txt").write_text("1 qid:1 3:1\n0 qid:1 1:1\n")
+    for i in range(2, 6):
+        (tmp_path / f"S{i}.txt").write_text(f"1 qid:{i} 1:1\n0 qid:{i} 2:1\n")
+    splits = load("mq2008", root=tmp_path)
+    assert splits.train.n_features == 3
+    assert splits.test is not None
+    widened = splits.test.select_features(splits.train.feature_names)
+    assert widened.features[:, 2].tolist() == [0, 0]
 
 
 def test_what_is_nothing_is_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import read_parquet, write_parquet
-from affinerank.errors import AffineRankWarning, DataError
+from affinerank.errors import AffineRankWarning, ConfigError, DataError
 
 GOOD: dict[str, Any] = {
     "query_id": ["a", "a", "b"],
@@ -98,6 +98,25 @@ def test_wrong_columns_are_named(
         read_parquet(path)
     assert message in str(caught.value)
     assert "data.parquet" in str(caught.value)
+
+
+def test_missing_values_are_refused_kept_or_replaced(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD)
+    with pytest.raises(DataError, match=r"row 1: bm25 has no value \(null or nan\)"):
+        read_parquet(path, missing="error")
+    assert read_parquet(path, missing=-1.0).features[1, 0] == -1
+    with pytest.raises(ConfigError, match="missing must be error, keep or a number"):
+        read_parquet(path, missing="drop")  # type: ignore[arg-type]
+
+
+def test_empty_tables_and_repeated_names_are_handled(tmp_path: Path) -> None:
+    empty = {"query_id": pa.array([], pa.uint64()), "doc_id": pa.array([], pa.uint64())}
+    path = written(tmp_path, {**empty, "f1": pa.array([], pa.float32())})
+    assert read_parquet(path).n_docs == 0
+    twice = pa.table([[1], [2], [3.0], [4.0]], names=["query_id", "doc_id", "f", "f"])
+    pq.write_table(twice, path)
+    with pytest.raises(DataError, match="two columns have the same name"):
+        read_parquet(path)
 
 
 def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:

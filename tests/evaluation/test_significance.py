@@ -51,6 +51,12 @@ def test_no_difference_at_all_has_p_one() -> None:
     assert (found.difference, found.p) == (0.0, 1.0)
 
 
+def test_equal_runs_still_have_an_interval() -> None:
+    (found,) = compare_runs({"a": [0.5, 0.6, 0.7], "b": [0.5, 0.6, 0.7]}, against="b")
+    assert found.low == pytest.approx(-found.high)
+    assert found.high > 0.1
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(DataError, match="two runs or more"):
         compare_runs({"a": [0.1], "b": [0.2]}, against="b")

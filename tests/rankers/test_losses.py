@@ -10,7 +10,24 @@ from hypothesis import strategies as st
 
 from affinerank.errors import DataError
 from affinerank.rankers import losses
-from affinerank.rankers.losses import LOSSES, Lists, lambda_loss
+from affinerank.rankers.losses import LOSSES, Lists
+
+
+def of(
+    name: str,
+    scores: torch.Tensor,
+    weights: torch.Tensor,
+    shown: torch.Tensor,
+    lists: Lists,
+) -> torch.Tensor:
+    """The loss of this name, where every list counts the same."""
+    return LOSSES[name](scores, weights, shown, torch.ones_like(weights), lists)
+
+
+def lambda_loss(
+    scores: torch.Tensor, weights: torch.Tensor, shown: torch.Tensor, lists: Lists
+) -> torch.Tensor:
+    return of("lambda", scores, weights, shown, lists)
 
 
 def looped(
@@ -93,14 +110,14 @@ def test_blocks_of_long_lists_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_unshown_and_the_neighbours_change_nothing(name: str) -> None:
     scores, weights, shown, lists = drawn(2, [5, 8, 3])
     weights = weights.abs()
-    whole = LOSSES[name](scores, weights, shown, lists)
+    whole = of(name, scores, weights, shown, lists)
     changed = torch.where(shown, scores, scores + 100)
-    other = torch.where(shown, weights, weights + 7)
-    torch.testing.assert_close(LOSSES[name](changed, other, shown, lists), whole)
+    other = torch.where(shown, weights, math.nan)
+    torch.testing.assert_close(of(name, changed, other, shown, lists), whole)
     parts = torch.zeros(2, dtype=torch.float64)
     for start, size in ((0, 5), (5, 8), (13, 3)):
         cut = [x[:, start : start + size] for x in (scores, weights, shown)]
-        parts += LOSSES[name](cut[0], cut[1], cut[2], Lists.of(np.array([size])))
+        parts += of(name, cut[0], cut[1], cut[2], Lists.of(np.array([size])))
     torch.testing.assert_close(parts, whole)
 
 
@@ -109,7 +126,7 @@ def test_losses_stay_finite_at_margins_of_a_thousand(name: str) -> None:
     scores = torch.tensor([[1000.0, -1000.0, 0.0]]).requires_grad_()
     weights = torch.tensor([[0.0, 1.0, 0.5]])
     shown = torch.ones(1, 3, dtype=torch.bool)
-    loss = LOSSES[name](scores, weights, shown, Lists.of(np.array([3])))
+    loss = of(name, scores, weights, shown, Lists.of(np.array([3])))
     (gradient,) = torch.autograd.grad(loss.sum(), scores)
     assert torch.isfinite(loss).all()
     assert torch.isfinite(gradient).all()
@@ -120,10 +137,24 @@ def test_a_list_of_which_nothing_was_shown_has_no_loss(name: str) -> None:
     scores = torch.zeros(1, 4).requires_grad_()
     shown = torch.tensor([[False, False, True, True]])
     weights = torch.tensor([[9.0, 1.0, 0.0, 0.0]])
-    loss = LOSSES[name](scores, weights, shown, Lists.of(np.array([2, 2])))
+    loss = of(name, scores, weights, shown, Lists.of(np.array([2, 2])))
     (gradient,) = torch.autograd.grad(loss.sum(), scores)
     assert loss.item() == pytest.approx(0.0)
     assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_a_list_counts_in_proportion_to_its_share(name: str) -> None:
+    scores, weights, shown, lists = drawn(5, [4, 6], networks=1)
+    weights = weights.abs()
+    share = torch.tensor([[3.0] * 4 + [0.5] * 6], dtype=torch.float64)
+    whole = LOSSES[name](scores, weights, shown, share, lists)
+    parts = 0.0
+    for part, factor in ((slice(0, 4), 3.0), (slice(4, 10), 0.5)):
+        size = Lists.of(np.array([part.stop - part.start]))
+        cut = [x[:, part] for x in (scores, weights, shown)]
+        parts += factor * of(name, cut[0], cut[1], cut[2], size).item()
+    assert whole.item() == pytest.approx(parts)
 
 
 def test_shifting_all_weights_of_a_list_changes_nothing_in_lambda_loss() -> None:
@@ -137,20 +168,20 @@ def test_squared_and_softmax_are_the_written_out_sums() -> None:
     weights = torch.tensor([[0.5, 1.0, 9.0]], dtype=torch.float64)
     shown = torch.tensor([[True, True, False]])
     lists = Lists.of(np.array([3]))
-    squared = LOSSES["squared"](scores, weights, shown, lists)
+    squared = of("squared", scores, weights, shown, lists)
     assert squared.item() == pytest.approx((1 - 0.5) ** 2 + (0 - 1) ** 2)
     total = math.e + 1
     expected = -0.5 * math.log(math.e / total) - 1.0 * math.log(1 / total)
-    softmax = LOSSES["softmax"](scores, weights, shown, lists)
+    softmax = of("softmax", scores, weights, shown, lists)
     assert softmax.item() == pytest.approx(expected)
 
 
 def test_softmax_refuses_negative_weights_but_not_masked_ones() -> None:
     scores, shown = torch.zeros(1, 2), torch.tensor([[True, False]])
     lists = Lists.of(np.array([2]))
-    LOSSES["softmax"](scores, torch.tensor([[1.0, -1.0]]), shown, lists)
+    of("softmax", scores, torch.tensor([[1.0, -1.0]]), shown, lists)
     with pytest.raises(DataError, match="no minimum where weights are negative"):
-        LOSSES["softmax"](scores, torch.tensor([[-1.0, 1.0]]), shown, lists)
+        of("softmax", scores, torch.tensor([[-1.0, 1.0]]), shown, lists)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")

@@ -13,21 +13,23 @@ import torch
 from affinerank.data.dataset import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import ndcg
-from affinerank.rankers import training
 from affinerank.rankers.checkpoint import Checkpoint
+from affinerank.rankers.early_stopping import Validation
 from affinerank.rankers.load import load_ranker
+from affinerank.rankers.losses import LOSSES
 from affinerank.rankers.mlp import (
     MLPRanker,
     Networks,
     NetworkSettings,
     initial_parameters,
 )
+from affinerank.rankers.operations import activate
 from affinerank.rankers.parallel import Group
+from affinerank.rankers.targets import Targets
 from affinerank.rankers.training import (
+    Batch,
     NetworkTrainer,
-    Targets,
-    Validation,
-    activate,
+    choose_device,
     fit_networks,
 )
 
@@ -146,7 +148,7 @@ def test_batches_come_from_the_data_seed_and_the_epoch_alone() -> None:
     assert targets.shown.all()
 
 
-def _own_rows(batch: training.Batch) -> list[int]:
+def _own_rows(batch: Batch) -> list[int]:
     rows: list[int] = batch.rows[: int(batch.lists.sizes.sum())].tolist()
     return rows
 
@@ -259,6 +261,27 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
             )
 
 
+def test_a_checkpoint_is_of_the_same_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features, targets, offsets = problem()
+    path = tmp_path / "training.safetensors"
+    monkeypatch.setattr(Checkpoint, "remove", lambda _: None)
+    for given in (features, features):
+        fit_networks(
+            given, targets, offsets, seeds=[0, 1], settings=SMALL, checkpoint=path
+        )
+    with pytest.raises(DataError, match="a checkpoint of another training"):
+        fit_networks(
+            1 - features,
+            targets,
+            offsets,
+            seeds=[0, 1],
+            settings=SMALL,
+            checkpoint=path,
+        )
+
+
 def test_early_stopping_keeps_the_best_of_each_network() -> None:
     features, targets, offsets = problem()
     held, held_targets, held_offsets = problem(seed=1)
@@ -276,13 +299,80 @@ def test_early_stopping_keeps_the_best_of_each_network() -> None:
     best = validation.values(fitted.networks)
     trainer = NetworkTrainer(features, offsets, [0, 1], settings)
     trainer.set_targets(targets)
-    seen = []
+    expected, waited = np.full(2, -np.inf), np.zeros(2)
     for epoch in range(len(fitted.losses)):
         trainer.epoch(epoch)
-        seen.append(validation.values(trainer.networks()))
-    np.testing.assert_allclose(best, np.max(seen, axis=0))
+        for i, value in enumerate(validation.values(trainer.networks())):
+            if waited[i] < 2:  # its own patience, not its neighbour's
+                waited[i] = 0 if value > expected[i] else waited[i] + 1
+                expected[i] = max(expected[i], value)
+    np.testing.assert_allclose(best, expected)
     with pytest.raises(ConfigError, match="needs validation weights"):
         fit_networks(features, targets, offsets, seeds=[0, 1], settings=settings)
+
+
+def test_early_stopping_of_a_network_does_not_depend_on_its_neighbours() -> None:
+    features, targets, offsets = problem(networks=4, queries=12)
+    held, held_targets, held_offsets = problem(networks=4, queries=12, seed=1)
+    settings = replace(PLAIN, epochs=12, patience=1, learning_rate=0.3)
+
+    def scores(chosen: list[int]) -> np.ndarray:
+        def part(t: Targets) -> Targets:
+            return Targets(t.weights[chosen], t.shown[chosen])
+
+        fitted = fit_networks(
+            features,
+            part(targets),
+            offsets,
+            seeds=chosen,
+            settings=settings,
+            validation=Validation(held, part(held_targets), held_offsets),
+        )
+        return fitted.networks.predict(features)
+
+    together = scores([0, 1, 2, 3])
+    for i in range(4):
+        np.testing.assert_allclose(together[i], scores([i])[0], atol=1e-3)
+
+
+def test_validation_does_not_move_with_the_gauge_where_lists_were_cut() -> None:
+    features, targets, offsets = problem(networks=2, queries=20)
+    shown = np.random.default_rng(0).random(targets.shown.shape) < 0.5
+    networks = Networks(tuple(initial_parameters(5, [0, 1], SMALL)), 5, SMALL, (0, 1))
+    shared = np.stack([targets.weights[0], targets.weights[0]])
+    both = np.stack([shown[0], shown[0]])
+
+    def gap(weights: np.ndarray) -> float:
+        values = Validation(features, Targets(weights, both), offsets).values(networks)
+        return float(values[0] - values[1])
+
+    assert gap(2.0 * shared - 5.0) == pytest.approx(2.0 * gap(shared), abs=1e-9)
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_a_step_depends_on_the_documents_of_its_queries_alone(loss: str) -> None:
+    features, targets, offsets = problem(networks=1, queries=8)
+    weights = np.abs(targets.weights) + 0.1
+    others = np.arange(offsets[3], offsets[-1])
+    found = []
+    for change in (0.0, 0.5):
+        trainer = NetworkTrainer(features, offsets, [0], replace(PLAIN, loss=loss))
+        trainer.set_targets(Targets(weights, targets.shown))
+        trainer._weights[:, torch.from_numpy(others)] += change
+        found.append(trainer.step(trainer.batch(np.arange(3))).item())
+    assert found[0] == found[1]
+
+
+def test_squared_error_does_not_move_with_the_gauge() -> None:
+    features, targets, offsets = problem(networks=1)
+    settings = replace(PLAIN, loss="squared")
+    a, b = (
+        fit_networks(
+            features, Targets(w, targets.shown), offsets, seeds=[0], settings=settings
+        ).networks.predict(features)
+        for w in (targets.weights, 3.0 * targets.weights - 5.0)
+    )
+    np.testing.assert_allclose(a, b, atol=1e-3)
 
 
 def test_prediction_in_blocks_is_prediction_at_once(
@@ -328,12 +418,12 @@ def test_settings_that_cannot_be_meant_are_refused(
 
 def test_cuda_is_refused_where_there_is_none() -> None:
     if torch.cuda.is_available():
-        assert training.choose_device("auto", Group(0, 1, 0)).type == "cuda"
+        assert choose_device("auto", Group(0, 1, 0)).type == "cuda"
         return
     with pytest.raises(ConfigError, match="there is none here"):
-        training.choose_device("cuda", Group(0, 1, 0))
+        choose_device("cuda", Group(0, 1, 0))
     with pytest.raises(ConfigError, match="device must be auto, cpu or cuda"):
-        training.choose_device("gpu?", Group(0, 1, 0))
+        choose_device("gpu?", Group(0, 1, 0))
 
 
 def saved(folder: Path) -> MLPRanker:

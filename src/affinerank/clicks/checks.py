@@ -7,7 +7,7 @@ is one that :func:`affinerank.clicks.log.normalised` has brought onto our column
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -16,12 +16,15 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from affinerank.clicks.engines import engine_errors, is_duckdb
+from affinerank.clicks.engines import engine_errors, in_parts, is_duckdb
 from affinerank.errors import DataError
 
 MAX_RANK = 10_000
 BITS = 40  # ranks that fit into one integer, a bit each, with room to add them up
 EXAMPLES = 3
+
+Grouping = Callable[[ir.Table], ir.Table]
+Rule = Callable[[ir.Table], ir.BooleanValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,37 +89,51 @@ def validate(log: ir.Table) -> LogReport:
         rows, of_rows = _row_findings(log)
         bad = any(finding.fault for finding in of_rows)
         good = log.filter(~_row_fault(log)) if bad else log
-        lists = _Lists.read(good)
-        of_lists = tuple(_list_findings(good, lists))
-        of_sessions = tuple(_session_findings(good, lists))
-    findings = (*of_rows, *of_lists, *of_sessions)
+        parts = in_parts(good, "session_id", rows)
+        lists = _Groups.search(parts, _by_session, SESSION_RULES)
+        crowded = lists.number("crowded") > 0
+        if not crowded and lists.number("beyond"):
+            ranks = _Groups.search(parts, _by_rank, {"several": lambda t: t.rows > 1})
+            crowded = ranks.number("several") > 0
+        findings = [*of_rows, *_list_findings(parts, crowded)]
+        if crowded:  # only different ranks tell of gaps
+            findings += _of_sessions(_Groups.search(parts, _extents, {"gaps": _gap}))
+        findings += _of_sessions(lists, without=("gaps",) if crowded else ())
     return LogReport(
         rows,
-        lists.sessions,
+        lists.number("sessions"),
         tuple(sorted(findings, key=lambda finding: not finding.fault)),
-        repeats=lists.crowded,
+        repeats=crowded,
     )
 
 
-def without_bad_sessions(log: ir.Table) -> tuple[ir.Table, int]:
+def without_bad_sessions(log: ir.Table, rows: int) -> tuple[ir.Table, int]:
     """Leave out every session that has a fault, whole; tell how many there are.
 
     Rows without a session are left out too, and belong to none.
     """
+    good = log.filter(~_row_fault(log))
+    if is_duckdb(log):  # found once, and kept beside the log
+        backend, name = log.get_backend(), f"affinerank_{uuid.uuid4().hex}"
+        schema = ibis.schema({"session_id": log.session_id.type()})
+        bad = backend.create_table(name, schema=schema, temp=True)
+        for part in in_parts(log, "session_id", rows):
+            backend.insert(name, _bad_sessions(part))
+    else:
+        bad = _bad_sessions(log)
+    number = _first(bad.agg(sessions=bad.count()))["sessions"]
+    return good.anti_join(bad, "session_id"), number
+
+
+def _bad_sessions(log: ir.Table) -> ir.Table:
     fault = _row_fault(log)
     good = log.filter(~fault)
-    parts = (
-        log.filter(fault),
+    found = (
+        log.filter(fault & log.session_id.notnull()),
         _by_rank(good).filter(lambda t: t.low != t.high),
         _by_document(good).filter(lambda t: t.low != t.high),
     )
-    bad = ibis.union(*(part.select("session_id") for part in parts), distinct=True)
-    bad = bad.filter(bad.session_id.notnull())
-    if is_duckdb(log):  # found once, and kept beside the log
-        name = f"affinerank_{uuid.uuid4().hex}"
-        bad = log.get_backend().create_table(name, bad, temp=True)
-    number = _first(bad.agg(sessions=bad.count()))["sessions"]
-    return good.anti_join(bad, "session_id"), number
+    return ibis.union(*(part.select("session_id") for part in found), distinct=True)
 
 
 def _row_rules(log: ir.Table) -> dict[str, ir.BooleanValue]:
@@ -163,46 +180,48 @@ def _row_findings(log: ir.Table) -> tuple[int, tuple[Finding, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lists:
-    """What the sessions' lists look like.
+class _Groups:
+    """How many groups of a log meet each of some rules, and where the first do.
 
     Attributes:
-        sessions: Number of sessions.
-        crowded: Whether some rank of a session has several rows.
-        gaps: Sessions whose list leaves out ranks.
-        deep: Sessions whose list starts below rank 1.
-        mixed: Sessions with more than one query.
+        grouped: What makes groups of rows.
+        rules: What is asked of a group, by name.
+        numbers: Groups that meet a rule, by its name.
+        first: A part of the log that holds some of them.
     """
 
-    sessions: int
-    crowded: bool
-    gaps: int
-    deep: int
-    mixed: int
+    grouped: Grouping
+    rules: Mapping[str, Rule]
+    numbers: Mapping[str, int]
+    first: Mapping[str, ir.Table]
 
     @classmethod
-    def read(cls, log: ir.Table) -> _Lists:
-        lists = _by_session(log)
-        counted = _first(
-            lists.agg(
-                sessions=lists.count(),
-                crowded=(lists.added != lists.seen).sum(),
-                gaps=_gap(lists).sum(),
-                deep=(lists.low > 1).sum(),
-                mixed=(lists.query_low != lists.query_high).sum(),
-                deepest=lists.high.max(),
-            )
-        )
-        crowded, gaps = counted["crowded"] > 0, counted["gaps"]
-        if not crowded and counted["deepest"] > BITS:
-            ranks = _by_rank(log)
-            crowded = _first(ranks.agg(n=(ranks.rows > 1).sum()))["n"] > 0
-        if crowded:
-            extents = _extents(log)
-            gaps = _first(extents.agg(gaps=_gap(extents).sum()))["gaps"]
-        return cls(
-            counted["sessions"], crowded, gaps, counted["deep"], counted["mixed"]
-        )
+    def search(
+        cls, parts: Sequence[ir.Table], grouped: Grouping, rules: Mapping[str, Rule]
+    ) -> _Groups:
+        """Look through the log, part by part."""
+        numbers = dict.fromkeys(rules, 0)
+        first: dict[str, ir.Table] = {}
+        for part in parts:
+            groups = grouped(part)
+            sums = {name: rule(groups).sum() for name, rule in rules.items()}
+            for name, number in _first(groups.agg(**sums)).items():
+                numbers[name] += number
+                if number:
+                    first.setdefault(name, part)
+        return cls(grouped, rules, numbers, first)
+
+    def number(self, name: str) -> int:
+        return self.numbers.get(name, 0)
+
+    def examples(self, name: str) -> ir.Table:
+        """The groups of one part that meet a rule."""
+        return self.grouped(self.first[name]).filter(self.rules[name])
+
+    def rows(self, name: str, column: str) -> tuple[dict[str, Any], ...]:
+        """The rows of the log that a few such groups were made of."""
+        few = self.examples(name).select("session_id", column).limit(EXAMPLES)
+        return _examples(self.first[name].semi_join(few, ["session_id", column]))
 
 
 @ibis.udf.agg.builtin(name="bit_or")  # type: ignore[untyped-decorator]
@@ -245,61 +264,47 @@ def _by_document(log: ir.Table) -> ir.Table:
     )
 
 
-def _list_findings(log: ir.Table, lists: _Lists) -> Iterator[Finding]:
+def _list_findings(parts: Sequence[ir.Table], crowded: bool) -> Iterator[Finding]:
     """Documents that share a rank, or have two; repeats of one at its rank."""
-    if lists.crowded:
-        ranks = _by_rank(log)
-        clash = ranks.low != ranks.high
-        repeat = (ranks.low == ranks.high) & (ranks.rows > 1)
-        counted = _first(ranks.agg(clashes=clash.sum(), repeats=repeat.sum()))
-        for what, fault, name, unit, rule in (
-            (
+    if crowded:
+        ranks = _Groups.search(parts, _by_rank, RANK_RULES)
+        if ranks.number("clashes"):
+            yield Finding(
                 "two documents at one rank of a session (is a session one query "
                 "issued?)",
                 True,
-                "clashes",
+                ranks.number("clashes"),
                 "ranks",
-                clash,
-            ),
-            (
+                ranks.rows("clashes", "rank"),
+            )
+        if ranks.number("repeats"):
+            yield Finding(
                 "an impression is repeated (merged; clicked if one of them was)",
                 False,
-                "repeats",
+                ranks.number("repeats"),
                 "impressions",
-                repeat,
-            ),
-        ):
-            if counted[name]:
-                examples = _examples(_beside(log, ranks.filter(rule), "rank"))
-                yield Finding(what, fault, counted[name], unit, examples)
-    documents = _by_document(log)
-    moved = documents.low != documents.high
-    number = _first(documents.agg(moved=moved.sum()))["moved"]
-    if number:
-        examples = _examples(_beside(log, documents.filter(moved), "doc_id"))
-        what = "one document at two ranks of a session"
-        yield Finding(what, True, number, "documents", examples)
+                ranks.rows("repeats", "rank"),
+            )
+    rule = {"moved": lambda t: t.low != t.high}
+    documents = _Groups.search(parts, _by_document, rule)
+    if documents.number("moved"):
+        yield Finding(
+            "one document at two ranks of a session",
+            True,
+            documents.number("moved"),
+            "documents",
+            documents.rows("moved", "doc_id"),
+        )
 
 
-def _session_findings(log: ir.Table, lists: _Lists) -> Iterator[Finding]:
+def _of_sessions(sessions: _Groups, without: Sequence[str] = ()) -> Iterator[Finding]:
     """Lists with gaps, lists that start below rank 1, sessions of several queries."""
-    extents, sessions = _extents(log), _by_session(log)
-    for what, number, found in (
-        ("a list has gaps between its ranks", lists.gaps, extents.filter(_gap)),
-        (
-            "a list starts deeper than rank 1",
-            lists.deep,
-            extents.filter(extents.low > 1),
-        ),
-        (
-            "a session has more than one query (it counts for each)",
-            lists.mixed,
-            sessions.filter(sessions.query_low != sessions.query_high),
-        ),
-    ):
-        if number:
-            chosen = found.select("session_id", "low", "high")
-            yield Finding(what, False, number, "sessions", _examples(chosen))
+    for name, what in PECULIAR_SESSIONS.items():
+        if name not in without and sessions.number(name):
+            few = sessions.examples(name).select("session_id", "low", "high")
+            yield Finding(
+                what, False, sessions.number(name), "sessions", _examples(few)
+            )
 
 
 def _extents(log: ir.Table) -> ir.Table:
@@ -314,10 +319,23 @@ def _gap(lists: ir.Table) -> ir.BooleanValue:
     return lists.high - lists.low + 1 != lists.rows
 
 
-def _beside(log: ir.Table, groups: ir.Table, column: str) -> ir.Table:
-    """The rows of ``log`` that the first of ``groups`` were made of."""
-    first = groups.select("session_id", column).limit(EXAMPLES)
-    return log.semi_join(first, ["session_id", column])
+SESSION_RULES: Mapping[str, Rule] = {
+    "sessions": lambda t: t.rows > 0,
+    "crowded": lambda t: t.added != t.seen,
+    "beyond": lambda t: t.high > BITS,
+    "gaps": _gap,
+    "deep": lambda t: t.low > 1,
+    "mixed": lambda t: t.query_low != t.query_high,
+}
+PECULIAR_SESSIONS = {
+    "gaps": "a list has gaps between its ranks",
+    "deep": "a list starts deeper than rank 1",
+    "mixed": "a session has more than one query (it counts for each)",
+}
+RANK_RULES: Mapping[str, Rule] = {
+    "clashes": lambda t: t.low != t.high,
+    "repeats": lambda t: (t.low == t.high) & (t.rows > 1),
+}
 
 
 def _examples(table: ir.Table) -> tuple[dict[str, Any], ...]:

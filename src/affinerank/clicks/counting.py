@@ -9,6 +9,8 @@ from __future__ import annotations
 import glob
 import os
 import time
+import uuid
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,13 @@ from affinerank.clicks.counts import (
     checked_share,
     split_by_query,
 )
-from affinerank.clicks.engines import engine_errors, is_duckdb, open_table, quoted
+from affinerank.clicks.engines import (
+    engine_errors,
+    in_parts,
+    is_duckdb,
+    open_table,
+    quoted,
+)
 from affinerank.clicks.log import LogOptions, normalised
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import written_whole
@@ -111,16 +119,19 @@ def count_log(
     with engine_errors("the log"):
         if share is not None and by_time:
             log = _split_by_time(log, share)
-        expression = counts_expression(
-            log, repeats=report is not None and report.repeats
-        )
-        write_counts(expression, target, holdout=None if by_time else share)
+        rows = report.rows if report else int(log.count().to_pyarrow().as_py())
+        repeats = report is not None and report.repeats
+        parts = [
+            counts_expression(part, repeats=repeats)
+            for part in in_parts(log, "query_id", rows)
+        ]
+        write_counts(parts, target, holdout=None if by_time else share)
         summary = summarise(target, table)
     progress("counting", 1, 1)
     return Counted(
         report,
         {
-            "rows": report.rows if report else summary["impressions"],
+            "rows": rows,
             **summary,
             "dropped": dropped,
             "seconds": time.perf_counter() - started,
@@ -146,31 +157,52 @@ def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
 
 
 def write_counts(
-    expression: ir.Table,
+    parts: Sequence[ir.Table],
     target: str | os.PathLike[str],
     *,
     holdout: float | None = None,
 ) -> None:
-    """Write the result of :func:`counts_expression` into a Parquet file."""
+    """Write the results of :func:`counts_expression` into one Parquet file.
+
+    Args:
+        parts: The counts of a log, or of parts of it that have no query in common.
+        target: The file; it appears whole or not at all.
+        holdout: Share of queries to set aside.
+    """
     with written_whole(Path(target)) as aside:
-        if is_duckdb(expression) and holdout is None:
-            query = ibis.to_sql(expression, dialect="duckdb")
-            copy = f"COPY ({query}) TO {quoted(aside)} (FORMAT parquet)"
-            expression.get_backend().raw_sql(copy)
+        if is_duckdb(parts[0]) and holdout is None:
+            _copy(parts, aside)
         else:
-            _write_batches(expression, aside, holdout)
+            _write_batches(parts, aside, holdout)
         if not aside.exists() or pq.read_metadata(aside).num_rows == 0:
             raise DataError("there is nothing to count: no row is left of the log")
 
 
-def _write_batches(expression: ir.Table, path: Path, holdout: float | None) -> None:
+def _copy(parts: Sequence[ir.Table], path: Path) -> None:
+    """Let DuckDB write the file; several parts are put together on its disk."""
+    backend, whole = parts[0].get_backend(), parts[0]
+    if len(parts) > 1:
+        name = f"affinerank_{uuid.uuid4().hex}"
+        whole = backend.create_table(name, schema=parts[0].schema(), temp=True)
+        for part in parts:
+            backend.insert(name, part)
+    query = ibis.to_sql(whole, dialect="duckdb")
+    backend.raw_sql(f"COPY ({query}) TO {quoted(path)} (FORMAT parquet)")
+    if len(parts) > 1:
+        backend.drop_table(name)
+
+
+def _write_batches(
+    parts: Sequence[ir.Table], path: Path, holdout: float | None
+) -> None:
     writer = None
-    for batch in expression.to_pyarrow_batches(chunk_size=ROWS_AT_ONCE):
-        table = _typed(pa.Table.from_batches([batch]))
-        if holdout is not None:
-            table = table.append_column("split", split_by_query(table, holdout))
-        writer = writer or pq.ParquetWriter(path, table.schema)
-        writer.write_table(table)
+    for part in parts:
+        for batch in part.to_pyarrow_batches(chunk_size=ROWS_AT_ONCE):
+            table = _typed(pa.Table.from_batches([batch]))
+            if holdout is not None:
+                table = table.append_column("split", split_by_query(table, holdout))
+            writer = writer or pq.ParquetWriter(path, table.schema)
+            writer.write_table(table)
     if writer is not None:
         writer.close()
 
@@ -180,29 +212,37 @@ def summarise(counts: str | os.PathLike[str], log: ir.Table) -> dict[str, Any]:
 
     Where ``log`` is DuckDB's, so is this, within the same memory.
     """
+    groups = pq.read_metadata(counts).num_rows
     if not is_duckdb(log):
         with open_table(str(counts)) as table:
-            return _sizes(table)
-    return _sizes(log.get_backend().read_parquet(glob.escape(str(counts))))
+            return _sizes(in_parts(table, "query_id", groups))
+    table = log.get_backend().read_parquet(glob.escape(str(counts)))
+    return _sizes(in_parts(table, "query_id", groups))
 
 
-def _sizes(table: ir.Table) -> dict[str, Any]:
-    by = [name for name in ("query_id", *EXTRA_KEYS) if name in table.columns]
-    per_query = table.group_by(by).agg(sessions=table.sessions.max())
-    documents = table.select("query_id", "doc_id").distinct()
-    totals = table.agg(
-        queries=table.query_id.nunique(),
-        ranks=table["rank"].max(),
-        impressions=table.impressions.sum(),
-        clicks=table.clicks.sum(),
-        groups=table.count(),
+def _sizes(parts: Sequence[ir.Table]) -> dict[str, int]:
+    """Add up the sizes of parts that have no query in common."""
+    sizes = dict.fromkeys(
+        ("sessions", "queries", "documents", "ranks", "impressions", "clicks"), 0
     )
-    found = {
-        **per_query.agg(sessions=per_query.sessions.sum()).to_pyarrow().to_pylist()[0],
-        **documents.agg(documents=documents.count()).to_pyarrow().to_pylist()[0],
-        **totals.to_pyarrow().to_pylist()[0],
-    }
-    return {name: int(value) for name, value in found.items()}
+    groups = 0
+    for table in parts:
+        by = [name for name in ("query_id", *EXTRA_KEYS) if name in table.columns]
+        per_query = table.group_by(by).agg(sessions=table.sessions.max())
+        documents = table.select("query_id", "doc_id").distinct()
+        queries = documents.query_id.nunique()
+        for found in (
+            per_query.agg(sessions=per_query.sessions.sum()),
+            documents.agg(documents=documents.count(), queries=queries),
+            table.agg(impressions=table.impressions.sum(), clicks=table.clicks.sum()),
+        ):
+            for name, value in found.to_pyarrow().to_pylist()[0].items():
+                sizes[name] += int(value or 0)
+        deepest = table.agg(ranks=table["rank"].max(), groups=table.count())
+        row = deepest.to_pyarrow().to_pylist()[0]
+        sizes["ranks"] = max(sizes["ranks"], int(row["ranks"] or 0))
+        groups += int(row["groups"])
+    return {**sizes, "groups": groups}
 
 
 def _with_left_out(report: LogReport, table: ir.Table, asked: LogOptions) -> LogReport:
@@ -221,7 +261,7 @@ def _with_left_out(report: LogReport, table: ir.Table, asked: LogOptions) -> Log
 
 def _dropped(log: ir.Table, report: LogReport) -> tuple[ir.Table, dict[str, int]]:
     with engine_errors("the log"):
-        kept, sessions = without_bad_sessions(log)
+        kept, sessions = without_bad_sessions(log, report.rows)
         rows = int(kept.count().to_pyarrow().as_py())
     return kept, {"sessions": sessions, "rows": report.rows - rows}
 

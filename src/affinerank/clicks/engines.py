@@ -7,6 +7,7 @@ locally or on a cluster; any other Ibis connection has tables of its own.
 from __future__ import annotations
 
 import glob
+import math
 import re
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ import ibis.expr.types as ir
 from affinerank.errors import AffineRankError, ConfigError, DataError
 
 ENGINES = frozenset({"duckdb", "_duckdb", "ibis", "pyspark", "py4j", "sqlglot"})
+BYTES_PER_GROUP = 150  # about, of a hash table with ids of usual length
 ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 
 
@@ -78,6 +80,29 @@ def engine_errors(what: str) -> Iterator[None]:
 def is_duckdb(table: ir.Table) -> bool:
     """Whether DuckDB runs what is asked of ``table``."""
     return bool(table.get_backend().name == "duckdb")
+
+
+def in_parts(table: ir.Table, column: str, rows: int) -> list[ir.Table]:
+    """Split what would not fit into DuckDB's memory, by a hash of ``column``.
+
+    Grouped by that column and others, the parts together give what the whole would.
+    DuckDB spills to disk, but slows down by it, and gives up if that is not enough.
+    Other engines take care of themselves.
+    """
+    if not is_duckdb(table):
+        return [table]
+    n = math.ceil(rows * BYTES_PER_GROUP / _memory(table))
+    if n == 1:
+        return [table]
+    return [table.filter(table[column].hash().abs() % n == i) for i in range(n)]
+
+
+def _memory(table: ir.Table) -> float:
+    """Bytes that DuckDB may take."""
+    query = "SELECT current_setting('memory_limit')"
+    [(text,)] = table.get_backend().raw_sql(query).fetchall()
+    number, unit = text.split()
+    return float(number) * 1024.0 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
 
 
 def quoted(path: Path) -> str:

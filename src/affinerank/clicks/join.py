@@ -61,11 +61,9 @@ def join_counts(counts: ClickCounts, data: RankingDataset) -> JoinedCounts:
             "the data hold several documents of one id in one query, "
             "so counts cannot be told to belong to one of them"
         )
-    pairs = table.select(["row", *keys]).join(
-        documents, keys=keys, join_type="left outer"
-    )
+    pairs = table.select(["row", *keys]).join(documents, keys=keys, join_type="inner")
     doc = np.full(table.num_rows, -1, dtype=np.int64)
-    doc[pairs["row"].to_numpy()] = pc.fill_null(pairs["doc"], -1).to_numpy()
+    doc[pairs["row"].to_numpy()] = pairs["doc"].to_numpy()
     known = doc >= 0
     if not known.any():
         raise DataError(

@@ -14,8 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from affinerank.data.dataset import SPLITS, RankingDataset, Split, concatenate
-from affinerank.data.letor import Missing, read_letor
+from affinerank.data.dataset import (
+    SPLITS,
+    Missing,
+    RankingDataset,
+    Split,
+    concatenate,
+)
+from affinerank.data.letor import read_letor
 from affinerank.errors import ConfigError, DataError
 
 _SUFFIXES = ("", ".gz", ".zst")
@@ -130,7 +136,11 @@ class DataSource:
         missing: Missing = "error",
         cache: bool = False,
     ) -> DataSource:
-        """Understand ``yahoo-like:2000``, the folder of a public set, or a file."""
+        """Understand a world, the folder of a public set, or a file.
+
+        A world is ``yahoo-like:2000`` (training queries) or ``yahoo-like:2000@7`` (and
+        its seed, in place of ``seed``).
+        """
         if _is_world(text):
             return _world_source(text, seed)
         path = Path(text)
@@ -216,13 +226,14 @@ def _worlds() -> list[str]:
 
 def _is_world(text: str) -> bool:
     """Whether the text reads as a world and no file or folder has that name."""
-    return bool(re.fullmatch(r"[\w]+-like(:.*)?", text)) and not Path(text).exists()
+    return bool(re.fullmatch(r"\w+-like([:@].*)?", text)) and not Path(text).exists()
 
 
 def _world_source(text: str, seed: int) -> DataSource:
     from affinerank.data.synthetic import WORLDS, generate_world
 
-    name, colon, size = text.partition(":")
+    sized, at, own_seed = text.partition("@")
+    name, colon, size = sized.partition(":")
     if name not in WORLDS:
         raise ConfigError(
             f"there is no built-in world {name!r}; known: {', '.join(WORLDS)}"
@@ -232,11 +243,18 @@ def _world_source(text: str, seed: int) -> DataSource:
             f"{text!r}: after the colon goes the number of training queries, "
             f"as in {name}:2000"
         )
+    if at and not re.fullmatch(r"\d{1,9}", own_seed):
+        raise ConfigError(
+            f"{text!r}: after the @ goes the seed of the world, as in {name}:2000@7"
+        )
     n_queries = int(size) if colon else None
 
     def read(split: Split | None) -> RankingDataset:
         return generate_world(
-            name, n_queries=n_queries, split=split or "train", seed=seed
+            name,
+            n_queries=n_queries,
+            split=split or "train",
+            seed=int(own_seed) if at else seed,
         )
 
     return DataSource(name=text, splits=SPLITS, synthetic=True, read_split=read)
@@ -316,5 +334,5 @@ def _read_file(path: Path, missing: Missing, cache: bool) -> RankingDataset:
     if path.suffix == ".parquet":
         from affinerank.data.parquet import read_parquet
 
-        return read_parquet(path)
+        return read_parquet(path, missing=missing)
     return read_letor(path, missing=missing, cache=cache)

@@ -21,6 +21,7 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Ids = NDArray[Any]
 Split = Literal["train", "validation", "test"]
+Missing = Literal["error", "keep"] | float
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 ROWS_AT_ONCE = 65_536  # bounds the temporary arrays of whole-matrix operations
@@ -42,6 +43,8 @@ class RankingDataset:
             another.
         source_rows: ``[n_docs]`` the row of the source that each document came from;
             left out, they are taken to be in order.
+        absent_is_zero: Whether the source leaves zeros out, so that features beyond
+            its last column are 0 and not unknown (LETOR / SVMLight text).
     """
 
     features: Floats
@@ -51,6 +54,7 @@ class RankingDataset:
     doc_ids: Ids
     feature_names: tuple[str, ...] = ()
     source_rows: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    absent_is_zero: bool = False
 
     def __post_init__(self) -> None:
         """Check every array, give the optional ones their values, forbid writing."""
@@ -220,6 +224,8 @@ class RankingDataset:
             return self
         column = {name: i for i, name in enumerate(self.feature_names)}
         absent = [name for name in names if name not in column]
+        if absent and self.absent_is_zero:
+            return self._widened(absent).select_features(names)
         if absent:
             raise DataError(
                 f"the data lack {len(absent)} of {len(names)} features, "
@@ -229,6 +235,15 @@ class RankingDataset:
         columns = [column[name] for name in names]
         return replace(
             self, features=self.features[:, columns], feature_names=tuple(names)
+        )
+
+    def _widened(self, names: Sequence[str]) -> RankingDataset:
+        """Add columns of 0 for features that no row mentions."""
+        zeros = np.zeros((self.n_docs, len(names)), dtype=np.float32)
+        return replace(
+            self,
+            features=np.concatenate([self.features, zeros], axis=1),
+            feature_names=(*self.feature_names, *names),
         )
 
     def normalised(self) -> RankingDataset:
@@ -347,10 +362,8 @@ class FeatureMapping:
 
 def concatenate(parts: Sequence[RankingDataset]) -> RankingDataset:
     """Put the queries of several parts after one another; they must share features."""
-    names = parts[0].feature_names
+    names = max((part.feature_names for part in parts), key=len)
     aligned = [part.select_features(names) for part in parts]
-    if any(part.n_features != len(names) for part in parts):
-        raise DataError("parts of one set must have the same features")
     starts = np.cumsum([0, *(part.n_docs for part in aligned)])
     labelled = all(part.labels is not None for part in aligned)
     ends = [part.offsets[1:] + s for part, s in zip(aligned, starts, strict=False)]
@@ -363,6 +376,7 @@ def concatenate(parts: Sequence[RankingDataset]) -> RankingDataset:
         query_ids=np.concatenate([part.query_ids for part in aligned]),
         doc_ids=np.concatenate([part.doc_ids for part in aligned]),
         feature_names=names,
+        absent_is_zero=all(part.absent_is_zero for part in parts),
         source_rows=np.concatenate(
             [part.source_rows + s for part, s in zip(aligned, starts, strict=False)]
         ),
@@ -384,6 +398,14 @@ def parse_split(name: str) -> Split:
         if name == split:
             return split
     raise ConfigError(f"split must be one of {', '.join(SPLITS)}, got {name!r}")
+
+
+def require_missing(missing: Missing) -> None:
+    """Refuse what says nothing about missing values."""
+    if isinstance(missing, str) and missing not in ("error", "keep"):
+        raise ConfigError(
+            f"missing must be error, keep or a number to put there, got {missing!r}"
+        )
 
 
 def note_scattered(n_returns: int) -> None:
@@ -449,9 +471,10 @@ def _as_ids(name: str, ids: ArrayLike, length: int) -> Ids:
     array = np.asarray(ids)
     if array.shape != (length,):
         raise DataError(f"{name} must be [{length}], got shape {array.shape}")
-    if array.dtype.kind == "i" or (array.dtype.kind == "u" and array.max() < 2**63):
+    unsigned = array.dtype.kind == "u"
+    if array.dtype.kind == "i" or (unsigned and array.max(initial=0) < 2**63):
         return array.astype(np.int64, copy=False)
-    if array.dtype.kind == "u":
+    if unsigned:
         return array.astype(np.dtypes.StringDType())
     if array.dtype.kind in "OUT" or length == 0:
         return array.astype(np.dtypes.StringDType(), copy=False)

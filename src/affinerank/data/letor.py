@@ -11,17 +11,21 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from affinerank.data.dataset import Floats, Ids, Ints, RankingDataset
+from affinerank.data.dataset import (
+    Floats,
+    Ids,
+    Ints,
+    Missing,
+    RankingDataset,
+    require_missing,
+)
 from affinerank.errors import DataError
 from affinerank.files import existing_file
-
-Missing = Literal["error", "keep"] | float
 
 BLOCK_BYTES = 4 << 20
 LONGEST_LINE = 256 << 20
@@ -63,6 +67,7 @@ def read_letor(
         comments; a row without one has its row number.
     """
     source = existing_file(path)
+    require_missing(missing)
     if cache:
         from affinerank.data.parquet import read_through_cache
 
@@ -88,15 +93,17 @@ def _assemble(blocks: Iterator[_Block]) -> RankingDataset:
         runs += [number.setdefault(name, len(number)) for name in block.query_ids]
         lengths.append(block.run_lengths)
     if not features:
-        return RankingDataset.from_groups(np.zeros((0, 0)), [], [], labels=[])
+        empty = RankingDataset.from_groups(np.zeros((0, 0)), [], [], labels=[])
+        return replace(empty, absent_is_zero=True)
     sizes = [len(rows) for rows in labels]
-    return RankingDataset.from_groups(
+    data = RankingDataset.from_groups(
         _stacked(features),
         np.repeat(runs, np.concatenate(lengths)),
         compact_ids([name.decode() for name in number]),
         labels=np.concatenate(labels),
         doc_ids=_joined_doc_ids(doc_ids, sizes),
     )
+    return replace(data, absent_is_zero=True)
 
 
 def _stacked(blocks: list[Floats]) -> Floats:

@@ -14,7 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.data.dataset import Floats, Ids, RankingDataset
+from affinerank.data.dataset import (
+    Floats,
+    Ids,
+    Missing,
+    RankingDataset,
+    require_missing,
+)
 from affinerank.errors import DataError
 from affinerank.files import existing_file, written_whole
 
@@ -22,18 +28,23 @@ ROWS_AT_ONCE = 65_536
 _CACHE_KEY = b"affinerank.cache"
 
 
-def read_parquet(path: str | os.PathLike[str]) -> RankingDataset:
+def read_parquet(
+    path: str | os.PathLike[str], *, missing: Missing = "keep"
+) -> RankingDataset:
     """Read ranking data from Parquet.
 
     Args:
         path: A file with ``query_id`` and ``doc_id`` (integers or strings), optionally
             ``label``, and one numeric column per feature. A null feature is a missing
             value; a null id or label is an error.
+        missing: What to do with missing values: refuse them (``"error"``), ``"keep"``
+            them, or put a number in their place.
     """
     source = existing_file(path)
+    require_missing(missing)
     try:
         with pq.ParquetFile(source) as file:
-            return _read(file)
+            return _read(file, missing)
     except DataError as error:
         raise DataError(f"{source}: {error}") from None
     except (pa.ArrowException, OSError) as error:
@@ -62,7 +73,8 @@ def read_through_cache(
     if cached.is_file() and _cache_key(cached) == key:
         return read_parquet(cached)
     data = read()
-    _write(data, cached, {_CACHE_KEY: key})
+    if data.n_docs:
+        _write(data, cached, {_CACHE_KEY: key})
     return data
 
 
@@ -73,7 +85,7 @@ def _cache_key(path: Path) -> bytes | None:
         return None  # not a cache we wrote: it is written anew
 
 
-def _read(file: pq.ParquetFile) -> RankingDataset:
+def _read(file: pq.ParquetFile, missing: Missing) -> RankingDataset:
     schema = file.schema_arrow
     names = _feature_names(schema)
     table = file.read(columns=[n for n in schema.names if n not in names])
@@ -85,8 +97,18 @@ def _read(file: pq.ParquetFile) -> RankingDataset:
         if table[name].null_count:
             row = int(np.argmax(table[name].is_null().to_numpy()))
             raise DataError(f"row {row}: {name} is null, expected a value")
+    features = _features(file, names)
+    absent = np.isnan(features)
+    if missing == "error" and absent.any():
+        row, column = np.argwhere(absent)[0]
+        raise DataError(
+            f"row {row}: {names[column]} has no value (null or nan); say what to do "
+            "with missing values: keep them, or a number to put there"
+        )
+    if not isinstance(missing, str):
+        features[absent] = missing
     return RankingDataset.from_groups(
-        _features(file, names),
+        features,
         queries.indices.to_numpy(),
         _ids(queries.dictionary),
         labels=labels,
@@ -97,6 +119,8 @@ def _read(file: pq.ParquetFile) -> RankingDataset:
 
 def _feature_names(schema: pa.Schema) -> list[str]:
     """Check the columns; return those that are features."""
+    if len(set(schema.names)) != len(schema.names):
+        raise DataError("two columns have the same name; give each a name of its own")
     for name in ("query_id", "doc_id"):
         if name not in schema.names:
             raise DataError(

@@ -26,7 +26,7 @@ class Comparison:
         high: Upper end.
         p: Two-sided p-value.
         p_corrected: The same, corrected for all comparisons made (Holm).
-        n: Pairs, or runs of both.
+        n: Pairs, or runs of the first.
     """
 
     first: str
@@ -76,10 +76,12 @@ def compare_queries(values: Mapping[str, ArrayLike], against: str) -> list[Compa
                 raise DataError(f"{name} and {against} are not of the same queries")
             if np.count_nonzero(counted) < 2:
                 raise DataError("a paired test needs two queries or more")
-            test = stats.ttest_rel(array[counted], reference[counted])
-            found.append(
-                _comparison(name, against, array[counted], reference[counted], test)
-            )
+            a, b = array[counted], reference[counted]
+            if np.array_equal(a, b):  # no difference at all: the test has 0 / 0
+                same = Comparison(name, against, 0.0, 0.0, 0.0, 1.0, 1.0, len(a))
+                found.append(same)
+            else:
+                found.append(_comparison(name, against, a, b, stats.ttest_rel(a, b)))
     return corrected(found)
 
 
@@ -106,8 +108,6 @@ def _comparison(
     first: str, second: str, a: Floats, b: Floats, test: object
 ) -> Comparison:
     difference = float(a.mean() - b.mean())
-    if np.array_equal(a, b):  # no difference at all: the test has 0 / 0
-        return Comparison(first, second, 0.0, 0.0, 0.0, 1.0, 1.0, len(a))
     interval = test.confidence_interval(0.95)  # type: ignore[attr-defined]
     p = float(test.pvalue)  # type: ignore[attr-defined]
     return Comparison(

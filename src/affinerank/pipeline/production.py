@@ -11,6 +11,7 @@ from affinerank.data.dataset import FeatureMapping, RankingDataset
 from affinerank.errors import DataError
 from affinerank.metrics import Metric, MetricValues
 from affinerank.rankers.gbdt import TreeRanker, fit_lambdamart
+from affinerank.seeds import stage_rng
 
 JUDGED_BY = Metric("nDCG", cutoff=10)
 PRODUCTION_QUERIES = 20
@@ -44,7 +45,7 @@ def train_production_ranker(
             f"the production ranker learns from {n_queries} queries, "
             f"and the data have {data.n_queries}"
         )
-    rng = np.random.default_rng(seed)
+    rng = stage_rng("production", seed)
     chosen = data.select_queries(rng.choice(data.n_queries, n_queries, replace=False))
     mapping = FeatureMapping.fit(chosen)
     mapped = mapping.apply(chosen)

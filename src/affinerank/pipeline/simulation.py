@@ -24,6 +24,7 @@ from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.production import Ranker, score, train_production_ranker
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.load import load_ranker
+from affinerank.seeds import stage_rng
 
 
 def prepare_simulation(
@@ -68,7 +69,7 @@ def prepare_simulation(
         relevance_of(data, relevance, relevant_above),
         users or UserModel.paper(eta=eta, eps_minus_1=eps_minus_1, depth=depth),
         traffic=asked,
-        rng=np.random.default_rng([seed, 1]),
+        rng=stage_rng("traffic", seed),
     )
 
 
@@ -148,7 +149,7 @@ def simulate(
     if (clicks is None) == (sessions is None):
         raise ConfigError("give either a number of clicks or a number of sessions")
     wanted = simulation.sessions_for(clicks) if clicks is not None else sessions or 0
-    rng = np.random.default_rng([seed, 2])
+    rng = stage_rng("clicks", seed)
     about: dict[str, Any] = {"expected_clicks": wanted * simulation.expected_clicks}
     written = {}
     if log is not None:

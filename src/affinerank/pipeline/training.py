@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,20 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.clicks.counts import KEPT, ClickCounts
+from affinerank.clicks.counts import HELD_OUT, KEPT, ClickCounts
 from affinerank.clicks.join import JoinedCounts, join_counts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.corrections import Weights, document_weights, parse_estimator
 from affinerank.data.dataset import FeatureMapping, RankingDataset
-from affinerank.errors import ConfigError, DataError
+from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.files import new_folder
 from affinerank.progress import Progress, quiet
+from affinerank.rankers.early_stopping import Validation
 from affinerank.rankers.mlp import MLPRanker, Networks, NetworkSettings
-from affinerank.rankers.training import (
-    FittedNetworks,
-    Targets,
-    Validation,
-    fit_networks,
-)
+from affinerank.rankers.targets import Targets
+from affinerank.rankers.training import FittedNetworks, fit_networks
 
 FULL_INFORMATION = "full-information"
 
@@ -76,7 +75,10 @@ def train_rankers(
     asked = settings or NetworkSettings()
     mapping = FeatureMapping.fit(data)
     mapped = mapping.apply(data)
+    if not estimators or not seeds:
+        raise ConfigError("give an estimator or more, and a seed or more")
     joined = join_counts(_train_part(counts), data)
+    _note_unmatched(joined)
 
     def targets(part: JoinedCounts, of: RankingDataset) -> Targets:
         weights = [
@@ -91,7 +93,7 @@ def train_rankers(
             )
             for name in estimators
         ]
-        return stacked(weights, of, copies=len(seeds))
+        return stacked(weights, copies=len(seeds))
 
     judged = None
     if validation is not None:
@@ -118,7 +120,7 @@ def train_rankers(
             _alone(fitted, i, asked),
             mapping,
             {
-                "trained_by": "LambdaLoss on corrected clicks",
+                "trained_on": "labels" if name == FULL_INFORMATION else "clicks",
                 "estimator": name,
                 "clip": clip,
                 "seed": seed,
@@ -135,16 +137,24 @@ def train_rankers(
 
 
 def save_trained(trained: Trained, folder: Path) -> dict[str, Any]:
-    """Save one ranker as ``folder``, several below it by estimator (and seed)."""
-    alone = len(trained.rankers) == 1
+    """Save one ranker as ``folder``, several below it by estimator (and seed).
+
+    All of them appear, or none does.
+    """
     seeds = {seed for _, seed in trained.rankers}
+    names = [n if len(seeds) == 1 else f"{n}-{s}" for n, s in trained.rankers]
+    if len(names) == 1:
+        next(iter(trained.rankers.values())).save(folder)
+        targets = [folder]
+    else:
+        targets = [folder / name for name in names]
+        with new_folder(folder) as aside:
+            for name, ranker in zip(names, trained.rankers.values(), strict=True):
+                ranker.save(aside / name)
     rows = []
-    if not alone:
-        folder.mkdir(parents=True)
-    for i, ((name, seed), ranker) in enumerate(trained.rankers.items()):
-        below = name if len(seeds) == 1 else f"{name}-{seed}"
-        target = folder if alone else folder / below
-        ranker.save(target)
+    for i, ((name, seed), target) in enumerate(
+        zip(trained.rankers, targets, strict=True)
+    ):
         rows.append(
             {
                 "estimator": name,
@@ -188,13 +198,12 @@ def weigh(
     return document_weights(joined, correction, data)
 
 
-def stacked(
-    weights: Sequence[Weights], data: RankingDataset, *, copies: int = 1
-) -> Targets:
+def stacked(weights: Sequence[Weights], *, copies: int = 1) -> Targets:
     """Put weights side by side for a stack of networks, ``copies`` times each."""
     return Targets(
-        np.stack([w.per_session(data) for w in weights]).repeat(copies, axis=0),
+        np.stack([w.weight for w in weights]).repeat(copies, axis=0),
         np.stack([w.shown for w in weights]).repeat(copies, axis=0),
+        np.stack([w.share for w in weights]).repeat(copies, axis=0),
     )
 
 
@@ -203,6 +212,35 @@ def full_information(data: RankingDataset, relevant_above: float = 2.0) -> Weigh
     relevance = data.relevance(relevant_above).astype(np.float64)
     share = np.full(data.n_queries, 1.0 / data.n_queries)
     return Weights(relevance, np.ones(data.n_docs, dtype=bool), share)
+
+
+def _note_unmatched(joined: JoinedCounts) -> None:
+    """Say how much of the log has no features; most of it is hardly meant."""
+    lost = joined.unmatched["impressions"]
+    if not lost:
+        return
+    share = lost / (lost + int(joined.counts.impressions.sum()))
+    if share > 0.5:
+        raise DataError(
+            f"{share:.0%} of the impressions are of documents that the data have no "
+            "features for; are these the data that the log is about?"
+        )
+    warnings.warn(
+        f"{share:.1%} of the impressions are of documents without features, and were "
+        "left out",
+        AffineRankWarning,
+        stacklevel=3,
+    )
+
+
+def held_out(counts: ClickCounts) -> ClickCounts:
+    """The part of the counts that was set aside (``count --holdout``)."""
+    if "split" not in counts.keys:
+        raise ConfigError(
+            "stopping early needs held-out clicks: give --validation COUNTS, or count "
+            "with --holdout 0.2"
+        )
+    return counts.select("split", HELD_OUT)
 
 
 def _train_part(counts: ClickCounts) -> ClickCounts:

@@ -16,11 +16,15 @@ from affinerank.errors import DataError
 from affinerank.files import written_whole
 
 if TYPE_CHECKING:
-    from affinerank.rankers.training import Best, NetworkTrainer
+    from affinerank.rankers.early_stopping import Best
+    from affinerank.rankers.training import NetworkTrainer
 
 
 class Checkpoint:
     """A file with the state after the last finished epoch.
+
+    Of several processes the first writes it and all read it: on several machines it
+    must lie in a folder that they share.
 
     ``fingerprint`` tells whether it is of the same training: settings, seeds, weights.
     """
@@ -36,10 +40,9 @@ class Checkpoint:
         state = {name: t.cpu().contiguous() for name, t in trainer.state().items()}
         state["losses"] = torch.from_numpy(np.stack(losses))
         if best is not None:
-            for i, parameter in enumerate(best.parameters):
-                state[f"best.{i}"] = parameter.cpu().contiguous()
+            state["best"] = best.flat.cpu().contiguous()
             state["best_values"] = torch.from_numpy(best.values)
-            state["waited"] = torch.tensor(best.waited)
+            state["waited"] = torch.from_numpy(best.waited)
         with written_whole(self.path) as aside:
             save_file(state, aside, metadata={"fingerprint": self.fingerprint})
 
@@ -62,12 +65,9 @@ class Checkpoint:
             )
         trainer.restore(state)
         if best is not None:
-            device = trainer.device
-            best.parameters = [
-                state[f"best.{i}"].to(device) for i in range(len(best.parameters))
-            ]
+            best.flat = state["best"].to(trainer.device)
             best.values = state["best_values"].numpy()
-            best.waited = int(state["waited"])
+            best.waited = state["waited"].numpy()
         return list(state["losses"].numpy())
 
     def remove(self) -> None:

@@ -4,7 +4,9 @@ Arguments that every loss shares:
 
 - ``scores [n_networks, n_docs]``;
 - ``weights [n_networks, n_docs]``: real numbers, of any sign;
-- ``shown [n_networks, n_docs]``: documents that are not shown take no part at all;
+- ``shown [n_networks, n_docs]``: documents that are not shown take no part at all,
+  whatever stands there as their weight;
+- ``share [n_networks, n_docs]``: how much the document's list counts;
 - ``lists``: where each list's documents lie, :class:`Lists`.
 
 Each returns one loss per network, the sum over its lists.
@@ -35,7 +37,7 @@ from torch import Tensor
 
 from affinerank.errors import DataError
 
-Loss = Callable[[Tensor, Tensor, Tensor, "Lists"], Tensor]
+Loss = Callable[[Tensor, Tensor, Tensor, Tensor, "Lists"], Tensor]
 
 PAIRS_AT_ONCE = 1 << 22  # bounds the pair tensors, on long lists and many networks
 
@@ -71,43 +73,53 @@ class Lists:
             yield torch.from_numpy(index).to(device), torch.from_numpy(held).to(device)
 
 
-def lambda_loss(scores: Tensor, weights: Tensor, shown: Tensor, lists: Lists) -> Tensor:
+def lambda_loss(
+    scores: Tensor, weights: Tensor, shown: Tensor, share: Tensor, lists: Lists
+) -> Tensor:
     """LambdaLoss for DCG of each network; see the module for the formula."""
-    loss: Tensor = _LambdaLoss.apply(scores, weights, shown, lists)  # type: ignore[no-untyped-call]
+    gains = torch.where(shown, weights * share, 0.0)
+    loss: Tensor = _LambdaLoss.apply(scores, gains, shown, lists)  # type: ignore[no-untyped-call]
     return loss
 
 
 def squared_error(
-    scores: Tensor, weights: Tensor, shown: Tensor, lists: Lists
+    scores: Tensor, weights: Tensor, shown: Tensor, share: Tensor, lists: Lists
 ) -> Tensor:
     r"""Pointwise squared error, :math:`\sum_i (s_i - w_i)^2` over shown documents."""
     del lists
-    return torch.where(shown, (scores - weights) ** 2, 0.0).sum(dim=1)
+    away = torch.where(shown, scores - torch.where(shown, weights, 0.0), 0.0)
+    return (share * away.square()).sum(dim=1)
 
 
 def softmax_cross_entropy(
-    scores: Tensor, weights: Tensor, shown: Tensor, lists: Lists
+    scores: Tensor, weights: Tensor, shown: Tensor, share: Tensor, lists: Lists
 ) -> Tensor:
     r"""Listwise softmax, :math:`-\sum_i w_i \log \mathrm{softmax}(s)_i`.
 
     Only for weights of 0 and more: where the weights of a list sum to less than 0, it
     has no minimum.
     """
-    if bool(torch.any(torch.where(shown, weights, 0.0) < 0)):
-        raise DataError(
-            "softmax cross-entropy has no minimum where weights are negative, and some "
-            "are; use lambda or squared"
-        )
-    total = scores.new_zeros(scores.shape[0])
+    require_no_negative(weights, shown)
+    gains = torch.where(shown, weights * share, 0.0)
+    total = scores.sum(dim=1) * 0.0
     for index, held in lists.groups():
         there = held & shown[:, index]
         lowest = torch.finfo(scores.dtype).min / 2  # not -inf: a list may be empty
         log_share = torch.log_softmax(
             scores[:, index].masked_fill(~there, lowest), dim=-1
         )
-        terms = torch.where(there, weights[:, index] * log_share, 0.0)
+        terms = torch.where(there, gains[:, index] * log_share, 0.0)
         total = total - terms.sum(dim=(1, 2))
     return total
+
+
+def require_no_negative(weights: Tensor, shown: Tensor) -> None:
+    """Refuse what softmax cross-entropy cannot learn."""
+    if bool(torch.any(torch.where(shown, weights, 0.0) < 0)):
+        raise DataError(
+            "softmax cross-entropy has no minimum where weights are negative, and some "
+            "are; use lambda or squared"
+        )
 
 
 LOSSES: Mapping[str, Loss] = MappingProxyType(
@@ -172,10 +184,9 @@ def _gathered(
 def _by_blocks(s: Tensor, w: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
     """Loss and gradient of each document, a block of ranks against all at a time."""
     longest = s.shape[-1]
-    closeness = _closeness(longest, s)
     rows = max(1, PAIRS_AT_ONCE // max(1, s.numel()))
     blocks = [
-        _pairs_of(s, w, there, closeness, slice(first, first + rows))
+        _pairs_of(s, w, there, slice(first, min(first + rows, longest)))
         for first in range(0, longest, rows)
     ]
     values, slopes = zip(*blocks, strict=True)
@@ -183,7 +194,7 @@ def _by_blocks(s: Tensor, w: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _pairs_of(
-    s: Tensor, w: Tensor, there: Tensor, closeness: Tensor, rows: slice
+    s: Tensor, w: Tensor, there: Tensor, rows: slice
 ) -> tuple[Tensor, Tensor]:
     r"""Half the pair losses of the documents ``rows``, sorted by score, and slopes.
 
@@ -194,20 +205,21 @@ def _pairs_of(
     higher = w[..., rows, None] - w[..., None, :]
     gap = s[..., None, :] - s[..., rows, None]
     x = torch.where(higher > 0, gap, -gap)
-    strength = closeness[rows] * higher * there[..., None, :]
+    strength = _closeness(rows, s) * higher * there[..., None, :]
     slope = -(strength * torch.sigmoid(x)).sum(dim=-1) * there[..., rows]
     value = (strength.abs() * torch.nn.functional.softplus(x)).sum(dim=-1)
     value = value * there[..., rows] * (0.5 / math.log(2.0))
     return value, slope / math.log(2.0)
 
 
-def _closeness(longest: int, like: Tensor) -> Tensor:
-    r"""``[longest, longest]`` :math:`1/\log_2(d + 1) - 1/\log_2(d + 2)` of distances d.
+def _closeness(rows: slice, s: Tensor) -> Tensor:
+    r""":math:`1/\log_2(d + 1) - 1/\log_2(d + 2)` of the places ``rows`` and all others.
 
-    Lists are sorted by score, so the distance of two ranks is that of two places.
+    Lists are sorted by score, so the distance d of two ranks is that of two places. A
+    document has no distance from itself.
     """
-    place = torch.arange(longest, device=like.device)
-    distance = (place[:, None] - place[None, :]).abs().to(like.dtype)
-    apart = distance.clamp(min=1.0)
-    value = 1.0 / torch.log2(apart + 1.0) - 1.0 / torch.log2(apart + 2.0)
-    return torch.where(distance > 0, value, 0.0)
+    apart = torch.arange(s.shape[-1], device=s.device).to(s.dtype).clamp(min=1.0)
+    near = 1.0 / torch.log2(apart + 1.0) - 1.0 / torch.log2(apart + 2.0)
+    near[0] = 0.0
+    place = torch.arange(s.shape[-1], device=s.device)
+    return near[(place[rows, None] - place[None, :]).abs()]

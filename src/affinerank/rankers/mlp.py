@@ -44,7 +44,8 @@ class NetworkSettings:
 
     Attributes:
         hidden: Sizes of the hidden layers, elu between them.
-        dropout: Dropout after each hidden layer.
+        dropout: Dropout after each hidden layer; left out, none after the first and 0.1
+            after the others.
         loss: ``lambda``, ``squared`` or ``softmax``.
         learning_rate: Of AdaGrad; the paper has 0.004 for Yahoo and 0.02 for MSLR.
         initial_accumulator: Of AdaGrad.
@@ -59,7 +60,7 @@ class NetworkSettings:
     """
 
     hidden: tuple[int, ...] = (512, 256, 128)
-    dropout: tuple[float, ...] = (0.0, 0.1, 0.1)
+    dropout: tuple[float, ...] = ()
     loss: str = "lambda"
     learning_rate: float = 0.02
     initial_accumulator: float = 0.1
@@ -72,7 +73,10 @@ class NetworkSettings:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained."""
+        """Refuse what cannot be trained; give dropout its value."""
+        if not self.dropout and self.hidden:
+            others = (0.1,) * (len(self.hidden) - 1)
+            object.__setattr__(self, "dropout", (0.0, *others))
         if not self.hidden or min(self.hidden) < 1:
             raise ConfigError(f"hidden layers need 1 unit or more, got {self.hidden}")
         if len(self.dropout) != len(self.hidden):
@@ -162,6 +166,17 @@ def _elu(values: Tensor, bias: Tensor, layer: int) -> Tensor:
     return torch.nn.functional.elu(values + bias)
 
 
+def parameter_shapes(
+    n_features: int, settings: NetworkSettings
+) -> list[tuple[int, int]]:
+    """Shapes of each layer's weights and biases, in turn."""
+    sizes = [n_features + -n_features % ALIGNED, *settings.hidden, 1]
+    shapes = []
+    for inputs, outputs in pairwise(sizes):
+        shapes += [(inputs, outputs), (1, outputs)]
+    return shapes
+
+
 def initial_parameters(
     n_features: int, seeds: Sequence[int], settings: NetworkSettings
 ) -> list[Tensor]:
@@ -234,20 +249,22 @@ class MLPRanker:
                 }
             )
             tensors = load_tensors(path.read_bytes())
-            expected = initial_parameters(len(mapping.names), [0], settings)
-            parameters = tuple(tensors[f"parameter.{i}"] for i in range(len(expected)))
+            wanted = parameter_shapes(len(mapping.names), settings)
+            parameters = tuple(tensors[f"parameter.{i}"] for i in range(len(wanted)))
             seeds = tuple(int(seed) for seed in about["seeds"])
         except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
             raise DataError(
                 f"{path.parent}: not a ranker saved by AffineRank ({error!r:.200})"
             ) from None
         shapes = [tuple(p.shape) for p in parameters]
-        wanted = [tuple(p.shape) for p in expected]
-        if shapes != wanted:
+        if shapes != [(1, *shape) for shape in wanted]:
             raise DataError(
                 f"{path}: the tensors have shapes {shapes}, "
                 f"and {path.parent / 'ranker.json'} speaks of {wanted}"
             )
+        for p in parameters:
+            if p.dtype != torch.float32 or not bool(torch.isfinite(p).all()):
+                raise DataError(f"{path}: the tensors must be finite, of float32")
         networks = Networks(parameters, len(mapping.names), settings, seeds)
         return cls(networks, mapping, about["provenance"])
 

@@ -24,14 +24,19 @@ class Group:
 
     @classmethod
     def current(cls) -> Group:
-        """Join the processes that ``torchrun`` started, if it did."""
+        """The processes that ``torchrun`` started, if it did."""
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size == 1:
             return cls(0, 1, 0)
-        if not dist.is_initialized():
-            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         local = int(os.environ.get("LOCAL_RANK", "0"))
-        return cls(dist.get_rank(), dist.get_world_size(), local)
+        return cls(int(os.environ["RANK"]), size, local)
+
+    def join(self, device: torch.device) -> None:
+        """Meet the other processes, by what their device speaks."""
+        if device.type == "cuda":
+            torch.cuda.set_device(device)  # kernels launch on the current one
+        if self.size > 1 and not dist.is_initialized():
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
 
     @property
     def first(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from affinerank.errors import ConfigError, DataError
-from affinerank.metrics import discount, ranks_by_score
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.checkpoint import Checkpoint
-from affinerank.rankers.losses import LOSSES, Lists
+from affinerank.rankers.early_stopping import Best, Validation
+from affinerank.rankers.losses import LOSSES, Lists, require_no_negative
 from affinerank.rankers.mlp import (
     ALIGNED,
     Networks,
@@ -28,50 +29,14 @@ from affinerank.rankers.mlp import (
     on_device,
     require_numbers,
 )
+from affinerank.rankers.operations import activate, adagrad_update, fused, views
 from affinerank.rankers.parallel import Group
+from affinerank.rankers.targets import Targets
+from affinerank.seeds import stage_rng
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 ROUND = 64
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Targets:
-    """What each network of a stack learns.
-
-    Attributes:
-        weights: ``[n_networks, n_docs]`` real numbers, of any sign.
-        shown: ``[n_networks, n_docs]`` documents that have a weight at all.
-    """
-
-    weights: NDArray[np.floating]
-    shown: Bools
-
-    def scaled(self, offsets: Ints) -> Targets:
-        """Divide each network's weights by how much they vary within queries.
-
-        By the root mean square of their deviation from their query's mean, over shown
-        documents: then a step depends neither on the number of clicks, nor on the
-        estimator, nor on the gauge.
-        """
-        scaled = np.zeros(self.weights.shape, dtype=np.float32)
-        for i, (row, mask) in enumerate(zip(self.weights, self.shown, strict=True)):
-            values = np.where(mask, row, 0.0).astype(np.float64)
-            if not np.all(np.isfinite(values)):
-                raise DataError(f"network {i}: weights must be finite numbers")
-            count = np.add.reduceat(mask.astype(np.float64), offsets[:-1])
-            mean = np.add.reduceat(values, offsets[:-1]) / np.maximum(count, 1)
-            away = np.where(mask, values - np.repeat(mean, np.diff(offsets)), 0.0)
-            spread = np.sqrt(np.sum(away**2) / max(mask.sum(), 1))
-            if not spread > 1e-12 * (np.abs(values).max() + 1e-300):
-                raise DataError(
-                    f"network {i}: the weights are the same for all documents of each "
-                    "query, so there is no order to learn"
-                )
-            scaled[i] = values / spread
-        return Targets(scaled, self.shown)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +73,7 @@ class NetworkTrainer:
         self.offsets = offsets
         self.group = Group.current()
         self.device = choose_device(settings.device, self.group)
+        self.group.join(self.device)
         self.half = self.device.type == "cuda" and settings.precision == "bfloat16"
         if self.device.type == "cuda":
             allowed = settings.precision == "tf32"
@@ -130,6 +96,7 @@ class NetworkTrainer:
         )
         self._weights = torch.empty(0)
         self._shown = torch.empty(0, dtype=torch.bool)
+        self._share = torch.empty(0)
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -144,14 +111,17 @@ class NetworkTrainer:
                 f"weights must be [{expected[0]} networks, {expected[1]} documents], "
                 f"got {targets.weights.shape}"
             )
-        scaled = targets.scaled(self.offsets)
-        shown = np.array(scaled.shown)
+        scaled = targets.scaled(self.offsets, centred=self.settings.loss == "squared")
+        share = scaled.share.repeat(np.diff(self.offsets), axis=1).astype(np.float32)
         self._weights = torch.from_numpy(scaled.weights).to(self.device)
-        self._shown = torch.from_numpy(shown).to(self.device)
+        self._shown = torch.from_numpy(np.array(scaled.shown)).to(self.device)
+        self._share = torch.from_numpy(share).to(self.device)
+        if self.settings.loss == "softmax":
+            require_no_negative(self._weights, self._shown)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The steps of an epoch; they depend on the data's seed alone."""
-        rng = np.random.default_rng([self.settings.data_seed, epoch])
+        rng = stage_rng("batches", self.settings.data_seed, epoch)
         order = rng.permutation(len(self.offsets) - 1)
         size = self.settings.batch_queries
         whole = [order[i : i + size] for i in range(0, len(order), size)]
@@ -188,8 +158,10 @@ class NetworkTrainer:
         ]
         inputs = self.features[rows]
         scores = forward(parameters, inputs, self._activation(rows)).float()
+        shown = self._shown[:, rows]
+        shown[:, int(batch.lists.sizes.sum()) :] = False  # filling
         loss = self.loss(
-            scores, self._weights[:, rows], self._shown[:, rows], batch.lists
+            scores, self._weights[:, rows], shown, self._share[:, rows], batch.lists
         )
         loss = loss / batch.n_queries
         gradients = torch.autograd.grad(loss.sum(), parameters)
@@ -198,7 +170,7 @@ class NetworkTrainer:
         parts.append(parts[0].new_zeros(len(self.seeds), filling))
         gradient = torch.cat(parts, dim=1).float()
         gradient, total = self.group.summed(gradient, loss.detach())
-        clipped_adagrad = _fused(adagrad_update, self.device)
+        clipped_adagrad = fused(adagrad_update, self.device)
         clipped_adagrad(
             self.flat,
             self.squares,
@@ -225,9 +197,10 @@ class NetworkTrainer:
             )
         return losses.mean(dim=0)
 
-    def networks(self) -> Networks:
-        """The stack as it is now."""
-        tensors = tuple(p.clone() for p in self.parameters)
+    def networks(self, flat: Tensor | None = None) -> Networks:
+        """The stack as it is now, or as it was when ``flat`` held its numbers."""
+        now = self.flat if flat is None else flat
+        tensors = tuple(p.clone() for p in views(now, self.shapes))
         return Networks(tensors, self.n_features, self.settings, self.seeds)
 
     def state(self) -> dict[str, Tensor]:
@@ -293,9 +266,10 @@ def fit_networks(
     trainer = NetworkTrainer(features, offsets, seeds, asked)
     trainer.set_targets(targets)
     best = Best(trainer, validation) if asked.patience is not None else None
-    kept = (
-        Checkpoint(checkpoint, _fingerprint(trainer, targets)) if checkpoint else None
-    )
+    kept = None
+    if checkpoint is not None:
+        mark = _fingerprint(trainer, features, targets, validation)
+        kept = Checkpoint(checkpoint, mark)
     losses: list[NDArray[Any]] = []
     if kept is not None:
         losses = kept.resume(trainer, best)
@@ -321,136 +295,20 @@ class FittedNetworks:
     losses: NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Validation:
-    """Held-out queries to judge networks by: the DCG that their weights estimate."""
-
-    features: NDArray[np.float32]
-    targets: Targets
-    offsets: Ints
-
-    def values(self, networks: Networks) -> Floats:
-        """Estimated DCG of each network, ``[n]``."""
-        values = np.empty(len(networks))
-        for i, scores in enumerate(networks.predict(self.features)):
-            gain = discount(ranks_by_score(scores, self.offsets))
-            weighed = self.targets.weights[i] * gain
-            values[i] = np.sum(weighed[self.targets.shown[i]])
-        return values
-
-
-class Best:
-    """The best each network has been on validation, and how long none was better."""
-
-    def __init__(self, trainer: NetworkTrainer, validation: Validation | None) -> None:
-        if validation is None:
-            raise ConfigError("early stopping (patience) needs validation weights")
-        self.trainer = trainer
-        self.validation = validation
-        self.values = np.full(len(trainer.seeds), -np.inf)
-        self.parameters = list(trainer.networks().parameters)
-        self.waited = 0
-
-    def should_stop(self) -> bool:
-        """Judge the networks as they are now; tell whether patience is at its end."""
-        now = self.trainer.networks()
-        values = self.validation.values(now)
-        better = values > self.values
-        for i, parameter in enumerate(now.parameters):
-            chosen = torch.from_numpy(better)[:, None, None].to(parameter.device)
-            self.parameters[i] = torch.where(chosen, parameter, self.parameters[i])
-        self.values = np.maximum(values, self.values)
-        self.waited = 0 if better.any() else self.waited + 1
-        return self.waited >= (self.trainer.settings.patience or 0)
-
-    def networks(self) -> Networks:
-        """The best of each network."""
-        now = self.trainer.networks()
-        return Networks(tuple(self.parameters), now.n_features, now.settings, now.seeds)
-
-
 def choose_device(name: str, group: Group) -> torch.device:
     """Understand ``auto``: CUDA where there is one, the process's own if several."""
-    cuda = torch.cuda.is_available()
     if name == "auto":
-        name = "cuda" if cuda else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f"device must be auto, cpu or cuda, got {name!r}") from None
-    if device.type == "cuda":
-        if not cuda:
-            raise ConfigError("device cuda was asked for, and there is none here")
-        if device.index is None and group.size > 1:
-            return torch.device("cuda", group.local_rank)
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise ConfigError(f"device must be auto, cpu or cuda, got {name!r}")
+    device = torch.device(name)
+    if device.type == "cpu":
+        return device
+    if device.index is None:
+        device = torch.device("cuda", group.local_rank)
+    if device.index >= torch.cuda.device_count():
+        raise ConfigError(f"device {name} was asked for, and there is none here")
     return device
-
-
-def activate(
-    values: Tensor, bias: Tensor, rows: Tensor, seeds: Tensor, salt: int, share: float
-) -> Tensor:
-    """Add the bias, take elu, and drop units by a hash.
-
-    Of document, unit, network's seed and ``salt``: so the same units are dropped on
-    every device, and whatever else is in the batch.
-
-    Args:
-        values: ``[n_networks, n_docs, units]``.
-        bias: ``[n_networks, 1, units]``.
-        rows: ``[n_docs]`` numbers of the documents, int32.
-        seeds: ``[n_networks]`` int32.
-        salt: Changes with step and layer.
-        share: How many units are dropped.
-    """
-    if values.is_cuda:
-        from affinerank.rankers.cuda import Activation
-
-        fused: Tensor = Activation.apply(values, bias, rows, seeds, salt, share)  # type: ignore[no-untyped-call]
-        return fused
-    active = torch.nn.functional.elu(values + bias)
-    if share == 0:
-        return active
-    unit = torch.arange(values.shape[-1], dtype=torch.int32)
-    place = rows[:, None] * -1640531535 + unit * -2048144777
-    mixed = place[None] ^ (seeds[:, None, None] + salt)
-    mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) * 739982445
-    mixed = (mixed ^ ((mixed >> 12) & 0xFFFFF)) * 695872825
-    mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) & 0xFFFFFF
-    kept = (mixed >= int(share * (1 << 24))).to(values.dtype) / (1.0 - share)
-    return active * kept
-
-
-def adagrad_update(
-    flat: Tensor, squares: Tensor, gradient: Tensor, clip_norm: float, rate: float
-) -> None:
-    """Clip each network's gradient to the largest norm, then step, in place."""
-    norm = gradient.square().sum(dim=1, keepdim=True).sqrt()
-    clipped = gradient * (clip_norm / norm.clamp(min=1e-30)).clamp(max=1.0)
-    squares.add_(clipped * clipped)
-    flat.sub_(rate * clipped / torch.sqrt(squares))
-
-
-def views(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
-    """Cut ``flat [n, numbers]`` into tensors ``[n, *shape]``, without copying."""
-    cut = []
-    start = 0
-    for shape in shapes:
-        size = int(np.prod(shape))
-        cut.append(flat[:, start : start + size].view(len(flat), *shape))
-        start += size
-    return cut
-
-
-def _fused(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
-    """Fuse a chain of elementwise operations where launching each is what costs."""
-    if device.type != "cuda":
-        return function
-    if function not in _FUSED:
-        _FUSED[function] = torch.compile(function, dynamic=True)
-    return _FUSED[function]
-
-
-_FUSED: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def _mixed(number: int) -> int:
@@ -460,11 +318,22 @@ def _mixed(number: int) -> int:
     return (mixed >> 32) - 2**31
 
 
-def _fingerprint(trainer: NetworkTrainer, targets: Targets) -> str:
+def _fingerprint(
+    trainer: NetworkTrainer,
+    features: NDArray[np.float32],
+    targets: Targets,
+    validation: Validation | None,
+) -> str:
     """Tells whether a checkpoint is of this very training."""
     digest = hashlib.blake2b(digest_size=16)
     about = {**asdict(trainer.settings), "device": trainer.device.type}
-    digest.update(json.dumps([about, trainer.seeds, trainer.n_features]).encode())
-    for array in (targets.weights, targets.shown, trainer.offsets):
-        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(json.dumps([about, trainer.seeds]).encode())
+    arrays: list[NDArray[Any]] = [features, trainer.offsets]
+    arrays += [targets.weights, targets.shown, targets.share]
+    if validation is not None:
+        held = validation.targets
+        arrays += [validation.features, held.weights, held.shown, held.share]
+    for array in arrays:
+        digest.update(f"{array.shape} {array.dtype}".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

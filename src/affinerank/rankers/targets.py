@@ -1,0 +1,73 @@
+"""What a stack of networks learns: weights, who was shown, how much a query counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from affinerank.errors import DataError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """What each network of a stack learns.
+
+    Attributes:
+        weights: ``[n_networks, n_docs]`` real numbers, of any sign.
+        shown: ``[n_networks, n_docs]`` documents that have a weight at all.
+        share: ``[n_networks, n_queries]`` share of the sessions; left out, every query
+            counts the same.
+    """
+
+    weights: NDArray[np.floating]
+    shown: Bools
+    share: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 0)))
+
+    def of_queries(self, offsets: Ints) -> Floats:
+        """``[n_networks, n_queries]`` how much each query counts, 1 on average."""
+        n_networks, n_queries = len(self.weights), len(offsets) - 1
+        if not self.share.size:
+            return np.ones((n_networks, n_queries))
+        if self.share.shape != (n_networks, n_queries) or np.any(self.share < 0):
+            raise DataError(
+                f"shares must be 0 or more, [{n_networks} networks, {n_queries} "
+                f"queries], got {self.share.shape}"
+            )
+        total = self.share.sum(axis=1, keepdims=True)
+        if np.any(total <= 0):
+            raise DataError("the shares of a network's queries must not all be 0")
+        return np.asarray(self.share * n_queries / total, dtype=np.float64)
+
+    def scaled(self, offsets: Ints, *, centred: bool = False) -> Targets:
+        """Divide each network's weights by how much they vary within queries.
+
+        By the root mean square of the deviation from their query's mean, over shown
+        documents, of weights times shares: then a step depends neither on the number
+        of clicks, nor on the estimator, nor on the gauge. ``centred`` also takes the
+        query's mean away, for losses that are not blind to it.
+        """
+        scaled = np.zeros(self.weights.shape, dtype=np.float32)
+        sizes = np.diff(offsets)
+        share = self.of_queries(offsets)
+        for i, (row, mask) in enumerate(zip(self.weights, self.shown, strict=True)):
+            values = np.where(mask, row, 0.0).astype(np.float64)
+            if not np.all(np.isfinite(values)):
+                raise DataError(f"network {i}: weights must be finite numbers")
+            count = np.add.reduceat(mask.astype(np.float64), offsets[:-1])
+            mean = np.add.reduceat(values, offsets[:-1]) / np.maximum(count, 1)
+            away = np.where(mask, values - np.repeat(mean, sizes), 0.0)
+            counted = away * np.repeat(share[i], sizes)
+            spread = np.sqrt(np.sum(counted**2) / max(mask.sum(), 1))
+            if not spread > 1e-12 * (np.abs(values).max() + 1e-300):
+                raise DataError(
+                    f"network {i}: the weights are the same for all documents of each "
+                    "query, so there is no order to learn"
+                )
+            scaled[i] = (away if centred else values) / spread
+        return Targets(scaled, self.shown, share)

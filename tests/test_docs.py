@@ -1,0 +1,64 @@
+"""Every command and every Python block of the documentation runs, in order."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from affinerank.cli import main
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "docs/learning.md", "docs/click-logs.md", "docs/worlds.md")
+# These need what a test machine lacks, and are tested with made-up files elsewhere.
+NEEDS_MORE = (
+    "MSLR-WEB30K",
+    "data describe mslr-like",
+    "spark",
+    "duckdb:///",
+    "import ubi",
+    "import tiangong",
+)
+QUICK = ["--hidden", "8,4", "--epochs", "2"]
+
+
+def steps(page: str) -> list[tuple[str, str]]:
+    """The commands and Python blocks of a page, in order."""
+    text = (ROOT / page).read_text().replace("\\\n", " ")
+    pattern = r"```python\n(?P<python>[\s\S]*?)```|^(?:    )?(?P<shell>affinerank .*)$"
+    found = []
+    for match in re.finditer(pattern, text, flags=re.MULTILINE):
+        if match["python"]:
+            found.append(("python", match["python"]))
+        elif not any(word in match["shell"] for word in NEEDS_MORE):
+            found.append(("shell", re.split(r"\s{2,}#", match["shell"])[0]))
+    return found
+
+
+def smaller(text: str) -> str:
+    """The same on a smaller world, with fewer clicks."""
+    return re.sub(r"(\w+-like):\d+", r"\1:60", text).replace("1e6", "2e4")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_and_block_runs(
+    page: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = 0
+    for kind, text in steps(page):
+        ran += 1
+        if kind == "shell":
+            words = shlex.split(smaller(text))[1:]
+            quick = QUICK if words[0] == "train" else []
+            assert main([*words, *quick]) == 0, f"{text}: {capsys.readouterr().err}"
+        else:
+            script = tmp_path / "block.py"
+            script.write_text(smaller(text))
+            subprocess.run([sys.executable, str(script)], check=True)
+    assert ran
