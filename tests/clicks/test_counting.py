@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from affinerank.clicks.checks import LogFaultsError
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.engines import in_parts
 from affinerank.clicks.log import LogOptions
 from affinerank.errors import AffineRankError, ConfigError, DataError
 
@@ -198,6 +199,41 @@ def test_spark_reads_text_files_as_duckdb_does(
     theirs, _ = count(str(tmp_path / name), engine="spark")
     assert ours.equals(theirs)
     assert ours.table["doc_id"].to_pylist() == sorted(ids)
+
+
+def test_a_log_that_does_not_fit_is_counted_in_parts_with_the_same_result(
+    count: Count, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{**row, "query_id": f"q{i % 9}"} for i, row in enumerate(random_log(5))]
+    rows += [{**row, "clicked": True} for row in rows[:5]]
+    source = write(rows)
+    bad = write(
+        [{**row, "rank": 0 if i == 7 else row["rank"]} for i, row in enumerate(rows)]
+        + [{**rows[20], "doc_id": "other"}, {**rows[30], "rank": 99}],
+        "bad.parquet",
+    )
+
+    def everything() -> Any:
+        whole, found = count(source)
+        held, _ = count(source, holdout=0.4)
+        kept, dropped = count(bad, bad_rows="drop")
+        summaries = [
+            {k: v for k, v in each.summary.items() if k != "seconds"}
+            for each in (found, dropped)
+        ]
+        findings = [
+            [(f.what, f.number) for f in each.report.findings]
+            for each in (found, dropped)
+        ]
+        return [c.table.to_pylist() for c in (whole, held, kept)], summaries, findings
+
+    at_once = everything()
+    # 4 GB for some 200 rows: five parts or so.
+    monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", 1e8)
+    with open_table(source) as table:
+        assert len(in_parts(table, "query_id", len(rows))) > 3
+    assert everything() == at_once
+    assert len(at_once[2][1]) >= 4
 
 
 def test_hostile_ids_come_through_unchanged(count: Count) -> None:

@@ -189,7 +189,7 @@ def _copy(parts: Sequence[ir.Table], path: Path) -> None:
     query = ibis.to_sql(whole, dialect="duckdb")
     backend.raw_sql(f"COPY ({query}) TO {quoted(path)} (FORMAT parquet)")
     if len(parts) > 1:
-        backend.drop_table(name)
+        backend.raw_sql(f"DROP TABLE {name}")
 
 
 def _write_batches(

@@ -22,7 +22,7 @@ import ibis.expr.types as ir
 from affinerank.errors import AffineRankError, ConfigError, DataError
 
 ENGINES = frozenset({"duckdb", "_duckdb", "ibis", "pyspark", "py4j", "sqlglot"})
-BYTES_PER_GROUP = 150  # about, of a hash table with ids of usual length
+BYTES_PER_GROUP = 40  # a third of what a group takes: DuckDB can spill the rest
 ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 
 
@@ -83,16 +83,16 @@ def is_duckdb(table: ir.Table) -> bool:
 
 
 def in_parts(table: ir.Table, column: str, rows: int) -> list[ir.Table]:
-    """Split what would not fit into DuckDB's memory, by a hash of ``column``.
+    """Split what is far too much for DuckDB's memory, by a hash of ``column``.
 
     Grouped by that column and others, the parts together give what the whole would.
-    DuckDB spills to disk, but slows down by it, and gives up if that is not enough.
-    Other engines take care of themselves.
+    DuckDB spills to disk, but gives up if groups are many times what fits. Each part
+    is one more pass over the log. Other engines take care of themselves.
     """
     if not is_duckdb(table):
         return [table]
     n = math.ceil(rows * BYTES_PER_GROUP / _memory(table))
-    if n == 1:
+    if n <= 1:
         return [table]
     return [table.filter(table[column].hash().abs() % n == i) for i in range(n)]
 
