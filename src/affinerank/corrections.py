@@ -24,6 +24,7 @@ corrected click per exposure, times its query's share of the sessions:
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -161,7 +162,7 @@ def parse_clip(clip: str | float, n_sessions: int) -> float:
         raise ConfigError(
             f"clip must be a number or a rule as in 10/sqrt(n), got {clip!r}"
         )
-    return min(value / np.sqrt(n_sessions), 1.0) if match[2] else value
+    return min(value / math.sqrt(n_sessions), 1.0) if match[2] else value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
