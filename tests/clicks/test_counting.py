@@ -373,6 +373,16 @@ def test_a_database_is_only_read_and_its_tables_are_listed(tmp_path: Path) -> No
         assert kept.fetchall() == [("953.6 MiB", "read_only")]
 
 
+@pytest.mark.parametrize("url", ["duckdb:///x.duckdb", "duckdb://x.duckdb"])
+def test_a_database_is_found_from_the_folder_one_is_in(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect("x.duckdb") as connection:
+        connection.sql("CREATE TABLE log AS SELECT 1 AS rank")
+    opened(url, table="log")
+
+
 def test_a_table_called_log_can_be_chosen_from(
     good: Rows, write: Write, count: Count, tmp_path: Path
 ) -> None:

@@ -152,24 +152,27 @@ def _connected(url: str, memory: str, spill: str) -> Any:
         raise ConfigError(
             f"expected a connection as in duckdb:///clicks.duckdb, got {url!r}"
         )
-    settings: dict[str, Any] = {}
     if url.startswith("duckdb://"):
-        settings = _within(memory, spill)
-        place = url.removeprefix("duckdb://").partition("?")[0]
-        # Both duckdb:///file and duckdb:////folder/file are in use.
-        if not (Path(place).is_file() or Path(place.removeprefix("/")).is_file()):
-            raise DataError(f"{url}: there is no such file")
-        settings["read_only"] = True
+        path = _database(url.removeprefix("duckdb://"))
+        settings = {**_within(memory, spill), "read_only": True}
+        connection = ibis.duckdb.connect(path, **settings)
+        connection.raw_sql("SET TimeZone = 'UTC'")
+        return connection
     try:
-        connection = ibis.connect(url, **settings)
+        return ibis.connect(url)
     except (ImportError, ValueError) as error:
         reason = " ".join(str(error).split()).replace(url, without_password(url))
         raise ConfigError(
             f"{without_password(url)}: cannot be connected to: {reason[:200]}"
         ) from None
-    if settings:
-        connection.raw_sql("SET TimeZone = 'UTC'")
-    return connection
+
+
+def _database(place: str) -> Path:
+    """Find the file of ``duckdb:///clicks.duckdb``: from the root, or from here."""
+    for path in (Path(place), Path(place.removeprefix("/"))):
+        if path.is_file():
+            return path
+    raise DataError(f"duckdb://{place}: there is no such file")
 
 
 def _table_of(connection: Any, url: str, table: str) -> ir.Table:
