@@ -142,7 +142,7 @@ def counted(about: Mapping[str, Any]) -> None:
 def findings(report: Any, *, to_stderr: bool) -> None:
     """Print what is wrong or peculiar about a log, with example rows."""
     console = faults if to_stderr else out
-    table = Table("", "what", "how many", "for example", box=box.SIMPLE)
+    table = _table("", "what", "how many", "for example")
     for finding in report.findings:
         examples = "\n".join(_example(example) for example in finding.examples[:3])
         table.add_row(
