@@ -380,7 +380,8 @@ def test_a_database_is_found_from_the_folder_one_is_in(
     monkeypatch.chdir(tmp_path)
     with duckdb.connect("x.duckdb") as connection:
         connection.sql("CREATE TABLE log AS SELECT 1 AS rank")
-    opened(url, table="log")
+    with open_table(url, table="log") as table:
+        assert table.count().to_pyarrow().as_py() == 1
 
 
 def test_a_table_called_log_can_be_chosen_from(
