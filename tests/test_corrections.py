@@ -29,7 +29,7 @@ from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.metrics import discount
 from affinerank.theory import ips_counterexample
 
-shares = st.floats(0.01, 0.99)
+shares = st.floats(0.1, 0.99)
 
 
 def one_row(clicks: int = 0, rank: int = 1, impressions: int = 1) -> ClickCounts:
@@ -60,15 +60,15 @@ def expected(estimate: object, model: UserModel, gamma: float, rank: int = 1) ->
 def test_affine_is_unbiased_under_trust_bias(
     theta: float, minus: float, plus: float, gamma: float
 ) -> None:
-    assume(plus - minus > 0.01)
+    assume(plus - minus > 0.1)
     model = users(theta, plus, minus)
-    assert expected(affine, model, gamma) == pytest.approx(gamma, abs=1e-12 / theta)
+    assert expected(affine, model, gamma) == pytest.approx(gamma, abs=1e-12)
 
 
 @given(theta=shares, gamma=st.floats(0, 1))
 def test_ips_is_unbiased_under_position_bias(theta: float, gamma: float) -> None:
     model = UserModel.position_bias([theta])
-    assert expected(ips, model, gamma) == pytest.approx(gamma, abs=1e-12 / theta)
+    assert expected(ips, model, gamma) == pytest.approx(gamma, abs=1e-12)
 
 
 @given(gamma=st.floats(0, 1))
@@ -84,7 +84,7 @@ def test_bayes_ips_has_exactly_the_bias_of_the_paper(
     model = users(theta, plus, minus)
     slope = 1 - plus * (plus - minus) / (plus + minus)
     bias = slope * gamma - plus * minus / (plus + minus)
-    assert gamma - expected(bayes_ips, model, gamma) == pytest.approx(bias, abs=1e-9)
+    assert gamma - expected(bayes_ips, model, gamma) == pytest.approx(bias, abs=1e-12)
 
 
 @given(theta=shares, minus=shares, plus=shares, gamma=st.floats(0.01, 1))
@@ -98,7 +98,7 @@ def test_ips_that_knows_relevance_is_unbiased(
         return propensity(counts, rho)
 
     assume(rho > 0.01)
-    assert expected(oracle, model, gamma) == pytest.approx(gamma, abs=1e-9)
+    assert expected(oracle, model, gamma) == pytest.approx(gamma, abs=1e-12)
 
 
 fractions = st.fractions(Fraction(1, 50), Fraction(49, 50), max_denominator=50)
@@ -197,7 +197,9 @@ def test_without_trust_bias_affine_and_ips_rank_alike(
     by_affine = document_weights(joined, affine(joined.counts, model), data)
     expected_weights = (by_ips.weight - minus) / (plus - minus)
     shown = by_ips.shown
-    np.testing.assert_allclose(by_affine.weight[shown], expected_weights[shown])
+    np.testing.assert_allclose(
+        by_affine.weight[shown], expected_weights[shown], atol=1e-12
+    )
 
 
 def test_an_irrelevant_document_shown_m_times_has_expected_weight_zero() -> None:
