@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from dataclasses import dataclass
 
@@ -37,6 +38,8 @@ class Group:
             torch.cuda.set_device(device)  # kernels launch on the current one
         if self.size > 1 and not dist.is_initialized():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+            # A process that leaves its group open may crash as it ends.
+            atexit.register(dist.destroy_process_group)
 
     @property
     def first(self) -> bool:
