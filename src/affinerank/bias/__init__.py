@@ -1,1 +1,1 @@
-"""How users click, estimated from their clicks: counts (and features) to a user model."""
+"""How users click, estimated from clicks: counts (and features) to a user model."""

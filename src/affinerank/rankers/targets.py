@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from affinerank.errors import DataError
+from affinerank.rankers.losses import Lists
+from affinerank.rankers.segments import over_lists, to_documents
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -71,3 +75,41 @@ class Targets:
                 )
             scaled[i] = (away if centred else values) / spread
         return Targets(scaled, self.shown, share)
+
+
+def scaled_tensors(
+    weights: Tensor,
+    shown: Tensor,
+    share: Tensor,
+    lists: Lists,
+    *,
+    centred: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Do as :meth:`Targets.scaled`, where the tensors are and for all networks at once.
+
+    Args:
+        weights: ``[n_networks, n_docs]`` finite where shown.
+        shown: ``[n_networks, n_docs]``.
+        share: ``[n_networks, n_queries]`` share of the sessions, 0 or more.
+        lists: Where each query's documents lie.
+        centred: Take the query's mean away.
+
+    Returns:
+        Scaled weights and shares, ``[n_networks, n_docs]`` float32 both.
+    """
+    values = torch.where(shown, weights, 0.0)
+    count = over_lists(shown.to(values.dtype), lists, "sum")
+    mean = over_lists(values, lists, "sum") / count.clamp(min=1.0)
+    away = torch.where(shown, values - to_documents(mean, lists), 0.0)
+    counts_for = share * share.shape[1] / share.sum(dim=1, keepdim=True)
+    per_document = to_documents(counts_for, lists)
+    total = (away * per_document).square().sum(dim=1)
+    spread = (total / shown.sum(dim=1).clamp(min=1)).sqrt()
+    same = ~(spread > 1e-12 * (values.abs().amax(dim=1) + 1e-300))
+    if bool(same.any()):
+        raise DataError(
+            f"network {int(same.nonzero()[0])}: the weights are the same for all "
+            "documents of each query, so there is no order to learn"
+        )
+    scaled = (away if centred else values) / spread[:, None]
+    return scaled.float(), per_document.float()

@@ -22,6 +22,7 @@ from affinerank.rankers.early_stopping import Best, Validation
 from affinerank.rankers.losses import LOSSES, Lists, require_no_negative
 from affinerank.rankers.mlp import (
     ALIGNED,
+    DOCS_AT_ONCE,
     Networks,
     NetworkSettings,
     forward,
@@ -31,7 +32,7 @@ from affinerank.rankers.mlp import (
 )
 from affinerank.rankers.operations import activate, adagrad_update, fused, views
 from affinerank.rankers.parallel import Group
-from affinerank.rankers.targets import Targets
+from affinerank.rankers.targets import Targets, scaled_tensors
 from affinerank.seeds import stage_rng
 
 Ints = NDArray[np.int64]
@@ -119,6 +120,35 @@ class NetworkTrainer:
         if self.settings.loss == "softmax":
             require_no_negative(self._weights, self._shown)
 
+    def set_target_tensors(self, weights: Tensor, shown: Tensor, share: Tensor) -> None:
+        """Do as :meth:`set_targets`, with tensors that are on the device already."""
+        lists = Lists.of(np.diff(self.offsets), self.device)
+        centred = self.settings.loss == "squared"
+        self._weights, self._share = scaled_tensors(
+            weights, shown, share, lists, centred=centred
+        )
+        self._shown = shown
+        if self.settings.loss == "softmax":
+            require_no_negative(self._weights, self._shown)
+
+    def scores(self, first: int, last: int) -> Tensor:
+        """Scores ``[n, last - first]`` of these documents now, without dropout."""
+        working = self.flat.to(torch.bfloat16) if self.half else self.flat
+        parameters = views(working, self.shapes)
+        at_once = max(2048, DOCS_AT_ONCE // len(self.seeds))
+
+        def plain(values: Tensor, bias: Tensor, layer: int) -> Tensor:
+            del layer
+            rows = torch.zeros(values.shape[1], dtype=torch.int32, device=self.device)
+            return activate(values, bias, rows, self._seeds, 0, 0.0)
+
+        with torch.no_grad():
+            parts = [
+                forward(parameters, self.features[i : min(i + at_once, last)], plain)
+                for i in range(first, last, at_once)
+            ]
+        return torch.cat(parts, dim=1).float()
+
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The steps of an epoch; they depend on the data's seed alone."""
         rng = stage_rng("batches", self.settings.data_seed, epoch)
@@ -181,12 +211,20 @@ class NetworkTrainer:
         self.steps += 1
         return total
 
-    def epoch(self, number: int) -> Tensor:
+    def epoch(
+        self, number: int, after_step: Callable[[int], None] | None = None
+    ) -> Tensor:
         """Pass over all queries once; return each network's mean loss, ``[n]``.
 
-        A loss that is not finite stops with an error that names where.
+        ``after_step`` is called with the number of each step, from 0; it may change
+        what is learned. A loss that is not finite stops with an error that names where.
         """
-        losses = torch.stack([self.step(batch) for batch in self.batches(number)])
+        taken = []
+        for i, batch in enumerate(self.batches(number)):
+            taken.append(self.step(batch))
+            if after_step is not None:
+                after_step(i)
+        losses = torch.stack(taken)
         bad = torch.nonzero(~torch.isfinite(losses))
         if len(bad):
             batch, network = bad[0].tolist()

@@ -1,0 +1,152 @@
+"""What is known of a document's relevance before its own clicks.
+
+Two numbers, from clicks that are not the document's own: the prediction of a ridge
+regression on the features, fitted on the *other* half of the queries, and how much more
+the other documents of its query were clicked than their features made expect. A
+prediction fitted on the same clicks would mistake their noise for relevance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from affinerank.bias.documents import Documents
+from affinerank.bias.mixture import Levels, Population, document_levels
+from affinerank.errors import DataError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+RELEVANCE_VARIANCE = 0.1
+QUERY_VARIANCE = 0.02
+PENALTIES = (0.003, 0.03, 0.3, 3.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Covariates:
+    """Predictors of each document's relevance, ``[n_docs]`` each.
+
+    Attributes:
+        features: From its features and the length of its list.
+        query: From the other documents of its query.
+        correlation: Of ``features`` with corrected clicks, weighted by what they tell:
+            0 says that the features predict nothing.
+    """
+
+    features: Floats
+    query: Floats
+    correlation: float
+
+
+def predict_relevance(
+    population: Population,
+    levels: Levels,
+    features: NDArray[np.float32] | None,
+    half: Ints,
+) -> Covariates:
+    """Predict relevance from everything but the document's own clicks.
+
+    Args:
+        population: Clicks.
+        levels: User model that corrects them.
+        features: ``[n_docs, n_features]``, or nothing to go by but the query.
+        half: ``[n_docs]`` 0 or 1, the same for all documents of a query.
+    """
+    rows = population.documents
+    label, precision = corrected_labels(population, levels)
+    predicted = np.zeros(rows.n_docs)
+    correlation = 0.0
+    if features is not None:
+        inputs = _inputs(features, rows)
+        predicted = _crossed_ridge(inputs, label, precision, half)
+        correlation = _correlation(predicted, label, precision)
+    rest = (label - predicted) * precision
+    size = rows.n_queries
+    total = np.bincount(rows.query, rest, minlength=size)[rows.query] - rest
+    known = np.bincount(rows.query, precision, minlength=size)[rows.query] - precision
+    others = total / (known + 1 / QUERY_VARIANCE)
+    return Covariates(predicted, others, correlation)
+
+
+def corrected_labels(population: Population, levels: Levels) -> tuple[Floats, Floats]:
+    """Corrected click rate and its precision, ``[n_docs]`` each.
+
+    Of a document's ranks each counts by what it tells: alpha^2 / (p (1 - p)) an
+    impression, p being the click rate of its cell.
+    """
+    rows, doc = population.documents, population.documents.doc_of_row
+    shares = np.exp(levels.log_shares(population))
+    expected = (shares @ levels.levels)[population.cell][doc]
+    minus = levels.zeta_minus[rows.pool]
+    alpha = levels.zeta_plus[rows.pool] - minus
+    rate = np.clip(alpha * expected + minus, 1e-9, 1 - 1e-9)
+    told = alpha / (rate * (1 - rate))
+    corrected = rows.clicks - minus * rows.impressions
+    top = np.bincount(doc, told * corrected, minlength=rows.n_docs)
+    bottom = np.bincount(doc, told * alpha * rows.impressions, minlength=rows.n_docs)
+    return top / bottom, 1.0 / (1.0 / bottom + RELEVANCE_VARIANCE)
+
+
+def expected_relevance(population: Population, levels: Levels) -> Floats:
+    """``[n_docs]`` relevance expected from everything, own clicks included."""
+    found, _ = document_levels(population, levels)
+    return np.asarray(found @ levels.levels, dtype=np.float64)
+
+
+def halves(n_queries: int, rng: np.random.Generator) -> Ints:
+    """``[n_queries]`` 0 or 1, as many of each as possible."""
+    half = np.arange(n_queries) % 2
+    return rng.permutation(half)
+
+
+def _inputs(features: NDArray[np.float32], rows: Documents) -> NDArray[np.float32]:
+    """Features, the length of the list and its square, and a constant."""
+    if not np.all(np.isfinite(features)):
+        raise DataError("features must be numbers; fill missing values first")
+    length = np.log(np.bincount(rows.query)[rows.query])
+    more = np.stack([length, length**2, np.ones_like(length)], axis=1)
+    return np.concatenate([features, more.astype(np.float32)], axis=1)
+
+
+def _crossed_ridge(
+    inputs: NDArray[np.float32], label: Floats, precision: Floats, half: Ints
+) -> Floats:
+    """Predict each half by a regression on the other; the penalty fits the other."""
+    parts = [_moments(inputs, label, precision, half == side) for side in (0, 1)]
+    predicted = np.zeros(len(label))
+    for side in (0, 1):
+        there = half == side
+        gram, moment = parts[1 - side]
+        unit = np.trace(gram) / len(gram)
+        best = np.inf
+        for penalty in PENALTIES:
+            held = gram + penalty * unit * np.eye(len(gram))
+            slope = np.linalg.solve(held, moment).astype(np.float32)
+            guess = (inputs[there] @ slope).astype(np.float64)
+            error = float(precision[there] @ (label[there] - guess) ** 2)
+            if error < best:
+                best, predicted[there] = error, guess
+    return predicted
+
+
+def _moments(
+    inputs: NDArray[np.float32],
+    label: Floats,
+    precision: Floats,
+    kept: NDArray[np.bool_],
+) -> tuple[Floats, Floats]:
+    root = np.sqrt(precision[kept]).astype(np.float32)
+    scaled = inputs[kept] * root[:, None]
+    gram = (scaled.T @ scaled).astype(np.float64)
+    moment = scaled.T @ (label[kept].astype(np.float32) * root)
+    return gram, moment.astype(np.float64)
+
+
+def _correlation(first: Floats, second: Floats, weight: Floats) -> float:
+    share = weight / weight.sum()
+    x, y = first - share @ first, second - share @ second
+    spread = (share @ x**2) * (share @ y**2)
+    return float(share @ (x * y) / np.sqrt(spread)) if spread > 0 else 0.0

@@ -1,0 +1,203 @@
+r"""The step of regression EM that estimates how users click, on counts.
+
+Given the probability of relevance :math:`\gamma` of each document, the click rates of
+relevant and of irrelevant documents at rank k are updated by Bayes' law:
+
+.. math::
+
+    P(R=1 | C=1) = \frac{\zeta^+_k \gamma}{\zeta^+_k \gamma + \zeta^-_k (1 - \gamma)},
+    \qquad P(R=1 | C=0) = \frac{(1 - \zeta^+_k) \gamma}
+        {1 - \zeta^+_k \gamma - \zeta^-_k (1 - \gamma)}
+
+.. math::
+
+    \zeta^+_k = \frac{\sum c P(R=1 | C=1)}
+        {\sum c P(R=1 | C=1) + (1 - c) P(R=1 | C=0)}
+
+and likewise for :math:`\zeta^-_k` with :math:`R=0`. Sums are over impressions: a row of
+counts weighs as much as it has of them. Position bias alone is the case
+:math:`\zeta^-_k = 0`, which an update does not leave: a click that the parameters have
+no chance for is taken for one on a relevant document.
+
+Parameters of many estimations and ranks lie in *cells*, one for each estimation and
+rank. A cell without impressions keeps its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+Update = Callable[[Tensor, Tensor, "Rows"], Tensor]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of counts, sorted by cell.
+
+    Attributes:
+        cell: ``[n_rows]`` cell that each row is of, ascending.
+        bounds: ``[n_cells + 1]`` where each cell's rows begin.
+        doc: ``[n_rows]`` document that each row is about.
+        impressions: ``[n_rows]`` float64, whole or weighted.
+        clicks: ``[n_rows]`` float64, at most the impressions.
+    """
+
+    cell: Tensor
+    bounds: Tensor
+    doc: Tensor
+    impressions: Tensor
+    clicks: Tensor
+
+    @classmethod
+    def sorted_by_cell(
+        cls, cell: Tensor, doc: Tensor, impressions: Tensor, clicks: Tensor, cells: int
+    ) -> Rows:
+        """Sort rows, of ``cells`` cells, some of which may have none."""
+        order = torch.argsort(cell, stable=True)
+        size = torch.bincount(cell, minlength=cells)
+        bounds = torch.nn.functional.pad(torch.cumsum(size, dim=0), (1, 0))
+        return cls(
+            cell[order],
+            bounds,
+            doc[order],
+            impressions[order].double(),
+            clicks[order].double(),
+        )
+
+    def only(self, taken: Tensor) -> Rows:
+        """Let the rows that are not ``taken [n_rows]`` count for nothing."""
+        return replace(
+            self, impressions=self.impressions * taken, clicks=self.clicks * taken
+        )
+
+    def summed(self, values: Tensor) -> Tensor:
+        """Add up ``values [n_rows]`` by cell."""
+        return torch.segment_reduce(
+            values, "sum", offsets=self.bounds, unsafe=True, initial=0.0
+        )
+
+
+def update_zeta(zeta: Tensor, relevance: Tensor, rows: Rows) -> Tensor:
+    """Update click rates once; see the module for the formula.
+
+    Args:
+        zeta: ``[2, n_cells]`` zeta+ and zeta-.
+        relevance: ``[n_rows]`` probability that the row's document is relevant.
+        rows: Counts.
+    """
+    plus, minus = zeta[:, rows.cell]
+    relevant, irrelevant = plus * relevance, minus * (1.0 - relevance)
+    given_click = _share(relevant, relevant + irrelevant, torch.ones_like(relevance))
+    left, right = (1.0 - plus) * relevance, (1.0 - minus) * (1.0 - relevance)
+    given_none = _share(left, left + right, relevance)
+    skips = rows.impressions - rows.clicks
+    clicked = rows.summed(rows.clicks * given_click)
+    skipped = rows.summed(skips * given_none)
+    clicks, passed = rows.summed(rows.clicks), rows.summed(skips)
+    return torch.stack(
+        [
+            _share(clicked, clicked + skipped, zeta[0]),
+            _share(clicks - clicked, clicks - clicked + passed - skipped, zeta[1]),
+        ]
+    ).clamp(0.0, 1.0)
+
+
+def update_eps(eps: Tensor, relevance: Tensor, rows: Rows) -> Tensor:
+    r"""Update Agarwal et al.'s three parameters once.
+
+    Besides relevance, examination is latent: :math:`P(C=1) = \theta_k (\epsilon^+_k
+    \gamma + \epsilon^-_k (1 - \gamma))`, and each parameter becomes the expected share
+    of the impressions it is about, with
+
+    .. math::
+
+        P(E=1, R=1 | C=0) = \frac{\theta_k (1 - \epsilon^+_k) \gamma}{1 - P(C=1)},
+        \qquad P(E=1, R=0 | C=0) =
+            \frac{\theta_k (1 - \epsilon^-_k) (1 - \gamma)}{1 - P(C=1)}
+
+    Args:
+        eps: ``[3, n_cells]`` theta, eps+ and eps-.
+        relevance: ``[n_rows]`` probability that the row's document is relevant.
+        rows: Counts.
+    """
+    theta, plus, minus = eps[:, rows.cell]
+    relevant, irrelevant = plus * relevance, minus * (1.0 - relevance)
+    given_click = _share(relevant, relevant + irrelevant, torch.ones_like(relevance))
+    none = 1.0 - theta * (relevant + irrelevant)
+    skips = rows.impressions - rows.clicks
+    seen = skips * _share(theta * (relevance - relevant), none, relevance)
+    others = 1.0 - relevance - irrelevant
+    seen_other = skips * _share(theta * others, none, 1.0 - relevance)
+    clicks, shown = rows.summed(rows.clicks), rows.summed(rows.impressions)
+    clicked = rows.summed(rows.clicks * given_click)
+    skipped, skipped_other = rows.summed(seen), rows.summed(seen_other)
+    clicked_other = clicks - clicked
+    return torch.stack(
+        [
+            _share(clicks + skipped + skipped_other, shown, eps[0]),
+            _share(clicked, clicked + skipped, eps[1]),
+            _share(clicked_other, clicked_other + skipped_other, eps[2]),
+        ]
+    ).clamp(0.0, 1.0)
+
+
+def log_likelihood(zeta: Tensor, relevance: Tensor, rows: Rows) -> Tensor:
+    r"""Log-likelihood of the clicks in each cell, ``[n_cells]``.
+
+    .. math:: \sum c \log p + (1 - c) \log(1 - p), \qquad
+        p = \zeta^+_k \gamma + \zeta^-_k (1 - \gamma)
+    """
+    plus, minus = zeta[:, rows.cell]
+    click = plus * relevance + minus * (1.0 - relevance)
+    none = (1.0 - plus) * relevance + (1.0 - minus) * (1.0 - relevance)
+    skips = rows.impressions - rows.clicks
+    return rows.summed(torch.xlogy(rows.clicks, click) + torch.xlogy(skips, none))
+
+
+def mean_movement(before: Tensor, after: Tensor, clicks: Tensor) -> Tensor:
+    """How far click rates moved, ``[n_runs]``: the mean over a run's clicks.
+
+    Of the larger move, of zeta+ or of zeta-, at each click's rank. The largest move of
+    all ranks would not do: those with a handful of clicks never rest while a network
+    trains.
+
+    Args:
+        before: ``[2, n_runs, depth]`` zeta+ and zeta-.
+        after: ``[2, n_runs, depth]``.
+        clicks: ``[n_runs, depth]``.
+    """
+    moved = (after - before).abs().amax(dim=0)
+    return (moved * clicks).sum(dim=1) / clicks.sum(dim=1)
+
+
+def as_zeta(parameters: Tensor) -> Tensor:
+    """Click rates ``[2, n_cells]`` of two or of three parameters a cell."""
+    if len(parameters) == 2:
+        return parameters
+    theta, plus, minus = parameters
+    return torch.stack([theta * plus, theta * minus])
+
+
+def as_eps(zeta: Tensor) -> Tensor:
+    """Three parameters with these click rates, none of them at 1 if zeta is not.
+
+    Examination and eps+ share zeta+ evenly: an update would never leave an eps+ of 1.
+    """
+    theta = zeta[0].sqrt()
+    return torch.stack([theta, theta, _share(zeta[1], theta, zeta[1])])
+
+
+UPDATES: Mapping[str, Update] = MappingProxyType(
+    {"two": update_zeta, "three": update_eps, "position": update_zeta}
+)
+
+
+def _share(part: Tensor, whole: Tensor, otherwise: Tensor) -> Tensor:
+    """``part / whole``, or what to take it for where the whole is 0."""
+    there = whole > 0
+    return torch.where(there, part / torch.where(there, whole, 1.0), otherwise)
