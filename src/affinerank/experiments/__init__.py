@@ -1,0 +1,1 @@
+"""Experiments: plan -> cells -> results -> figures and report."""

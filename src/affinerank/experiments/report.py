@@ -1,0 +1,225 @@
+"""The report: one HTML file with everything a run measured, that opens offline.
+
+Nothing in it comes from elsewhere, and its policy forbids the browser to fetch or
+evaluate anything. Texts are escaped where they enter the page, figures travel as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+
+import vl_convert
+
+from affinerank.experiments.cells import cells_of
+from affinerank.experiments.checks import allowed_p
+from affinerank.experiments.figures import Spec, draw, save_figure
+from affinerank.experiments.plan import Plan, read_plan
+from affinerank.experiments.results import PLAN, Result, load_results
+from affinerank.experiments.series import METHODS, Point, title_of
+from affinerank.experiments.statements import judge_statements
+from affinerank.experiments.summary import Summary, place_of
+from affinerank.files import written_whole
+
+REPORT = "report.html"
+FORMATS = ("png", "svg", "pdf")
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data:"
+)
+
+
+def write_report(
+    run: str | os.PathLike[str], output: str | os.PathLike[str] | None = None
+) -> Path:
+    """Write the report of a run, finished or not; ``RUN/report.html`` unless told."""
+    root = Path(run)
+    results = load_results(root)
+    plan = read_plan(root / PLAN)
+    target = Path(output) if output is not None else root / REPORT
+    with written_whole(target) as aside:
+        aside.write_text(report_page(plan, results), encoding="utf-8")
+    return target
+
+
+def write_figures(
+    run: str | os.PathLike[str], formats: Sequence[str] = FORMATS
+) -> list[Path]:
+    """Write a run's figures as files of these endings, into ``RUN/figures``."""
+    root = Path(run)
+    results = load_results(root)
+    folder = root / "figures"
+    folder.mkdir(exist_ok=True)
+    written = []
+    for name in read_plan(root / PLAN).figures:
+        spec = draw(name, results)
+        for ending in formats:
+            path = folder / f"{name}.{ending}"
+            save_figure(spec, path)
+            written.append(path)
+    return written
+
+
+def report_page(plan: Plan, results: Sequence[Result]) -> str:
+    """The page's text."""
+    summary = Summary(results)
+    title = f"AffineRank: {plan.name}" + (f", {plan.profile}" if plan.profile else "")
+    figures = {name: draw(name, results) for name in plan.figures} if results else {}
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        _overview(plan, results),
+        "<h2>What the paper says, and what held</h2>",
+        _statements(results),
+        "<h2>Figures</h2>",
+        '<p class="note">Hover over a point for its numbers; click a name below a '
+        "figure to pick it out. Bands are one standard deviation over runs.</p>",
+        *(f'<div class="scroll" data-figure="{name}"></div>' for name in figures),
+        "<h2>nDCG@10</h2>",
+        '<p class="note">Mean over test queries, then mean and standard deviation over '
+        "runs, after the last epoch; in small print, the mean after the epoch that "
+        "held-out clicks chose.</p>",
+        *_values(summary),
+        "<h2>t-tests at the most clicks</h2>",
+        _tests(summary),
+        "<h2>How it was run</h2>",
+        _circumstances(results),
+        f"<h3>Plan</h3><pre>{escape(plan.to_toml())}</pre>",
+    ]
+    return _page(title, body, figures)
+
+
+def _page(title: str, body: Iterable[str], figures: dict[str, Spec]) -> str:
+    own = resources.files("affinerank.experiments")
+    specs = [
+        f'<script type="application/json" id="{name}">{_inert(spec)}</script>'
+        for name, spec in figures.items()
+    ]
+    script = vl_convert.javascript_bundle((own / "page.js").read_text())
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(title)}</title>",
+            f"<style>{(own / 'page.css').read_text()}</style></head><body>",
+            *body,
+            *specs,
+            f"<script>{script}</script>" if figures else "",
+            "</body></html>\n",
+        ]
+    )
+
+
+def _inert(spec: Spec) -> str:
+    """JSON that cannot end the element it stands in."""
+    return json.dumps(spec).replace("<", "\\u003c")
+
+
+def _overview(plan: Plan, results: Sequence[Result]) -> str:
+    wanted = len(cells_of(plan))
+    state = f"All {wanted} cells are measured."
+    if len(results) < wanted:
+        state = f"{len(results)} of {wanted} cells are measured; the run is not over."
+    worlds = [d.source for d in plan.data if "-like" in d.source]
+    synthetic = ""
+    if worlds:
+        synthetic = (
+            f" {', '.join(worlds)}: synthetic data, made to resemble sets that may not "
+            "be handed on; their numbers are not those of the paper's data."
+        )
+    return f'<p class="note">{escape(state + synthetic)}</p>'
+
+
+def _statements(results: Sequence[Result]) -> str:
+    marks = {True: "held", False: "failed", None: "unmeasured"}
+    words = {True: "held", False: "failed", None: "not measured"}
+    rows = [
+        [
+            escape(statement.text),
+            f'<span class="{marks[found.held]}">{words[found.held]}</span>',
+            escape(found.number) if found.held is not None else "",
+            f"<small>{escape(statement.rule)}</small>",
+        ]
+        for statement, found in judge_statements(results)
+    ]
+    return _table(("Statement", "Here", "Number", "Holds if"), rows)
+
+
+def _values(summary: Summary) -> list[str]:
+    parts = []
+    for panel in summary.panels:
+        data, setting = panel
+        own = [p for p in summary.points if (p.data, p.setting) == panel]
+        counts = sorted({p.clicks for p in own if p.clicks is not None})
+        methods = list(dict.fromkeys(p.method for p in own))
+        by_place = {(p.method, p.clicks): p for p in own}
+        rows = [
+            [escape(name), *(_value(by_place.get((name, c))) for c in counts)]
+            for name in methods
+        ]
+        levels = [p for p in summary.points if p.data == data and p.setting is None]
+        rows += [
+            [escape(p.method), *[_value(p)] * len(counts)] for p in levels if counts
+        ]
+        parts.append(f"<h3>{escape(f'{data}, {title_of(setting)}')}</h3>")
+        parts.append(_table(("Method", *(f"{c:,.0f} clicks" for c in counts)), rows))
+    return parts
+
+
+def _value(point: Point | None) -> str:
+    if point is None:
+        return ""
+    text = f"{point.mean:.4f}"
+    if len(point.values) > 1:
+        text += f" ± {point.deviation:.4f}"
+    if point.early_mean is not None:
+        text += f"<br><small>{point.early_mean:.4f}</small>"
+    return text
+
+
+def _tests(summary: Summary) -> str:
+    rows = [
+        [
+            escape(place_of(panel)),
+            escape(METHODS[test.first]),
+            f"{-test.difference:+.4f}",
+            f"{-test.high:+.4f} to {-test.low:+.4f}",
+            f"{test.p:.2g}",
+            f"{test.p_corrected:.2g}",
+            f"≤ {allowed_p(panel):g}",
+        ]
+        for panel in summary.panels
+        for test in summary.tests(panel)
+    ]
+    if not rows:
+        return '<p class="note">Needs two runs or more of affine and another.</p>'
+    heads = ("Setting", "Affine against", "Difference", "95 % interval", "p")
+    return _table((*heads, "p, Holm", "p in the paper"), rows)
+
+
+def _circumstances(results: Sequence[Result]) -> str:
+    machines = dict.fromkeys(r.machine for r in results)
+    seconds = sum(r.seconds for r in results)
+    rows = [
+        ["Time spent", f"{seconds / 60:.1f} minutes, {len(results)} cells"],
+        *(["Device", escape(name)] for name in {m.device: 0 for m in machines}),
+        *(["Versions", escape(name)] for name in {m.versions: 0 for m in machines}),
+        *(["Commit", escape(name)] for name in {m.commit: 0 for m in machines}),
+    ]
+    return _table(("", ""), rows)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are HTML already."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )

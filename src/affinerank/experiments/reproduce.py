@@ -1,0 +1,82 @@
+"""One call for an experiment: plan it, run it, draw it, report it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from affinerank.experiments.plan import PLANS, Plan, read_plan, shipped_plan, with_data
+from affinerank.experiments.results import load_results
+from affinerank.experiments.runner import run_plan
+from affinerank.experiments.statements import judge_statements
+from affinerank.progress import Progress, quiet
+
+
+def plan_for(
+    name: str,
+    *,
+    profile: str = "laptop",
+    data: str | os.PathLike[str] | None = None,
+    relevant_above: float | None = None,
+    seed: int | None = None,
+) -> Plan:
+    """Return a shipped plan by its name, or one's own by its file, for some data."""
+    own = name not in PLANS and Path(name).suffix == ".toml"
+    plan = read_plan(name) if own else shipped_plan(name, profile)
+    if data is not None:
+        plan = with_data(plan, data, relevant_above)
+    return plan if seed is None else replace(plan, seed=seed)
+
+
+def reproduce(
+    name: str,
+    folder: str | os.PathLike[str],
+    *,
+    profile: str = "laptop",
+    data: str | os.PathLike[str] | None = None,
+    relevant_above: float | None = None,
+    seed: int | None = None,
+    device: str = "auto",
+    progress: Progress = quiet,
+) -> dict[str, Any]:
+    """Run an experiment, or what is left of it, into ``folder``.
+
+    Args:
+        name: ``figure1`` and the like (``PLANS``), or the file of a plan.
+        folder: Of the run; one that was broken off is gone on with.
+        profile: Size of a shipped plan.
+        data: Folder with real sets, in the place of worlds.
+        relevant_above: Labels above this are relevant; the plan's unless told.
+        seed: Of the first run; the plan's unless told.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        progress: Told of networks as they are trained.
+
+    Returns:
+        As plain data: cells measured, statements with what was found, and the files
+        written. Without Altair here, neither figures nor a report are.
+    """
+    plan = plan_for(
+        name, profile=profile, data=data, relevant_above=relevant_above, seed=seed
+    )
+    root = run_plan(plan, folder, device=device, progress=progress)
+    results = load_results(root)
+    written = [str(root / "results.parquet")]
+    if find_spec("altair") and find_spec("vl_convert"):
+        from affinerank.experiments.report import write_figures, write_report
+
+        written += [str(path) for path in write_figures(root)]
+        written.append(str(write_report(root)))
+    return {
+        "plan": plan.name,
+        "profile": plan.profile,
+        "cells": len(results),
+        "seconds": sum(result.seconds for result in results),
+        "statements": [
+            {"statement": s.text, "held": found.held, "number": found.number}
+            for s, found in judge_statements(results)
+        ],
+        "written": written,
+    }

@@ -1,0 +1,138 @@
+"""The runner: groups of a plan, one after another, until all are finished.
+
+Several runners may share a folder: each claims a group, trains it and writes its rows.
+A group that was not finished is trained anew by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from affinerank.experiments.cells import Group, groups_of
+from affinerank.experiments.claims import claimed
+from affinerank.experiments.commit import source_commit
+from affinerank.experiments.group import train_group
+from affinerank.experiments.inputs import Inputs
+from affinerank.experiments.plan import Plan
+from affinerank.experiments.results import (
+    Machine,
+    group_file,
+    merge_results,
+    open_folder,
+    write_results,
+)
+from affinerank.progress import Progress, quiet
+from affinerank.rankers.parallel import Group as Processes
+from affinerank.rankers.training import choose_device
+
+CLAIMS = "claims"
+LOOK_AGAIN = 1.0  # seconds between looks at groups that other runners train
+LIBRARIES = ("affinerank", "torch", "numpy", "scipy", "lightgbm", "pyarrow")
+
+
+def run_plan(
+    plan: Plan,
+    folder: str | os.PathLike[str],
+    *,
+    device: str = "auto",
+    progress: Progress = quiet,
+) -> Path:
+    """Finish every group of a plan, and merge their rows; return the folder.
+
+    What was finished before, or is finished meanwhile by other runners on the folder,
+    is not done again.
+    """
+    root = open_folder(folder, plan)
+    groups = groups_of(plan)
+    runner = _Runner(plan, root, device, progress, _unfinished(root, groups))
+    while waiting := _unfinished(root, groups):
+        trained = [runner.train(group) for group in waiting]
+        if not any(trained):
+            time.sleep(LOOK_AGAIN)
+    runner.tell(0.0)
+    merge_results(root, groups)
+    return root
+
+
+class _Runner:
+    """One process at work on a folder: keeps a data set, tells how far it is."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        root: Path,
+        device: str,
+        progress: Progress,
+        todo: Sequence[Group],
+    ) -> None:
+        self.plan = plan
+        self.root = root
+        self.device = device
+        self.progress = progress
+        self.todo = todo
+        self.machine = this_machine(device)
+        self.inputs: Inputs | None = None
+
+    def train(self, group: Group) -> bool:
+        """Train a group if nobody has it; tell whether it was trained."""
+        path = group_file(self.root, group)
+        with claimed(self.root / CLAIMS / group.name) as mine:
+            if not mine or path.exists():
+                return False
+            self.tell(0.0)
+            results = train_group(
+                self.plan,
+                group,
+                self._inputs_of(group),
+                device=self.device,
+                machine=self.machine,
+                # Clicks before, judging after the epochs: a step each.
+                progress=lambda _, done, total: self.tell(
+                    group.networks * (done + 1) / (total + 2)
+                ),
+            )
+            write_results(path, results)
+        return True
+
+    def tell(self, under_way: float) -> None:
+        """Report networks that are trained, of those that were not at the start.
+
+        Part of a group under way counts for its epochs, in thousandths of a network.
+        """
+        left = {group.number for group in _unfinished(self.root, self.todo)}
+        total = sum(g.networks for g in self.todo)
+        done = sum(g.networks for g in self.todo if g.number not in left)
+        self.progress("networks", round(1000 * (done + under_way)), 1000 * total)
+
+    def _inputs_of(self, group: Group) -> Inputs:
+        if self.inputs is None or self.inputs.data.name != group.data:
+            self.inputs = None  # one data set at a time is enough memory
+            self.inputs = Inputs(self.plan.data_set(group.data), self.plan.seed)
+        return self.inputs
+
+
+def this_machine(device: str) -> Machine:
+    """What computes here."""
+    versions = [f"{name} {_version(name)}" for name in LIBRARIES]
+    chosen = choose_device(device, Processes.current())
+    name = chosen.type
+    if chosen.type == "cuda":
+        name = f"cuda ({torch.cuda.get_device_name(chosen)})"
+    return Machine(", ".join(versions), source_commit(), name)
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:  # imported from its source tree
+        return "(not installed)"
+
+
+def _unfinished(root: Path, groups: Sequence[Group]) -> list[Group]:
+    return [group for group in groups if not group_file(root, group).exists()]

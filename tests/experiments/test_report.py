@@ -1,0 +1,225 @@
+"""Figures and the report: files of every kind, and a page that works offline."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from affinerank.errors import ConfigError, DataError
+from affinerank.experiments.figures import LOOKS, draw, save_figure
+from affinerank.experiments.plan import DataSet, Plan, Setting, shipped_plan
+from affinerank.experiments.report import report_page, write_figures, write_report
+from affinerank.experiments.reproduce import plan_for, reproduce
+from affinerank.experiments.results import (
+    GROUPS,
+    Result,
+    load_results,
+    open_folder,
+    write_results,
+)
+
+Results = Callable[..., list[Result]]
+
+CHROMIUM = shutil.which("chromium")
+NEEDS_CHROMIUM = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no chromium here"
+)
+FIGURES = ("figure1", "figure2", "figure3")
+MARK = '</script><img src=x onerror="document.title=1">&'
+
+
+def plan_of(name: str) -> Plan:
+    grid = replace(shipped_plan("all", "paper").grids[0], data=())
+    settings = tuple(Setting(e, s) for e in (1.0, 2.0) for s in (0.65, 0.35))
+    return replace(
+        shipped_plan("all", "paper"),
+        data=(DataSet(name, name),),
+        settings=settings,
+        grids=(grid,),
+        name=name,
+    )
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_saved_in_every_format(
+    name: str, paper_results: list[Result], tmp_path: Path
+) -> None:
+    spec = draw(name, paper_results)
+    starts = {"png": b"\x89PNG", "svg": b"<svg", "pdf": b"%PDF", "html": b"<!DOCTYPE"}
+    for ending, start in starts.items():
+        path = tmp_path / f"{name}.{ending}"
+        save_figure(spec, path)
+        assert path.read_bytes()[:40].lstrip().upper().startswith(start.upper())
+    svg = (tmp_path / f"{name}.svg").read_text()
+    assert "NaN" not in svg
+    assert svg.count("η = ") >= 4
+
+
+def test_an_unknown_figure_or_format_is_an_error(
+    paper_results: list[Result], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="no figure 'figure9'"):
+        draw("figure9", paper_results)
+    with pytest.raises(ConfigError, match=r"written as \.png"):
+        save_figure({}, tmp_path / "figure.gif")
+    with pytest.raises(DataError, match="Figure 3 draws estimated users"):
+        draw("figure3", [r for r in paper_results if not r.alpha])
+    with pytest.raises(DataError, match="Figure 1 draws what clicks taught"):
+        draw("figure1", [])
+
+
+def rows_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for panel in panels_of(spec) for row in panel]
+
+
+def panels_of(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """The numbers of each row of panels; those of a single one lie further up."""
+    found = [panel.get("data", spec.get("data")) for panel in spec["vconcat"]]
+    return [spec["datasets"][data["name"]] for data in found]
+
+
+def test_figure1_draws_means_and_deviations_over_runs(
+    paper_results: list[Result],
+) -> None:
+    rows = rows_of(draw("figure1", paper_results))
+    row = next(
+        r
+        for r in rows
+        if (r["series"], r["x"], r["setting"]) == ("Affine", 8e6, "η = 1, ε⁻₁ = 0.65")
+    )
+    assert row["y"] == pytest.approx(0.69)
+    assert row["deviation"] == pytest.approx(1.29e-4, rel=0.01)
+    assert row["runs"] == 4
+    assert {r["series"] for r in rows} == set(list(LOOKS)[:6])
+
+
+def test_figure3_has_the_truth_and_estimates_modulo_gauge(
+    paper_results: list[Result],
+) -> None:
+    panels = panels_of(draw("figure3", paper_results))
+    assert len(panels) == 4
+    truth = {
+        (r["setting"], r["x"]): r["y"]
+        for r in panels[2]
+        if r["series"] == "True values"
+    }
+    for row in panels[2]:
+        if row["series"] == "Soft-min-max":  # off by a factor: the same modulo gauge
+            place = (row["setting"], row["x"])
+            assert row["y"] == pytest.approx(truth[place], rel=1e-6)
+
+
+def test_every_series_has_a_look_of_its_own() -> None:
+    for own in (list(LOOKS)[:6], list(LOOKS)[6:]):
+        looks = [LOOKS[name] for name in own]
+        assert len({look[0] for look in looks}) == len(looks)
+        assert len({look[1:] for look in looks}) == len(looks)
+
+
+def test_ids_cannot_inject_html(paper_results_of: Results) -> None:
+    page = report_page(plan_of(MARK), paper_results_of(MARK))
+    assert MARK not in page
+    assert "&lt;/script&gt;&lt;img" in page
+    start = page.index('id="figure1">') + len('id="figure1">')
+    spec = json.loads(page[start : page.index("</script>", start)])
+    assert spec["vconcat"][0]["title"] == MARK
+
+
+def test_failed_statements_are_shown_as_failed(paper_results_of: Results) -> None:
+    page = report_page(plan_of("world"), paper_results_of(shift=-0.1))
+    assert page.count('<span class="failed">') >= 4
+    assert '<span class="held">' in page
+
+
+def test_a_report_of_an_unfinished_run_says_so(
+    paper_results: list[Result], tmp_path: Path
+) -> None:
+    root = open_folder(tmp_path / "run", plan_of("world"))
+    assert "0 of" in write_report(root).read_text()
+    write_results(root / GROUPS / "group-0000.parquet", paper_results)
+    assert "the run is not over" in write_report(root, tmp_path / "x.html").read_text()
+    assert len(load_results(root)) == len(paper_results)
+    with pytest.raises(DataError, match="not the folder of a run"):
+        write_report(tmp_path)
+
+
+@pytest.fixture
+def page(paper_results_of: Results, tmp_path: Path) -> Iterator[tuple[Any, list[str]]]:
+    """The report of hostile names in a browser, and all that goes wrong in it."""
+    api = pytest.importorskip("playwright.sync_api")
+    report = tmp_path / "report.html"
+    text = report_page(plan_of(MARK), paper_results_of(MARK))
+    report.write_text(text, encoding="utf-8")
+    faults: list[str] = []
+    asked_for: list[str] = []
+    with api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": 1280, "height": 900})
+        tab.on("console", lambda said: faults.append(said.text))
+        tab.on("pageerror", lambda error: faults.append(str(error)))
+        tab.on("request", lambda asked: asked_for.append(asked.url))
+        tab.goto(report.as_uri())
+        yield tab, faults
+        assert asked_for == [report.as_uri()]
+        browser.close()
+
+
+@NEEDS_CHROMIUM
+def test_the_report_works_offline_in_a_browser(page: tuple[Any, list[str]]) -> None:
+    tab, faults = page
+    tab.wait_for_selector("[data-figure=figure3] svg .mark-symbol path")
+    assert tab.locator("[data-figure] svg.marks").count() == 3
+    assert tab.title().startswith("AffineRank")
+    assert tab.locator("img").count() == 0
+
+    figure = tab.locator("[data-figure=figure1]")
+    points = figure.locator(".mark-symbol.role-mark path")
+    assert points.count() > 20
+    symbols = figure.locator(".mark-symbol.role-mark path[aria-label*='Affine']")
+    symbols.nth(1).hover(force=True)
+    tab.wait_for_selector("#vg-tooltip-element.visible")
+    assert "standard deviation" in tab.locator("#vg-tooltip-element").inner_text()
+
+    def strong() -> int:
+        opacities = points.evaluate_all(
+            "all => all.map(p => p.getAttribute('opacity'))"
+        )
+        return sum(value in (None, "1") for value in opacities)
+
+    before = strong()
+    figure.locator(".role-legend-entry .role-legend-symbol path").nth(3).click()
+    tab.wait_for_timeout(300)
+    assert 0 < strong() < before
+    assert faults == []
+
+
+def test_reproduce_writes_results_figures_and_report(tmp_path: Path) -> None:
+    about = reproduce("figure1", tmp_path / "run", profile="smoke", device="cpu")
+    names = {Path(path).name for path in about["written"]}
+    assert names == {
+        "results.parquet",
+        "figure1.png",
+        "figure1.svg",
+        "figure1.pdf",
+        "report.html",
+    }
+    assert all(Path(path).stat().st_size for path in about["written"])
+    assert about["cells"] == len(load_results(tmp_path / "run"))
+    assert json.dumps(about)
+    again = reproduce("figure1", tmp_path / "run", profile="smoke", device="cpu")
+    assert again["seconds"] == about["seconds"]
+    assert len(write_figures(tmp_path / "run", ["html"])) == 1
+
+
+def test_a_plan_is_named_or_is_a_file(tmp_path: Path) -> None:
+    plan = replace(shipped_plan("figure1", "smoke"), name="own")
+    path = tmp_path / "own.toml"
+    path.write_text(plan.to_toml())
+    assert plan_for(str(path)) == plan
+    assert plan_for("figure1", profile="smoke", seed=7).seed == 7
+    with pytest.raises(ConfigError, match="no plan 'figur1'; did you mean"):
+        plan_for("figur1")

@@ -1,0 +1,241 @@
+"""The runner: what it measures, that it survives being killed, that two get along."""
+
+import gzip
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from affinerank.errors import DataError
+from affinerank.experiments.cells import Cell, cells_of, groups_of
+from affinerank.experiments.claims import claimed
+from affinerank.experiments.plan import (
+    ACTIVATIONS,
+    DataSet,
+    Grid,
+    Network,
+    Plan,
+    Setting,
+    shipped_plan,
+    with_data,
+)
+from affinerank.experiments.results import (
+    MERGED,
+    Result,
+    group_file,
+    load_results,
+    read_results,
+)
+from affinerank.experiments.runner import run_plan
+
+TINY = Plan(
+    name="tiny",
+    data=(DataSet("tiny", "yahoo-like:40", learning_rate=0.01),),
+    settings=(Setting(1.0, 0.65), Setting(2.0, 0.35)),
+    clicks=(1e3, 1e4),
+    grids=(Grid(("production", "full-information", "naive", "affine")),),
+    network=Network(hidden=(8,), epochs=2),
+    runs=2,
+    group_networks=5,
+    early_stopping=True,
+)
+
+RUN = """
+import sys
+from affinerank.experiments.plan import read_plan
+from affinerank.experiments.runner import run_plan
+run_plan(read_plan(sys.argv[1]), sys.argv[2], device="cpu")
+"""
+
+
+def measured(folder: Path) -> dict[Cell, tuple[object, ...]]:
+    """All of each row but how long it took and what computed it; nan equals nan."""
+    return {r.cell: _timeless(r) for r in load_results(folder)}
+
+
+def _timeless(result: Result) -> tuple[object, ...]:
+    row = replace(result, seconds=0.0, per_query=())
+    return (row, np.array(result.per_query).tobytes())
+
+
+def started(plan: Plan, folder: Path) -> subprocess.Popen[bytes]:
+    path = folder.parent / f"{folder.name}.toml"
+    path.write_text(plan.to_toml())
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN, str(path), str(folder)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "undisturbed"
+    assert started(TINY, folder).wait() == 0
+    return folder
+
+
+def test_every_cell_has_one_row_with_all_that_it_depends_on(undisturbed: Path) -> None:
+    results = load_results(undisturbed)
+    assert sorted(repr(r.cell) for r in results) == sorted(map(repr, cells_of(TINY)))
+    for result in results:
+        values = np.array(result.per_query)
+        assert result.ndcg == pytest.approx(np.nanmean(values), abs=1e-6)
+        assert 0 < result.ndcg < 1
+        assert "torch" in result.machine.versions
+        assert result.machine.device == "cpu"
+        assert len(result.digest) == 32
+        assert result.queries == 40
+        trained = result.cell.estimator != "production"
+        assert (result.early_ndcg is not None) == trained
+        assert (result.seconds > 0) == trained
+        if trained:
+            assert result.early_epoch in (1, 2)
+        if result.cell.clicks is not None:
+            assert result.clicks_drawn == pytest.approx(result.cell.clicks, rel=0.2)
+    digests = {(r.cell.run, r.digest) for r in results}
+    assert len(digests) == 2
+
+
+def test_killed_at_any_moment_it_resumes_to_the_same_results(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "killed"
+    kept: dict[Path, int] = {}
+    for _ in range(3):
+        process = started(TINY, folder)
+        finished = len(kept)
+        while len(files := list(folder.glob("groups/group-*.parquet"))) == finished:
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kept = {f: f.stat().st_mtime_ns for f in files}
+    assert not (folder / MERGED).exists()
+    assert 0 < len(load_results(folder)) < len(cells_of(TINY))
+    assert started(TINY, folder).wait() == 0
+    assert {f: f.stat().st_mtime_ns for f in kept} == kept, "a group was done again"
+    assert measured(folder) == measured(undisturbed)
+
+
+def test_two_runners_on_one_folder_share_the_work(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "shared"
+    both = [started(TINY, folder), started(TINY, folder)]
+    assert [process.wait() for process in both] == [0, 0]
+    assert measured(folder) == measured(undisturbed)
+
+
+def test_a_claim_ends_with_who_holds_it(tmp_path: Path) -> None:
+    path = tmp_path / "claims" / "group-0000"
+    with claimed(path) as first, claimed(path) as second:
+        assert (first, second) == (True, False)
+    with claimed(path) as again:
+        assert again
+
+
+def test_a_cells_result_does_not_depend_on_the_rest_of_the_plan(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    grid = replace(TINY.grids[0], estimators=("affine",), clicks=(1e4,))
+    less = replace(TINY, grids=(grid,), settings=TINY.settings[1:])
+    run_plan(less, tmp_path / "less", device="cpu")
+    whole = {r.cell: r for r in load_results(undisturbed)}
+    for result in load_results(tmp_path / "less"):
+        other = whole[result.cell]
+        assert result.clicks_drawn == other.clicks_drawn
+        assert result.digest == other.digest
+        # The same but for the order in which other stack sizes add up.
+        np.testing.assert_allclose(result.ndcg, other.ndcg, atol=1e-4)
+
+
+def test_another_plan_in_the_folder_is_an_error(undisturbed: Path) -> None:
+    with pytest.raises(DataError, match="results of another plan"):
+        run_plan(replace(TINY, seed=5), undisturbed)
+
+
+def test_progress_ends_at_its_total_and_never_falls(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    run_plan(
+        replace(TINY, runs=1, early_stopping=False),
+        tmp_path / "run",
+        device="cpu",
+        progress=lambda _, done, total: told.append((done, total)),
+    )
+    done = [d for d, _ in told]
+    assert done == sorted(done)
+    assert told[-1][0] == told[-1][1] == told[0][1] == 1000 * 9
+
+
+def test_regression_em_gives_a_ranker_and_users_for_each_activation(
+    tmp_path: Path,
+) -> None:
+    grid = Grid(("affine",), users=ACTIVATIONS, clicks=(1e4,))
+    run_plan(replace(TINY, grids=(grid,), runs=1), tmp_path / "run", device="cpu")
+    results = load_results(tmp_path / "run")
+    assert {r.cell.users for r in results} == set(ACTIVATIONS)
+    for result in results:
+        assert 0 < result.ndcg < 1
+        assert len(result.alpha) == len(result.beta) > 10
+        assert result.early_ndcg is None
+
+
+def test_the_runner_needs_nothing_but_the_training_path(tmp_path: Path) -> None:
+    code = """
+import sys
+for name in ("altair", "vl_convert", "polars", "ibis", "duckdb", "pydantic", "rich"):
+    sys.modules[name] = None
+"""
+    path = tmp_path / "plan.toml"
+    path.write_text(replace(TINY, runs=1, clicks=(1e3,)).to_toml())
+    words = [sys.executable, "-c", code + RUN, str(path), str(tmp_path / "run")]
+    subprocess.run(words, check=True)
+    assert load_results(tmp_path / "run")
+
+
+def test_figure1_runs_at_the_smoke_profile(tmp_path: Path) -> None:
+    plan = shipped_plan("figure1", "smoke")
+    run_plan(plan, tmp_path / "run", device="cpu")
+    results = load_results(tmp_path / "run")
+    assert len(results) == len(cells_of(plan))
+    merged = read_results(tmp_path / "run" / MERGED)
+    parts = [
+        row
+        for group in groups_of(plan)
+        for row in read_results(group_file(tmp_path / "run", group))
+    ]
+    assert list(map(_timeless, merged)) == list(map(_timeless, parts))
+
+
+@pytest.mark.skipif(
+    "AFFINERANK_DATA" not in os.environ,
+    reason="AFFINERANK_DATA does not name a folder with the real sets",
+)
+def test_figure1_runs_on_a_folder_laid_out_like_mslr(tmp_path: Path) -> None:
+    root = Path(os.environ["AFFINERANK_DATA"])
+    sample = root / "mslr-sample" / "mslr-sample.txt.gz"
+    fold = tmp_path / "MSLR-WEB30K" / "Fold1"
+    fold.mkdir(parents=True)
+    lines = gzip.decompress(sample.read_bytes()).splitlines(keepends=True)
+    queries = [line.split()[1] for line in lines]
+    known = list(dict.fromkeys(queries))
+    parts = {"train": known[:110], "vali": known[110:140], "test": known[140:]}
+    for name, chosen in parts.items():
+        wanted = set(chosen)
+        own = [x for x, q in zip(lines, queries, strict=True) if q in wanted]
+        (fold / f"{name}.txt").write_bytes(b"".join(own))
+    plan = with_data(shipped_plan("figure1", "smoke"), tmp_path)
+    plan = replace(plan, settings=plan.settings[:1], runs=1, clicks=plan.clicks[-1:])
+    plan = replace(plan, grids=(Grid(plan.grids[0].estimators),))
+    run_plan(plan, tmp_path / "run", device="cpu")
+    results = load_results(tmp_path / "run")
+    assert {r.cell.data for r in results} == {"mslr30k"}
+    assert {r.queries for r in results} == {110}
+    shutil.rmtree(tmp_path / "run")
