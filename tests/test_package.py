@@ -24,6 +24,15 @@ def test_importing_is_fast_and_loads_no_heavy_library() -> None:
     assert loaded == "[]"
 
 
+def test_what_trains_and_the_commands_do_without_what_draws() -> None:
+    code = (
+        "import sys, affinerank.charts, affinerank.cli, affinerank.pipeline; "
+        "import affinerank.experiments.reproduce; "
+        "print([m for m in ('altair', 'vl_convert') if m in sys.modules])"
+    )
+    assert _in_a_new_process(code) == "[]"
+
+
 def test_every_public_name_is_there() -> None:
     for name in affinerank.__all__:
         assert getattr(affinerank, name) is not None

@@ -14,6 +14,8 @@ from rich.text import Text
 out = Console()
 faults = Console(stderr=True)
 
+RANKS_PRINTED = 20
+
 
 def say(text: str) -> None:
     """Print one line on stderr."""
@@ -84,6 +86,28 @@ def simulated(about: Mapping[str, Any]) -> None:
     )
 
 
+def reproduced(about: Mapping[str, Any]) -> None:
+    """Print what an experiment came to: its size, and each statement with what held."""
+    profile = f", {about['profile']}" if about["profile"] else ""
+    line(f"{about['plan']}{profile}")
+    words = {True: "held", False: "failed", None: "not measured"}
+    table = _table("statement of the paper", "here", "number")
+    for row in about["statements"]:
+        number = row["number"] if row["held"] is not None else ""
+        table.add_row(Text(row["statement"]), words[row["held"]], Text(_plain(number)))
+    out.print(table)
+    measured = f"{about['cells']:,}"
+    if about["cells"] < about["planned"]:
+        measured += f" of {about['planned']:,}; the run is not over"
+    _pairs(
+        {
+            "cells": measured,
+            "seconds": f"{about['seconds']:.1f}",
+            "written": "\n".join(about["written"]),
+        }
+    )
+
+
 def trained(about: Mapping[str, Any]) -> None:
     """Print what was trained."""
     table = _table("estimator", "loss, first epoch", "last epoch", "written")
@@ -137,6 +161,62 @@ def counted(about: Mapping[str, Any]) -> None:
     rows["seconds"] = f"{about['seconds']:.1f}"
     rows["written"] = about["written"]
     _pairs(rows)
+
+
+def estimated(about: Mapping[str, Any]) -> None:
+    """Print alpha and beta by rank, how sure they are, and whether trust is there."""
+    line(f"by {about['method']}: {about['why']}")
+    groups = about["connected"]
+    line(
+        f"{about['documents_at_several_ranks']:,} of {about['documents']:,} documents "
+        f"were shown at several ranks; that connects "
+        f"{'; '.join(groups) if groups else 'no ranks'}"
+    )
+    rows = about["by_rank"]
+    line("alpha and beta up to gauge: in units of clicks at the first rank (1 and 0)")
+    table = _table("rank", "impressions", "clicks", "alpha", "beta")
+    for row in rows[:RANKS_PRINTED]:
+        shown = row.get("display", row)
+        table.add_row(
+            row["ranks"],
+            f"{row['impressions']:,}",
+            f"{row['clicks']:,}",
+            _with_band(shown, "alpha"),
+            _with_band(shown, "beta"),
+        )
+    out.print(table)
+    if len(rows) > RANKS_PRINTED:
+        line(f"... and {len(rows) - RANKS_PRINTED} more in the file and with --json")
+    for note in about["notes"]:
+        line(f"note: {note}")
+    test = about.get("trust_bias")
+    if test is not None:
+        verdict = "there is trust bias" if test["found"] else "no trust bias was found"
+        line(
+            f"{verdict} (p = {test['p']:.2g}): it makes the clicks of "
+            f"{test['n_queries']:,} held-out queries {test['gain']:+.3g} +- "
+            f"{test['gain_error']:.2g} more likely each (log-likelihood); "
+            f"{test['held_out']:.5f} per impression"
+        )
+    if "against_truth" in about:
+        error = about["against_truth"]
+        line(
+            f"against the truth, modulo gauge: E = {error['error']:.4f}; mean absolute "
+            f"error of alpha {error['alpha_absolute']:.4f}, of beta "
+            f"{error['beta_absolute']:.4f}"
+        )
+    for name in ("written", "plot"):
+        if name in about:
+            line(f"{name}: {about[name]}")
+
+
+def _with_band(row: Mapping[str, float], name: str) -> str:
+    """A value, and half the width of its 95 % band where there is one."""
+    value = f"{row[name]:.4f}"
+    if f"{name}_low" not in row:
+        return value
+    reach = (row[f"{name}_high"] - row[f"{name}_low"]) / 2
+    return f"{value} +- {reach:.4f}" if reach > 0 else value
 
 
 def findings(report: Any, *, to_stderr: bool) -> None:
@@ -198,7 +278,8 @@ def _pairs(rows: Mapping[str, str]) -> None:
     """Print names and values below each other; a value is never cut."""
     width = max(len(name) for name in rows)
     for name, value in rows.items():
-        line(f"  {name:<{width}}  {value}")
+        below = value.replace("\n", "\n" + " " * (width + 4))
+        line(f"  {name:<{width}}  {below}")
 
 
 def _plain(text: str) -> str:

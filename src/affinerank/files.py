@@ -32,6 +32,8 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 def writable(path: Path) -> None:
     """Refuse a name that nothing can be written to, before the work is done."""
+    if path.is_dir():
+        raise DataError(f"{path}: expected the name of a file, and this is a folder")
     if not path.parent.is_dir():
         raise DataError(f"{path}: there is no folder {path.parent} to write into")
     if not os.access(path.parent, os.W_OK):

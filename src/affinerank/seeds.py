@@ -10,8 +10,15 @@ from typing import Literal
 
 import numpy as np
 
-Stage = Literal["production", "traffic", "clicks", "batches", "baseline"]
-_NUMBER = {"production": 1, "traffic": 2, "clicks": 3, "batches": 4, "baseline": 5}
+Stage = Literal["production", "traffic", "clicks", "batches", "baseline", "estimation"]
+_NUMBER = {
+    "production": 1,
+    "traffic": 2,
+    "clicks": 3,
+    "batches": 4,
+    "baseline": 5,
+    "estimation": 6,
+}
 
 
 def stage_rng(stage: Stage, seed: int, *more: int) -> np.random.Generator:

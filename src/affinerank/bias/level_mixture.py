@@ -118,7 +118,7 @@ def fit_mixture(
     pools = pool_ranks(
         rows.rank, rows.impressions, rows.clicks, least_clicks=asked.least_clicks
     )
-    _require_estimable(rows, pools)
+    require_estimable(rows, pools)
     docs = documents(
         rows.doc, rows.query, rows.rank, rows.impressions, rows.clicks, pools
     )
@@ -174,7 +174,8 @@ def require_told(docs: Documents) -> None:
         )
 
 
-def _require_estimable(rows: ClickRows, pools: RankPools) -> None:
+def require_estimable(rows: ClickRows, pools: RankPools) -> None:
+    """Refuse clicks that tell nothing, or too little."""
     clicks, seen = rows.clicks.sum(), rows.impressions.sum()
     if clicks == 0:
         raise DataError("the counts hold no clicks to estimate from")

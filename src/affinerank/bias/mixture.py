@@ -145,14 +145,12 @@ class Layout:
         n_levels: Number of levels.
         n_basis: Number of basis functions.
         tied: Whether log(zeta+ / zeta-) is the same at every rank: no trust bias.
-        fixed: Whether the levels stay where they are.
     """
 
     n_pools: int
     n_levels: int
     n_basis: int
     tied: bool = False
-    fixed: bool = False
 
     def slices(self) -> dict[str, slice]:
         """Name and place of each block."""
@@ -160,7 +158,7 @@ class Layout:
             "plus": self.n_pools,
             "ratio": 1 if self.tied else self.n_pools,
             "mean": 0 if self.tied else 1,
-            "gap": 0 if self.fixed else self.n_levels - 2,
+            "gap": self.n_levels - 2,
             "share": self.n_levels - 1,
             "tilt": self.n_basis,
             "rank": self.n_pools,
@@ -184,22 +182,20 @@ class Layout:
             logit(levels.zeta_plus),
             [ratio.mean()] if self.tied else ratio,
             [] if self.tied else [levels.common_ratio],
-            [] if self.fixed else (gaps - gaps[-1])[:-1],
+            (gaps - gaps[-1])[:-1],
             levels.share[1:],
             levels.tilt,
             levels.by_rank,
         ]
         return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
 
-    def levels(self, vector: Floats, at: Floats) -> Levels:
-        """Read parameters from a vector; ``at`` are the levels where they are fixed."""
+    def levels(self, vector: Floats) -> Levels:
+        """Read parameters from a vector."""
         place = self.slices()
         ratio = np.broadcast_to(vector[place["ratio"]], self.n_pools)
-        levels = at
-        if not self.fixed and self.n_levels > 2:
-            gaps = _softmax(np.append(vector[place["gap"]], 0.0))
-            levels = np.concatenate([[0.0], np.cumsum(gaps)])
-            levels[-1] = 1.0
+        gaps = _softmax(np.append(vector[place["gap"]], 0.0))
+        levels = np.concatenate([[0.0], np.cumsum(gaps)])
+        levels[-1] = 1.0
         return Levels(
             expit(vector[place["plus"]]),
             np.array(ratio),
@@ -245,7 +241,6 @@ def fit_levels(
     prior: Prior,
     *,
     tied: bool = False,
-    fixed: bool = False,
     rounds: int = 8,
     steps: int = 120,
     tolerance: float = 0.01,
@@ -256,7 +251,7 @@ def fit_levels(
     levels were known, and does not go further than a few units in any of them.
     """
     layout = Layout(
-        len(start.zeta_plus), len(start.levels), population.basis.shape[1], tied, fixed
+        len(start.zeta_plus), len(start.levels), population.basis.shape[1], tied
     )
     low, high = layout.bounds()
     vector = np.clip(layout.vector(start), low, high)
@@ -264,17 +259,17 @@ def fit_levels(
     best, iterations = -np.inf, 0
 
     def objective(at: Floats) -> tuple[float, Floats]:
-        return _objective(grouped, layout, start.levels, prior, at)[:2]
+        return _objective(grouped, layout, prior, at)[:2]
 
     for _ in range(rounds):
-        scale = _scale(grouped, layout, start.levels, prior, vector)
+        scale = _scale(grouped, layout, prior, vector)
         vector, value, taken = _climb(objective, vector, scale, low, high, steps)
         iterations += taken
         if value - best < tolerance:
             break
         best = value
-    levels = layout.levels(vector, start.levels)
-    likelihood = _objective(grouped, layout, start.levels, prior, vector)[2]
+    levels = layout.levels(vector)
+    likelihood = _objective(grouped, layout, prior, vector)[2]
     return Fit(levels, layout, likelihood, value, iterations)
 
 
@@ -356,7 +351,7 @@ def document_scores(population: Population, fit: Fit) -> sparse.csr_matrix:
         "share": surprise[:, 1:],
         "tilt": lean[:, None] * population.basis[population.cell],
     }
-    if not layout.fixed and layout.n_levels > 2:
+    if layout.n_levels > 2:
         alpha = (levels.zeta_plus - levels.zeta_minus)[rows.pool]
         odds = levels.log_odds(population)[population.cell]
         to_level = surprise * odds[:, None]
@@ -390,10 +385,10 @@ def prior_precision(layout: Layout, prior: Prior) -> Floats:
 
 
 def _objective(
-    population: Population, layout: Layout, at: Floats, prior: Prior, vector: Floats
+    population: Population, layout: Layout, prior: Prior, vector: Floats
 ) -> tuple[float, Floats, float]:
     """Objective, its gradient, and the log-likelihood alone."""
-    levels = layout.levels(vector, at)
+    levels = layout.levels(vector)
     likelihood, docs, seen, clicked = _expected(population, levels)
     rate = levels.click_rate(levels.levels)
     pull = clicked / rate - (seen - clicked) / (1 - rate)
@@ -410,7 +405,7 @@ def _objective(
     gradient[place["rank"]] = np.bincount(
         population.home, lean, minlength=layout.n_pools
     )
-    if not layout.fixed and layout.n_levels > 2:
+    if layout.n_levels > 2:
         alpha = levels.zeta_plus - levels.zeta_minus
         to_level = alpha @ pull + levels.log_odds(population) @ surprise
         gradient[place["gap"]] = _gap_slope(to_level, levels.levels)
@@ -458,13 +453,13 @@ def _log_prior(layout: Layout, prior: Prior, vector: Floats) -> tuple[float, Flo
 
 
 def _scale(
-    population: Population, layout: Layout, at: Floats, prior: Prior, vector: Floats
+    population: Population, layout: Layout, prior: Prior, vector: Floats
 ) -> Floats:
     """``[size]`` how far each parameter moves for a step of 1: 1 / sqrt(information).
 
     The information is what there would be if each document's level were known.
     """
-    levels = layout.levels(vector, at)
+    levels = layout.levels(vector)
     _, docs, seen, _ = _expected(population, levels)
     rate = levels.click_rate(levels.levels)
     by_plus, by_ratio = _rate_slopes(levels)
@@ -477,7 +472,7 @@ def _scale(
     ratio = np.sum(known * by_ratio**2, axis=1)
     information[place["ratio"]] = ratio.sum() if layout.tied else ratio
     information[place["mean"]] = layout.n_pools / prior.odds_sd**2
-    if not layout.fixed and layout.n_levels > 2:
+    if layout.n_levels > 2:
         alpha = levels.zeta_plus - levels.zeta_minus
         information[place["gap"]] = (alpha**2 @ known).mean() / layout.n_levels**2
     information[place["share"]] = (size @ (shares * (1 - shares)))[1:]

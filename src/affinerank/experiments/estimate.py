@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
+
+from affinerank.bias.level_mixture import fit_mixture
 from affinerank.clicks.join import JoinedCounts
 from affinerank.clicks.usermodel import UserModel
-from affinerank.data.dataset import RankingDataset
-from affinerank.errors import ConfigError
+from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.errors import AffineRankWarning, ConfigError
+from affinerank.pipeline import click_rows
+from affinerank.seeds import stage_rng
 
 
 def estimate_users(
     method: str, joined: JoinedCounts, data: RankingDataset, seed: int
 ) -> UserModel:
     """Estimate users from a cell's clicks; regression EM trains with its ranker."""
-    del joined, data, seed
-    raise ConfigError(f"there is no way {method!r} to estimate users")
+    if method != "default":
+        raise ConfigError(f"there is no way {method!r} to estimate users")
+    features = FeatureMapping.fit(data).apply(data).features
+    rng = stage_rng("estimation", seed)
+    users = fit_mixture(click_rows(joined, data), features, rng=rng).users
+    with warnings.catch_warnings():  # a longest list that no one asked for
+        warnings.simplefilter("ignore", AffineRankWarning)
+        return users.to_depth(int(data.docs_per_query.max()))

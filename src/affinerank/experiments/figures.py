@@ -6,26 +6,22 @@ the colours, of different lightness, stay apart for colour-blind readers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import altair as alt
 import numpy as np
-import vl_convert
 
+from affinerank.charts import Spec
 from affinerank.errors import ConfigError, DataError
 from affinerank.experiments.parameters import Estimate, Floats, estimates_of
 from affinerank.experiments.plan import BASELINES, TRUE, Setting
 from affinerank.experiments.results import Result
 from affinerank.experiments.series import USERS, Point, points_of, title_of
-from affinerank.files import written_whole
 from affinerank.pipeline import RANKS_SHOWN
 
-Spec = dict[str, Any]
 Rows = list[dict[str, Any]]
 
 # (colour, shape, dashes) of each series; the colours after Okabe and Ito.
@@ -117,22 +113,6 @@ def draw(name: str, results: Sequence[Result]) -> Spec:
     spec: Spec = DRAWN[name](results).to_dict()
     spec["vconcat"][0]["spec"]["layer"][-1]["name"] = PICKED["views"][0]
     return {**spec, "params": [PICKED]}
-
-
-def save_figure(spec: Spec, path: Path) -> None:
-    """Write a figure as PNG, SVG, PDF or (interactive) HTML, by the file's ending."""
-    text = json.dumps(spec)
-    writers: dict[str, Callable[[], bytes]] = {
-        ".png": lambda: bytes(vl_convert.vegalite_to_png(text, scale=2)),
-        ".svg": lambda: vl_convert.vegalite_to_svg(text).encode(),
-        ".pdf": lambda: bytes(vl_convert.vegalite_to_pdf(text)),
-        ".html": lambda: vl_convert.vegalite_to_html(text, bundle=True).encode(),
-    }
-    if path.suffix not in writers:
-        known = ", ".join(writers)
-        raise ConfigError(f"{path}: a figure is written as {known}")
-    with written_whole(path) as aside:
-        aside.write_bytes(writers[path.suffix]())
 
 
 def _curves(

@@ -11,7 +11,7 @@ import tomllib
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from affinerank.corrections import parse_clip, parse_estimator
 from affinerank.data.catalog import PUBLIC_SETS, DataSource
@@ -227,22 +227,26 @@ class Plan:
 def read_plan(path: str | os.PathLike[str]) -> Plan:
     """Read a plan's file."""
     source = existing_file(path)
-    return parse_plan(_parsed(source.read_text(), str(source)), str(source))
+    try:
+        text = source.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{source}: not TOML: not text in UTF-8") from None
+    return parse_plan(_parsed(text, str(source)), str(source))
 
 
 def parse_plan(raw: dict[str, Any], where: str) -> Plan:
     """Build a plan from parsed TOML; a grid's clicks may be ``"largest"``."""
     clicks = raw.get("clicks")
     grids = raw.get("grids")
-    if isinstance(clicks, list) and clicks and isinstance(grids, list):
-        largest = [max(clicks)]
-        raw = {
-            **raw,
-            "grids": [
-                {**grid, "clicks": largest} if grid.get("clicks") == "largest" else grid
-                for grid in grids
-            ],
-        }
+    if _numbers(clicks) and isinstance(grids, list):
+        largest = {"clicks": [max(clicks)]}
+        grids = [
+            {**grid, **largest}
+            if isinstance(grid, dict) and grid.get("clicks") == "largest"
+            else grid
+            for grid in grids
+        ]
+        raw = {**raw, "grids": grids}
     return from_table(Plan, raw, where)
 
 
@@ -283,6 +287,15 @@ def with_data(
     return replace(plan, data=tuple(found.values()), grids=grids)
 
 
+def _numbers(value: Any) -> TypeGuard[list[float]]:
+    """Whether this is a list of numbers, of one or more."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(part, int | float) for part in value)
+    )
+
+
 def _place_of(name: str, root: Path) -> Path | None:
     """Where below ``root`` a public set's training file lies."""
     known = PUBLIC_SETS[name]
@@ -295,7 +308,7 @@ def _place_of(name: str, root: Path) -> Path | None:
 
 def _shipped(kind: str, name: str) -> dict[str, Any]:
     file = resources.files("affinerank.experiments") / kind / f"{name}.toml"
-    return _parsed(file.read_text(), name)
+    return _parsed(file.read_text(encoding="utf-8"), name)
 
 
 def _parsed(text: str, where: str) -> dict[str, Any]:

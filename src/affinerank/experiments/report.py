@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from html import escape
 from importlib import resources
 from pathlib import Path
 
 import vl_convert
 
+from affinerank.charts import Spec, save_figure
+from affinerank.errors import DataError
 from affinerank.experiments.cells import cells_of
 from affinerank.experiments.checks import allowed_p
-from affinerank.experiments.figures import Spec, draw, save_figure
+from affinerank.experiments.figures import draw
 from affinerank.experiments.plan import Plan, read_plan
 from affinerank.experiments.results import PLAN, Result, load_results
 from affinerank.experiments.series import METHODS, Point, title_of
@@ -68,7 +71,7 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
     """The page's text."""
     summary = Summary(results)
     title = f"AffineRank: {plan.name}" + (f", {plan.profile}" if plan.profile else "")
-    figures = {name: draw(name, results) for name in plan.figures} if results else {}
+    figures = _drawn(plan.figures, results)
     body = [
         f"<h1>{escape(title)}</h1>",
         _overview(plan, results),
@@ -90,6 +93,15 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
         f"<h3>Plan</h3><pre>{escape(plan.to_toml())}</pre>",
     ]
     return _page(title, body, figures)
+
+
+def _drawn(names: Sequence[str], results: Sequence[Result]) -> dict[str, Spec]:
+    """Specifications of the figures for which there is something to draw yet."""
+    figures = {}
+    for name in names:
+        with suppress(DataError):
+            figures[name] = draw(name, results)
+    return figures
 
 
 def _page(title: str, body: Iterable[str], figures: dict[str, Spec]) -> str:

@@ -8,8 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from affinerank.experiments.cells import cells_of
 from affinerank.experiments.plan import PLANS, Plan, read_plan, shipped_plan, with_data
-from affinerank.experiments.results import load_results
+from affinerank.experiments.results import PLAN, load_results
 from affinerank.experiments.runner import run_plan
 from affinerank.experiments.statements import judge_statements
 from affinerank.progress import Progress, quiet
@@ -62,21 +63,27 @@ def reproduce(
         name, profile=profile, data=data, relevant_above=relevant_above, seed=seed
     )
     root = run_plan(plan, folder, device=device, progress=progress)
-    results = load_results(root)
     written = [str(root / "results.parquet")]
     if find_spec("altair") and find_spec("vl_convert"):
         from affinerank.experiments.report import write_figures, write_report
 
         written += [str(path) for path in write_figures(root)]
         written.append(str(write_report(root)))
+    return {**outcome(root), "written": written}
+
+
+def outcome(run: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a run, finished or not, has come to, as plain data."""
+    results = load_results(run)
+    plan = read_plan(Path(run) / PLAN)
     return {
         "plan": plan.name,
         "profile": plan.profile,
         "cells": len(results),
+        "planned": len(cells_of(plan)),
         "seconds": sum(result.seconds for result in results),
         "statements": [
             {"statement": s.text, "held": found.held, "number": found.number}
             for s, found in judge_statements(results)
         ],
-        "written": written,
     }

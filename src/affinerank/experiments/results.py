@@ -94,7 +94,12 @@ _ARROW = {
 def open_folder(folder: str | os.PathLike[str], plan: Plan) -> Path:
     """Make the folder of a run, or go on in one of the same plan."""
     root = Path(folder)
-    (root / GROUPS).mkdir(parents=True, exist_ok=True)
+    try:
+        (root / GROUPS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{root}: could not be made a run's folder: {error.strerror}"
+        ) from None
     path = root / PLAN
     if path.exists():
         if read_plan(path) != plan:
@@ -104,7 +109,7 @@ def open_folder(folder: str | os.PathLike[str], plan: Plan) -> Path:
             )
     else:
         with written_whole(path) as aside:
-            aside.write_text(plan.to_toml())
+            aside.write_text(plan.to_toml(), encoding="utf-8")
     return root
 
 

@@ -48,9 +48,10 @@ def run_plan(
     What was finished before, or is finished meanwhile by other runners on the folder,
     is not done again.
     """
+    machine = this_machine(device)  # a device that is not there leaves no folder
     root = open_folder(folder, plan)
     groups = groups_of(plan)
-    runner = _Runner(plan, root, device, progress, _unfinished(root, groups))
+    runner = _Runner(plan, root, device, machine, progress, _unfinished(root, groups))
     while waiting := _unfinished(root, groups):
         trained = [runner.train(group) for group in waiting]
         if not any(trained):
@@ -68,15 +69,16 @@ class _Runner:
         plan: Plan,
         root: Path,
         device: str,
+        machine: Machine,
         progress: Progress,
         todo: Sequence[Group],
     ) -> None:
         self.plan = plan
         self.root = root
         self.device = device
+        self.machine = machine
         self.progress = progress
         self.todo = todo
-        self.machine = this_machine(device)
         self.inputs: Inputs | None = None
 
     def train(self, group: Group) -> bool:

@@ -6,6 +6,13 @@ from affinerank.pipeline.description import (
     describe,
     profile_production,
 )
+from affinerank.pipeline.estimation import (
+    METHODS,
+    Estimated,
+    EstimationSettings,
+    click_rows,
+    estimate_users,
+)
 from affinerank.pipeline.evaluation import evaluate_rankers
 from affinerank.pipeline.production import (
     JUDGED_BY,
@@ -26,6 +33,7 @@ from affinerank.pipeline.training import (
     Trained,
     full_information,
     held_out,
+    needs_users,
     save_trained,
     stacked,
     train_rankers,
@@ -35,16 +43,22 @@ from affinerank.pipeline.training import (
 __all__ = [
     "FULL_INFORMATION",
     "JUDGED_BY",
+    "METHODS",
     "PRODUCTION_QUERIES",
     "RANKS_SHOWN",
+    "Estimated",
+    "EstimationSettings",
     "ProductionProfile",
     "Ranker",
     "Trained",
+    "click_rows",
     "describe",
+    "estimate_users",
     "evaluate_rankers",
     "full_information",
     "held_out",
     "judge",
+    "needs_users",
     "prepare_simulation",
     "profile_production",
     "relevance_of",

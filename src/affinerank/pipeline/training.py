@@ -77,8 +77,8 @@ def train_rankers(
     mapped = mapping.apply(data)
     if not estimators or not seeds:
         raise ConfigError("give an estimator or more, and a seed or more")
-    joined = join_counts(_train_part(counts), data)
-    _note_unmatched(joined)
+    joined = join_counts(train_part(counts), data)
+    note_unmatched(joined)
 
     def targets(part: JoinedCounts, of: RankingDataset) -> Targets:
         weights = [
@@ -198,6 +198,11 @@ def weigh(
     return document_weights(joined, correction, data)
 
 
+def needs_users(estimators: Sequence[str]) -> bool:
+    """Whether one of these estimators has to know how users click."""
+    return any(name not in ("naive", FULL_INFORMATION) for name in estimators)
+
+
 def stacked(weights: Sequence[Weights], *, copies: int = 1) -> Targets:
     """Put weights side by side for a stack of networks, ``copies`` times each."""
     return Targets(
@@ -214,7 +219,7 @@ def full_information(data: RankingDataset, relevant_above: float = 2.0) -> Weigh
     return Weights(relevance, np.ones(data.n_docs, dtype=bool), share)
 
 
-def _note_unmatched(joined: JoinedCounts) -> None:
+def note_unmatched(joined: JoinedCounts) -> None:
     """Say how much of the log has no features; most of it is hardly meant."""
     lost = joined.unmatched["impressions"]
     if not lost:
@@ -243,7 +248,8 @@ def held_out(counts: ClickCounts) -> ClickCounts:
     return counts.select("split", HELD_OUT)
 
 
-def _train_part(counts: ClickCounts) -> ClickCounts:
+def train_part(counts: ClickCounts) -> ClickCounts:
+    """The part of the counts that is learnt from."""
     return counts.select("split", KEPT) if "split" in counts.keys else counts
 
 

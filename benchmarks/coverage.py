@@ -1,0 +1,193 @@
+"""How honest estimated users are: coverage of bands, size and power of the test.
+
+Every log has queries, production ranker and clicks of its own seed. Prints, for the
+default method and for interventions, how often the 95 % bands of alpha and beta cover
+the truth (gauge for inference, mean over ranks); how the error E falls with clicks; and
+how often the test finds trust bias where there is none, and where there is.
+
+    python benchmarks/coverage.py --logs 200 --workers 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from affinerank.bias.gauge import gauge_error, inference_gauge
+from affinerank.bias.interventions import Interventions, fit_interventions
+from affinerank.bias.level_mixture import ClickRows, LevelMixture, fit_mixture
+from affinerank.bias.mixture import Prior
+from affinerank.bias.pooling import RankPools
+from affinerank.bias.trust import trust_test
+from affinerank.bias.uncertainty import for_inference, mixture_bands
+from affinerank.clicks.join import join_counts
+from affinerank.clicks.simulate import Traffic, simulate_counts
+from affinerank.clicks.usermodel import UserModel
+from affinerank.data.catalog import DataSource
+from affinerank.data.dataset import FeatureMapping
+from affinerank.pipeline import prepare_simulation
+from affinerank.seeds import stage_rng
+
+DEPTH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is simulated.
+
+    Attributes:
+        name: In words.
+        clicks: Of each log.
+        rotate: Share of sessions whose ranks are rotated.
+        eps_minus: Trust bias at rank 1, or the click noise at every rank.
+        constant: Whether that is the same at every rank: no trust bias.
+        relevance: ``binary`` or ``graded``.
+        interventions: Whether ranks vary enough to estimate by that.
+    """
+
+    name: str
+    clicks: float
+    rotate: float = 0.0
+    eps_minus: float = 0.65
+    constant: bool = False
+    relevance: str = "binary"
+    interventions: bool = False
+
+
+CASES = (
+    Case("rotated ranks", 2.5e4, rotate=1.0, interventions=True),
+    Case("rotated ranks", 1e5, rotate=1.0, interventions=True),
+    Case("rotated ranks", 4e5, rotate=1.0, interventions=True),
+    Case("rotated ranks, graded", 1e5, 1.0, relevance="graded", interventions=True),
+    Case("fixed ranks", 1e5),
+    Case("fixed ranks, graded", 1e5, relevance="graded"),
+    Case("no trust bias, fixed ranks", 1e5, eps_minus=0.3, constant=True),
+    Case("no trust bias, half rotated", 3e4, 0.5, eps_minus=0.3, constant=True),
+    Case("weak trust bias, fixed ranks", 1e4, eps_minus=0.35),
+    Case("weak trust bias, fixed ranks", 3e4, eps_minus=0.35),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--logs", type=int, default=200)
+    parser.add_argument("--queries", type=int, default=300)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--first-seed", type=int, default=1000)
+    parser.add_argument("--out", type=Path, help="append what was measured here")
+    options = parser.parse_args()
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ[name] = "1"
+    seeds = range(options.first_seed, options.first_seed + options.logs)
+    print(f"yahoo-like:{options.queries}@seed, seeds {seeds[0]} to {seeds[-1]}, top 10")
+    context = get_context("spawn")
+    with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
+        for case in CASES:
+            started = time.perf_counter()
+            one_log = partial(measure, case, n_queries=options.queries)
+            found = list(pool.map(one_log, seeds))
+            seconds = time.perf_counter() - started
+            for line in summary(case, found):
+                print(line, flush=True)
+            if options.out is not None:
+                with options.out.open("a") as file:
+                    about = {"case": case.name, "clicks": case.clicks, "logs": found}
+                    file.write(json.dumps(about) + "\n")
+            print(f"    {seconds:.0f} s", flush=True)
+
+
+def measure(case: Case, seed: int, *, n_queries: int) -> dict[str, Any]:
+    """Simulate a log, estimate, and compare with the truth."""
+    data = DataSource.parse(f"yahoo-like:{n_queries}@{seed}").read("train")
+    users = true_users(case)
+    traffic = Traffic(top_k=DEPTH, rotate=case.rotate)
+    simulation = prepare_simulation(
+        data, users, relevance=case.relevance, traffic=traffic, seed=seed
+    )
+    counts = simulate_counts(
+        simulation, simulation.sessions_for(case.clicks), rng=stage_rng("clicks", seed)
+    )
+    joined = join_counts(counts, data)
+    rows = ClickRows(
+        joined.doc,
+        data.query_of_doc[joined.doc],
+        joined.counts.rank,
+        joined.counts.impressions.astype(np.float64),
+        joined.counts.clicks.astype(np.float64),
+    )
+    features = FeatureMapping.fit(data).apply(data).features
+    fitted = fit_mixture(rows, features, rng=stage_rng("estimation", seed))
+    test = trust_test(fitted.population, fitted.fit, fitted.half, Prior())
+    found: dict[str, Any] = {"default": compared(fitted, users, Prior()), "p": test.p}
+    if case.interventions:
+        moved = fit_interventions(rows, rng=stage_rng("estimation", seed))
+        found["interventions"] = compared(moved, users, Prior())
+    return found
+
+
+def true_users(case: Case) -> UserModel:
+    if not case.constant:
+        return UserModel.paper(eta=1.0, eps_minus_1=case.eps_minus, depth=DEPTH)
+    theta = 1.0 / np.arange(1.0, DEPTH + 1)
+    noise = np.full(DEPTH, case.eps_minus)
+    return UserModel.from_eps(theta, np.full(DEPTH, 0.9), noise)
+
+
+def compared(
+    fitted: LevelMixture | Interventions, users: UserModel, prior: Prior
+) -> dict[str, float]:
+    """E, and the share of pools of ranks whose band covers the truth."""
+    pools = fitted.pools
+    seen = pools.pool_impressions
+    truth = inference_gauge(pooled(users, pools), seen)
+    bands = mixture_bands(fitted.population, fitted.fit, prior, for_inference(seen))
+    covered = {}
+    for name in ("alpha", "beta"):
+        low, high = bands.interval(name)
+        value = getattr(truth, name)
+        covered[name] = float(np.mean((low <= value) & (value <= high)))
+    error = gauge_error(fitted.users, users, pools.impressions).error
+    return {"E": error, **covered}
+
+
+def pooled(users: UserModel, pools: RankPools) -> UserModel:
+    alpha, beta = users.at(np.arange(1, len(pools.of_rank) + 1))
+    seen = pools.pool_impressions
+    return UserModel(
+        alpha=np.bincount(pools.of_rank, alpha * pools.impressions) / seen,
+        beta=np.bincount(pools.of_rank, beta * pools.impressions) / seen,
+        identified="gauge",
+    )
+
+
+def summary(case: Case, found: Sequence[dict[str, Any]]) -> list[str]:
+    rejected = np.mean([one["p"] < 0.05 for one in found])
+    lines = [
+        f"{case.name}, {case.clicks:g} clicks, eps- {case.eps_minus:g}: trust bias "
+        f"found in {rejected:.1%} of {len(found)} logs"
+    ]
+    for method in ("default", "interventions"):
+        if method in found[0]:
+            values = {k: [one[method][k] for one in found] for k in found[0][method]}
+            error = np.std(values["E"], ddof=1) / np.sqrt(len(found))
+            lines.append(
+                f"    {method:<14} E {np.mean(values['E']):.4f} (s.e. {error:.4f}), "
+                f"covered: alpha {np.mean(values['alpha']):.1%}, "
+                f"beta {np.mean(values['beta']):.1%}"
+            )
+    return lines
+
+
+if __name__ == "__main__":
+    main()

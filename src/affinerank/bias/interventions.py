@@ -1,0 +1,175 @@
+"""Estimation from documents that were shown at several ranks: no features needed.
+
+Several rankers, swaps or rotations show one document at different ranks. Its relevance
+is the same there, so how its clicks change tells how the ranks differ: slope and
+intercept up to gauge. Relevance is taken to be spread over as many levels as clicks of
+held-out queries ask for, with shares that depend on where a document is mostly shown.
+Documents seen at one rank only are left out, so that nothing rests on levels being the
+same from rank to rank.
+
+Ranks that no chain of documents connects have no gauge in common. They are named, and
+not compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from affinerank.bias.cells import population_of
+from affinerank.bias.covariates import halves
+from affinerank.bias.documents import Documents, documents
+from affinerank.bias.level_mixture import (
+    ClickRows,
+    MixtureSettings,
+    require_estimable,
+    users_of,
+)
+from affinerank.bias.levels import choose_levels, refine_levels
+from affinerank.bias.mixture import Fit, Population
+from affinerank.bias.pooling import RankPools, pool_ranks
+from affinerank.clicks.usermodel import UserModel
+from affinerank.errors import DataError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LEAST_SHARED = 30
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overlap:
+    """How far documents were seen at several ranks.
+
+    Attributes:
+        n_docs: Documents that were shown.
+        n_moved: Those shown at several ranks.
+        connected: Groups of ranks that enough documents connect, as text; ranks that
+            nothing connects are in none.
+        all_connected: Whether one group has all ranks.
+    """
+
+    n_docs: int
+    n_moved: int
+    connected: tuple[str, ...]
+    all_connected: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interventions:
+    """A user model estimated from documents that changed rank.
+
+    Attributes:
+        users: Known up to gauge.
+        pools: Which ranks share their parameters.
+        population: The documents that changed rank.
+        fit: Levels, their shares and click rates.
+        half: ``[n_queries]`` which half of the queries each is in.
+        overlap: How many there are, and what they connect.
+    """
+
+    users: UserModel
+    pools: RankPools
+    population: Population
+    fit: Fit
+    half: Ints
+    overlap: Overlap
+
+
+def fit_interventions(
+    rows: ClickRows,
+    *,
+    rng: np.random.Generator,
+    settings: MixtureSettings | None = None,
+) -> Interventions:
+    """Estimate how users click from documents seen at several ranks.
+
+    Args:
+        rows: Counts.
+        rng: Halves the queries, and draws where there is more than enough.
+        settings: How the mixture is fitted.
+
+    Raises:
+        DataError: No document changed rank, or they do not connect all ranks.
+    """
+    asked = settings or MixtureSettings()
+    pools = pool_ranks(
+        rows.rank, rows.impressions, rows.clicks, least_clicks=asked.least_clicks
+    )
+    require_estimable(rows, pools)
+    docs = documents(
+        rows.doc, rows.query, rows.rank, rows.impressions, rows.clicks, pools
+    )
+    overlap = overlap_of(docs, pools, shown_at_several_ranks(rows))
+    if not overlap.all_connected:
+        groups = "; ".join(overlap.connected) or "no two ranks"
+        raise DataError(
+            f"{overlap.n_moved:,} of {overlap.n_docs:,} documents were shown at "
+            f"several ranks, and that connects only {groups}; ranks that are not "
+            "connected cannot be compared: swap documents across them (two ranks are "
+            f"connected by {LEAST_SHARED} documents), or give features and another "
+            "--method"
+        )
+    population = population_of(docs.select(np.diff(docs.first) > 1), pools.mean_rank)
+    half = halves(docs.n_queries, rng)
+    side = half[population.documents.query]
+    start = choose_levels(
+        population.select(side == 0),
+        population.select(side == 1),
+        pools.n_pools,
+        asked.prior,
+        rng=rng,
+        most=asked.most_levels,
+    )
+    fit = refine_levels(population, start.levels, asked.prior)
+    return Interventions(users_of(fit, pools), pools, population, fit, half, overlap)
+
+
+def overlap_of(docs: Documents, pools: RankPools, n_moved: int) -> Overlap:
+    """Say how many documents changed rank, and which pools of ranks that connects."""
+    group = connected_ranks(docs, pools.n_pools)
+    names = np.array(pools.names)
+    labels, sizes = np.unique(group, return_counts=True)
+    connected = tuple(
+        f"ranks {', '.join(_runs(names[group == g], pools))}" for g in labels[sizes > 1]
+    )
+    return Overlap(docs.n_docs, n_moved, connected, len(labels) == 1)
+
+
+def shown_at_several_ranks(rows: ClickRows) -> int:
+    """Number of documents that were shown at several ranks, pooled or not."""
+    seen = rows.impressions > 0
+    places = np.unique(np.stack([rows.doc[seen], rows.rank[seen]], axis=1), axis=0)
+    return int(np.sum(np.unique(places[:, 0], return_counts=True)[1] > 1))
+
+
+def connected_ranks(docs: Documents, n_pools: int, least: int = LEAST_SHARED) -> Ints:
+    """``[n_pools]`` group of each pool: equal where a chain of documents connects."""
+    seen = sparse.csr_matrix(
+        (np.ones(len(docs.pool)), (docs.doc_of_row, docs.pool)),
+        shape=(docs.n_docs, n_pools),
+    )
+    shared = (seen.T @ seen).toarray()
+    _, group = connected_components(sparse.csr_matrix(shared >= least), directed=False)
+    return np.asarray(group, dtype=np.int64)
+
+
+def _runs(names: NDArray[np.str_], pools: RankPools) -> list[str]:
+    """Join pools that follow each other: 1, 2, 3-5 and 9 become 1-5 and 9."""
+    order = {name: i for i, name in enumerate(pools.names)}
+    found: list[list[str]] = []
+    for name in names:
+        if found and order[str(name)] == order[found[-1][-1]] + 1:
+            found[-1].append(str(name))
+        else:
+            found.append([str(name)])
+    return [_span(part) for part in found]
+
+
+def _span(part: list[str]) -> str:
+    first, last = part[0].split("-")[0], part[-1].split("-")[-1]
+    return first if first == last else f"{first}-{last}"

@@ -1,0 +1,113 @@
+r"""Is there trust bias, or only position bias?
+
+Under position bias with constant click noise :math:`\beta_k / \alpha_k`, and with it
+:math:`\zeta^+_k / \zeta^-_k`, is the same at every rank, and inverse propensity scoring
+is enough. (:math:`\beta = 0` is not the question: it is a matter of gauge.)
+
+The test fits both user models on half of the queries, and asks the other half whether
+their clicks become more likely on the way from the first to the second, per query. The
+way leaves the first model at its own best fit, so to first order no error of that fit
+shows; and only the direction is taken from the second, whose freedom therefore costs
+nothing. Without trust bias the mean over queries is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from affinerank.bias.mixture import (
+    Fit,
+    Layout,
+    Levels,
+    Population,
+    Prior,
+    fit_levels,
+    query_likelihood,
+)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+STEP = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class TrustTest:
+    """Whether clicks speak for trust bias.
+
+    Attributes:
+        statistic: Standard normal where there is none; large where there is.
+        p: Probability of as much without trust bias.
+        gain: Held-out log-likelihood that trust bias adds, per query.
+        gain_error: Its standard error over queries.
+        held_out: Log-likelihood with trust bias, per impression of those queries.
+        n_queries: Number of queries that were asked.
+    """
+
+    statistic: float
+    p: float
+    gain: float
+    gain_error: float
+    held_out: float
+    n_queries: int
+
+    @property
+    def found(self) -> bool:
+        """Whether there is trust bias at the level of 5 %."""
+        return self.p < 0.05
+
+
+def trust_test(population: Population, fit: Fit, half: Ints, prior: Prior) -> TrustTest:
+    """Test for trust bias.
+
+    Args:
+        population: Documents and their clicks.
+        fit: What was fitted to all of them; both models start there.
+        half: ``[n_queries]`` 0 for those that are fitted, 1 for those that are asked.
+        prior: What holds the parameters.
+    """
+    side = half[population.documents.query]
+    learnt, held = population.select(side == 0), population.select(side == 1)
+    there = np.bincount(held.documents.query) > 0
+    without = fit_levels(learnt, _tied(fit.levels), prior, tied=True)
+    with_trust = fit_levels(learnt, without.levels, prior)
+    slope, gain = (
+        values[there] for values in _on_the_way(held, without.levels, with_trust.levels)
+    )
+    seen = held.documents.impressions.sum()
+    likelihood = query_likelihood(held, with_trust.levels).sum() / seen
+    root = np.sqrt(len(slope))
+    statistic = float(slope.mean() / max(slope.std(ddof=1) / root, 1e-300))
+    return TrustTest(
+        statistic,
+        float(stats.norm.sf(statistic)),
+        float(gain.mean()),
+        float(gain.std(ddof=1) / root),
+        float(likelihood),
+        len(gain),
+    )
+
+
+def _tied(levels: Levels) -> Levels:
+    """The same click rates at the highest level, with one ratio for all ranks."""
+    ratio = np.full_like(levels.log_ratio, levels.log_ratio.mean())
+    return replace(levels, log_ratio=ratio, common_ratio=float(ratio[0]))
+
+
+def _on_the_way(
+    held: Population, without: Levels, with_trust: Levels
+) -> tuple[Floats, Floats]:
+    """Slope and gain ``[n_queries]`` of log-likelihood from one model to the other."""
+    layout = Layout(len(without.zeta_plus), len(without.levels), held.basis.shape[1])
+    start, end = layout.vector(without), layout.vector(with_trust)
+    ahead, behind = (
+        query_likelihood(held, layout.levels(start + side * STEP * (end - start)))
+        for side in (1.0, -1.0)
+    )
+    here = query_likelihood(held, without)
+    gain = query_likelihood(held, with_trust) - here
+    return (ahead - behind) / (2 * STEP), gain

@@ -1,0 +1,133 @@
+r"""How sure an estimated user model is: bands by rank, clustered by query.
+
+The variance of the fitted parameters is the sandwich
+:math:`H^{-1} M H^{-1}` with :math:`H` the information (the sum over documents of
+squared scores, and the prior) and :math:`M` the sum over queries of squared scores: it
+lets the documents of a query depend on each other. Bands are of a gauge, because only
+there the parameters are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse, stats
+
+from affinerank.bias.gauge import display_gauge, inference_gauge
+from affinerank.bias.mixture import (
+    Fit,
+    Population,
+    Prior,
+    document_scores,
+    prior_precision,
+)
+from affinerank.clicks.usermodel import UserModel
+
+Floats = NDArray[np.float64]
+Gauge = Callable[[UserModel], UserModel]
+
+STEP = 1e-5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bands:
+    """Alpha and beta by pool of ranks with standard errors, in one gauge.
+
+    Attributes:
+        alpha: ``[n_pools]``.
+        beta: ``[n_pools]``.
+        alpha_error: ``[n_pools]`` standard error of alpha.
+        beta_error: ``[n_pools]`` standard error of beta.
+    """
+
+    alpha: Floats
+    beta: Floats
+    alpha_error: Floats
+    beta_error: Floats
+
+    def interval(self, name: str, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Lower and upper end of the band of ``alpha`` or ``beta``."""
+        reach = stats.norm.ppf(0.5 + level / 2) * getattr(self, f"{name}_error")
+        middle = getattr(self, name)
+        return middle - reach, middle + reach
+
+
+def covariance(population: Population, fit: Fit, prior: Prior) -> Floats:
+    """``[size, size]`` variance of the parameters, clustered by query."""
+    weighted = sparse.diags(population.weight) @ document_scores(population, fit)
+    information = _information(population, fit, prior)
+    query = population.documents.query
+    size = (int(query.max()) + 1, len(query))
+    together = sparse.csr_matrix(
+        (np.ones(len(query)), (query, np.arange(len(query)))), size
+    )
+    by_query = together @ weighted
+    n = len(np.unique(query))
+    squared = (by_query.T @ by_query).toarray() * n / max(n - 1, 1)
+    inverse = np.linalg.pinv(information, rcond=1e-12, hermitian=True)
+    return np.asarray(inverse @ squared @ inverse, dtype=np.float64)
+
+
+def told_by_clicks(population: Population, fit: Fit, prior: Prior) -> Floats:
+    """``[n_pools]`` how far clicks, and not the prior, say how a rank's trust differs.
+
+    The share of the prior variance of log(zeta+ / zeta-), less its common mean, that
+    clicks take away: near 0 the estimate is the prior's.
+    """
+    place = fit.layout.slices()
+    variance = np.linalg.pinv(
+        _information(population, fit, prior), rcond=1e-12, hermitian=True
+    )
+    ratio, mean = np.r_[place["ratio"]], place["mean"].start
+    away = variance[ratio, ratio] - 2 * variance[ratio, mean] + variance[mean, mean]
+    return np.asarray(1.0 - away / prior.odds_sd**2, dtype=np.float64)
+
+
+def mixture_bands(
+    population: Population, fit: Fit, prior: Prior, gauge: Gauge
+) -> Bands:
+    """Bands of a fitted mixture in a gauge, by the delta method."""
+    variance = covariance(population, fit, prior)
+    vector = fit.layout.vector(fit.levels)
+    place = fit.layout.slices()
+    free = np.r_[place["plus"], place["ratio"]]
+
+    def values(at: Floats) -> Floats:
+        levels = fit.layout.levels(at)
+        minus = levels.zeta_minus
+        users = UserModel(
+            alpha=levels.zeta_plus - minus, beta=minus, identified="gauge"
+        )
+        shown = gauge(users)
+        return np.concatenate([shown.alpha, shown.beta])
+
+    slope = np.zeros((2 * fit.layout.n_pools, fit.layout.size))
+    for i in free:
+        step = np.zeros_like(vector)
+        step[i] = STEP
+        slope[:, i] = (values(vector + step) - values(vector - step)) / (2 * STEP)
+    error = np.sqrt(np.maximum(np.sum((slope @ variance) * slope, axis=1), 0.0))
+    here = values(vector)
+    n = fit.layout.n_pools
+    return Bands(here[:n], here[n:], error[:n], error[n:])
+
+
+def _information(population: Population, fit: Fit, prior: Prior) -> Floats:
+    """``[size, size]`` squared scores of all documents, and the prior's precision."""
+    scores = document_scores(population, fit)
+    weighted = sparse.diags(population.weight) @ scores
+    told = (scores.T @ weighted).toarray() + prior_precision(fit.layout, prior)
+    return np.asarray(told, dtype=np.float64)
+
+
+def for_inference(impressions: Floats) -> Gauge:
+    """The gauge for inference, over these impressions by pool."""
+    return lambda users: inference_gauge(users, impressions)
+
+
+def for_display() -> Gauge:
+    """The gauge for display: alpha 1 and beta 0 at the first rank."""
+    return display_gauge

@@ -1,0 +1,114 @@
+"""Whole paths: the demo, the paper's experiments, and their reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from affinerank import display
+from affinerank.cli.options import Json, Seed, bars, show
+from affinerank.errors import ConfigError
+
+
+def demo(seed: Seed = 0, as_json: Json = False) -> None:
+    """Show the path from data to a judged ranking on a small synthetic world."""
+    from affinerank.demo import WORLD, run_demo
+
+    with bars() as progress:
+        shown = run_demo(seed=seed, progress=progress)
+    about = {
+        "world": WORLD,
+        "log": shown.log,
+        "by_rank": shown.by_rank,
+        "rankings": [
+            {
+                "ranking": name,
+                "metric": values.name,
+                "mean": values.mean,
+                "standard_error": values.standard_error,
+                "interval": list(values.interval),
+            }
+            for name, values in shown.rankings.items()
+        ],
+    }
+    show(about, as_json, lambda _: display.demonstration(shown, WORLD))
+
+
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="figure1, figure2, figure3, all, noise, clipping, or a plan's .toml "
+            "file.",
+        ),
+    ],
+    profile: Annotated[
+        str | None,
+        typer.Option(help="smoke, laptop (the default) or paper: how large."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with real sets, in the place of worlds."),
+    ] = None,
+    relevant_above: Annotated[
+        float | None,
+        typer.Option(help="Labels of --data above this are relevant; else the plan's."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Folder of the run, NAME-PROFILE unless told; one that was broken "
+            "off is gone on with.",
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, max=2**31 - 1, help="Of the first run; else the plan's."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run an experiment of the paper, draw it, and say which statements held."""
+    from affinerank.experiments.reproduce import reproduce
+
+    own = Path(name).suffix == ".toml"
+    if own and profile is not None:
+        raise ConfigError(f"--profile is for shipped plans; {name} has its own sizes")
+    if relevant_above is not None and data is None:
+        raise ConfigError("--relevant-above needs --data, whose labels it is about")
+    size = profile or "laptop"
+    folder = out or Path(Path(name).stem if own else f"{name}-{size}")
+    with bars() as progress:
+        about = reproduce(
+            name,
+            folder,
+            profile=size,
+            data=data,
+            relevant_above=relevant_above,
+            seed=seed,
+            device=device,
+            progress=progress,
+        )
+    show(about, as_json, display.reproduced)
+
+
+def report(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Folder of a run, finished or not.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="File; RUN/report.html unless told."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the report of a run: one HTML file that opens offline."""
+    from affinerank.experiments.report import write_report
+    from affinerank.experiments.reproduce import outcome
+
+    written = write_report(run, output)
+    show({**outcome(run), "written": [str(written)]}, as_json, display.reproduced)

@@ -1,0 +1,427 @@
+"""From counts, and features where there are some, to how users click."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from affinerank.bias.documents import documents, numbered
+from affinerank.bias.gauge import GaugeError, gauge_error, inference_gauge
+from affinerank.bias.interventions import (
+    Interventions,
+    Overlap,
+    fit_interventions,
+    overlap_of,
+    shown_at_several_ranks,
+)
+from affinerank.bias.level_mixture import (
+    DRAWS,
+    LEAST_TOLD,
+    ClickRows,
+    LevelMixture,
+    MixtureSettings,
+    fit_mixture,
+)
+from affinerank.bias.levels import MOST_LEVELS
+from affinerank.bias.pooling import LEAST_CLICKS, RankPools, pool_ranks
+from affinerank.bias.trust import TrustTest, trust_test
+from affinerank.bias.uncertainty import (
+    Bands,
+    for_display,
+    for_inference,
+    mixture_bands,
+    told_by_clicks,
+)
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.join import JoinedCounts, join_counts
+from affinerank.clicks.usermodel import UserModel
+from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.errors import ConfigError, DataError
+from affinerank.pipeline.training import note_unmatched, train_part
+from affinerank.progress import Progress, quiet
+from affinerank.rankers.mlp import NetworkSettings
+from affinerank.seeds import stage_rng
+
+Floats = NDArray[np.float64]
+Method = Literal[
+    "auto", "mixture", "two-level", "interventions", "em", "em-three", "em-position"
+]
+METHODS: tuple[str, ...] = get_args(Method)
+REPLICATES = 16
+TOLD = 0.6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimated:
+    """How users click, as clicks tell it.
+
+    Attributes:
+        users: The user model, with where it came from.
+        method: The method that was used.
+        why: Why that one.
+        pools: Which ranks share their parameters.
+        clicks: ``[n_pools]`` clicks at each.
+        inference: Bands in the gauge for inference; none where there are no replicates.
+        display: Bands in the gauge for display.
+        overlap: How far documents were seen at several ranks.
+        test: For trust bias, where the method has one.
+        error: Against the truth, where it was given.
+        notes: What a reader should know.
+    """
+
+    users: UserModel
+    method: str
+    why: str
+    pools: RankPools
+    clicks: Floats
+    inference: Bands | None
+    display: Bands | None
+    overlap: Overlap
+    test: TrustTest | None
+    error: GaugeError | None
+    notes: tuple[str, ...]
+
+    def by_rank(self) -> list[dict[str, Any]]:
+        """One row a pool: ranks, impressions, clicks, alpha and beta with bands."""
+        first = np.searchsorted(self.pools.of_rank, np.arange(self.pools.n_pools))
+        rows = []
+        for i, name in enumerate(self.pools.names):
+            row: dict[str, Any] = {
+                "ranks": name,
+                "mean_rank": float(self.pools.mean_rank[i]),
+                "impressions": int(self.pools.pool_impressions[i]),
+                "clicks": int(self.clicks[i]),
+                "alpha": float(self.users.alpha[first[i]]),
+                "beta": float(self.users.beta[first[i]]),
+            }
+            for gauge in ("display", "inference"):
+                bands: Bands | None = getattr(self, gauge)
+                if bands is not None:
+                    row[gauge] = _banded(bands, i)
+            rows.append(row)
+        return rows
+
+    def summary(self) -> dict[str, Any]:
+        """What there is to say, as plain data."""
+        about: dict[str, Any] = {
+            "method": self.method,
+            "why": self.why,
+            "documents": self.overlap.n_docs,
+            "documents_at_several_ranks": self.overlap.n_moved,
+            "connected": list(self.overlap.connected),
+            "by_rank": self.by_rank(),
+            "notes": list(self.notes),
+        }
+        if self.test is not None:
+            about["trust_bias"] = {**asdict(self.test), "found": self.test.found}
+        if self.error is not None:
+            about["against_truth"] = {
+                name: getattr(self.error, name)
+                for name in (
+                    "error",
+                    "alpha_absolute",
+                    "beta_absolute",
+                    "alpha_relative",
+                    "beta_relative",
+                )
+            }
+        return about
+
+    def truth_by_rank(self, truth: UserModel) -> dict[str, list[float]]:
+        """The truth by pool, in the gauge for inference: what bands should cover."""
+        seen = self.pools.pool_impressions
+        shown = inference_gauge(_pooled(truth, self.pools), seen)
+        return {"alpha": shown.alpha.tolist(), "beta": shown.beta.tolist()}
+
+
+@dataclass(frozen=True, slots=True)
+class EstimationSettings:
+    """How users are estimated.
+
+    Attributes:
+        method: Of ``METHODS``; ``auto`` takes what the log offers.
+        activation: Of the EM.
+        least_clicks: Ranks with fewer are pooled with the next.
+        network: Of the EM.
+        replicates: Estimates from resampled queries that the EM's bands are from.
+        seed: Of everything random.
+    """
+
+    method: str = "auto"
+    activation: str = "soft-min-max"
+    least_clicks: float = LEAST_CLICKS
+    network: NetworkSettings | None = None
+    replicates: int = REPLICATES
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a method that does not exist."""
+        if self.method not in METHODS:
+            raise ConfigError(
+                f"method must be one of {', '.join(METHODS)}, got {self.method!r}"
+            )
+        if self.replicates < 0 or self.replicates == 1:
+            raise ConfigError(f"replicates must be 0, or 2 or more: {self.replicates}")
+
+
+def estimate_users(
+    counts: ClickCounts,
+    data: RankingDataset | None = None,
+    *,
+    settings: EstimationSettings | None = None,
+    truth: UserModel | None = None,
+    progress: Progress = quiet,
+) -> Estimated:
+    """Estimate how users click, and say how good the estimate is.
+
+    Args:
+        counts: Clicks; of their ``split``, where they have one, the part ``train``.
+        data: Features of the documents, if there are any.
+        settings: Which method, and how.
+        truth: The users of a simulation, to compare with.
+        progress: Told of each stage.
+    """
+    asked = settings or EstimationSettings()
+    kept = train_part(counts)
+    joined = join_counts(kept, data) if data is not None else None
+    if joined is not None:
+        note_unmatched(joined)
+    if joined is not None and data is not None:
+        rows = click_rows(joined, data)
+    else:
+        rows = _unjoined(kept)
+    pools = pool_ranks(
+        rows.rank, rows.impressions, rows.clicks, least_clicks=asked.least_clicks
+    )
+    docs = documents(
+        rows.doc, rows.query, rows.rank, rows.impressions, rows.clicks, pools
+    )
+    overlap = overlap_of(docs, pools, shown_at_several_ranks(rows))
+    method, why = _chosen(asked.method, data is not None, overlap)
+    progress("estimating", 0, 1)
+    if method.startswith("em"):
+        if joined is None or data is None:
+            raise ConfigError(f"the method {method} needs features: give --data")
+        found = _by_em(method, joined, data, rows, asked, progress)
+    else:
+        found = _by_levels(method, rows, data, asked)
+    progress("estimating", 1, 1)
+    users, found_pools, inference, display, test, notes = found
+    about = {
+        "estimated_by": method,
+        "clicks": int(rows.clicks.sum()),
+        "impressions": int(rows.impressions.sum()),
+        "pooled_ranks": list(found_pools.shared),
+        **users.provenance,
+    }
+    users = replace(users, provenance=about)
+    error = None
+    if truth is not None:
+        error = gauge_error(users, truth, found_pools.impressions)
+    clicked = np.bincount(
+        found_pools.pool(rows.rank), rows.clicks, minlength=found_pools.n_pools
+    ).astype(np.float64)
+    if found_pools.shared:
+        notes = (
+            f"few clicks: ranks {', '.join(found_pools.shared)} share their values",
+            *notes,
+        )
+    return Estimated(
+        users,
+        method,
+        why,
+        found_pools,
+        clicked,
+        inference,
+        display,
+        overlap,
+        test,
+        error,
+        notes,
+    )
+
+
+Found = tuple[
+    UserModel, RankPools, Bands | None, Bands | None, TrustTest | None, tuple[str, ...]
+]
+
+
+def _chosen(method: str, with_features: bool, overlap: Overlap) -> tuple[str, str]:
+    """The method, and why, in words."""
+    if method != "auto":
+        return method, "asked for"
+    if with_features:
+        return "mixture", "features tell which documents to expect relevant"
+    if overlap.all_connected and overlap.n_moved >= LEAST_TOLD:
+        return (
+            "interventions",
+            f"{overlap.n_moved:,} documents were shown at several ranks",
+        )
+    return "mixture", "no features, and documents hardly change rank"
+
+
+def _by_levels(
+    method: str,
+    rows: ClickRows,
+    data: RankingDataset | None,
+    settings: EstimationSettings,
+) -> Found:
+    rng = stage_rng("estimation", settings.seed)
+    most = 2 if method == "two-level" else MOST_LEVELS
+    how = MixtureSettings(settings.least_clicks, most)
+    fitted: LevelMixture | Interventions
+    about: dict[str, Any] = {}
+    if method == "interventions":
+        fitted = fit_interventions(rows, rng=rng, settings=how)
+        about["documents_at_several_ranks"] = fitted.overlap.n_moved
+    else:
+        features = None if data is None else _features(data)
+        fitted = fit_mixture(rows, features, rng=rng, settings=how)
+        about["feature_correlation"] = round(fitted.correlation, 4)
+    levels = fitted.fit.levels.levels.round(4).tolist()
+    about["levels"] = levels
+    found = ", ".join(f"{g:g}" for g in levels)
+    notes: tuple[str, ...] = (f"levels of relevance found: {found}",)
+    fit, population, pools = fitted.fit, fitted.population, fitted.pools
+    notes += _leaning(fitted, how, refuse=settings.method == "auto")
+    seen = pools.pool_impressions
+    return (
+        replace(fitted.users, provenance=about),
+        pools,
+        mixture_bands(population, fit, how.prior, for_inference(seen)),
+        mixture_bands(population, fit, how.prior, for_display()),
+        trust_test(population, fit, fitted.half, how.prior),
+        notes,
+    )
+
+
+def _leaning(
+    fitted: LevelMixture | Interventions, how: MixtureSettings, *, refuse: bool
+) -> tuple[str, ...]:
+    """Name the ranks whose values are more the prior's than the clicks'."""
+    told = told_by_clicks(fitted.population, fitted.fit, how.prior)
+    weak = [name for name, t in zip(fitted.pools.names, told, strict=True) if t < TOLD]
+    if refuse and np.median(told) < TOLD:
+        docs = fitted.population.documents
+        repeated = int(np.sum(docs.n_impressions >= DRAWS))
+        moved = int(np.sum(np.diff(docs.first) > 1))
+        raise DataError(
+            f"clicks tell too little: {repeated:,} of {docs.n_docs:,} documents were "
+            f"shown {DRAWS} times or more, and {moved:,} "
+            f"at several ranks, so at ranks {', '.join(weak)} an estimate would rest "
+            "on assumptions; give features (--data), a longer log or swaps, or ask for "
+            "--method mixture to see it all the same"
+        )
+    if not weak:
+        return ()
+    return (
+        f"clicks tell little about ranks {', '.join(weak)}: how much more relevant "
+        "documents are clicked there leans on the other ranks",
+    )
+
+
+def _by_em(
+    method: str,
+    joined: JoinedCounts,
+    data: RankingDataset,
+    rows: ClickRows,
+    settings: EstimationSettings,
+    progress: Progress,
+) -> Found:
+    from affinerank.bias.regression_em import EMRun, EMSettings, fit_regression_em
+    from affinerank.bias.replicates import query_weights, replicate_bands
+
+    rng = stage_rng("estimation", settings.seed)
+    weights: list[Floats | None] = [None]
+    weights += [query_weights(data.n_queries, rng) for _ in range(settings.replicates)]
+    runs = [
+        EMRun.of(
+            joined,
+            data,
+            activation=settings.activation,
+            seed=settings.seed,
+            query_weights=each,
+        )
+        for each in weights
+    ]
+    kinds: Mapping[str, Any] = {
+        "em": "two",
+        "em-three": "three",
+        "em-position": "position",
+    }
+    results = fit_regression_em(
+        _features(data),
+        data.offsets,
+        runs,
+        settings=EMSettings(parameters=kinds[method]),
+        network=settings.network,
+        progress=progress,
+    )
+    users, others = results[0].users, [result.users for result in results[1:]]
+    depth = int(rows.rank.max())
+    seen = np.bincount(rows.rank, rows.impressions, minlength=depth + 1)[1:]
+    pools = RankPools(np.arange(depth), seen.astype(np.float64))
+    notes = [
+        f"{results[0].updates} updates, "
+        f"{'converged' if results[0].converged else 'not converged'}"
+    ]
+    bands = []
+    for gauge in (for_inference(pools.impressions), for_display()):
+        bands.append(replicate_bands(users, others, gauge) if others else None)
+    if others:
+        notes.append(
+            f"bands from {len(others)} resamples of the queries; their coverage is "
+            "not known"
+        )
+    return users, pools, bands[0], bands[1], None, tuple(notes)
+
+
+def _features(data: RankingDataset) -> NDArray[np.float32]:
+    return FeatureMapping.fit(data).apply(data).features
+
+
+def click_rows(joined: JoinedCounts, data: RankingDataset) -> ClickRows:
+    """Counts by the numbers of documents and queries in the data."""
+    counts = joined.counts
+    return ClickRows(
+        joined.doc,
+        data.query_of_doc[joined.doc],
+        counts.rank,
+        counts.impressions.astype(np.float64),
+        counts.clicks.astype(np.float64),
+    )
+
+
+def _unjoined(counts: ClickCounts) -> ClickRows:
+    if not len(counts.rank):
+        raise DataError("the counts are empty, so there is nothing to estimate from")
+    doc, query = numbered(counts)
+    return ClickRows(
+        doc,
+        query,
+        counts.rank,
+        counts.impressions.astype(np.float64),
+        counts.clicks.astype(np.float64),
+    )
+
+
+def _pooled(users: UserModel, pools: RankPools) -> UserModel:
+    """Mean alpha and beta over the impressions of each pool."""
+    alpha, beta = users.at(np.arange(1, len(pools.of_rank) + 1))
+    seen = pools.pool_impressions
+    mean_alpha = np.bincount(pools.of_rank, alpha * pools.impressions) / seen
+    mean_beta = np.bincount(pools.of_rank, beta * pools.impressions) / seen
+    return UserModel(alpha=mean_alpha, beta=mean_beta, identified="gauge")
+
+
+def _banded(bands: Bands, i: int) -> dict[str, float]:
+    row = {}
+    for name in ("alpha", "beta"):
+        low, high = bands.interval(name)
+        row[name] = float(getattr(bands, name)[i])
+        row[f"{name}_low"], row[f"{name}_high"] = float(low[i]), float(high[i])
+    return row
