@@ -90,6 +90,7 @@ DEFAULTS = {
     "hidden": "512,256,128",
     "device": "auto",
     "precision": "float32",
+    "clip": "",  # least alpha of the rankers' weights, as in 10/sqrt(n)
 }
 Key = tuple[Any, ...]
 Row = dict[str, Any]
@@ -203,7 +204,7 @@ def run(options: argparse.Namespace) -> None:
                 break
             ready.sort(key=lambda job: job[0].run)
             if len(ready) >= options.stack or not pending:
-                ranked |= train(ready[: options.stack], drawn, network)
+                ranked |= train(ready[: options.stack], drawn, network, options.clip)
                 note(f"{len(ranked)} rankers; {len(pending)} estimates to come")
             else:
                 wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
@@ -357,10 +358,14 @@ def train(
     jobs: list[tuple[Cell, str, UserModel]],
     drawn: Drawn,
     network: NetworkSettings,
+    clip: str,
 ) -> set[Key]:
     """Train rankers with these users, judge them, and write that down."""
     world, started = SHARED[0], time.perf_counter()
-    weights = [weigh(drawn[c], world.train, users, "affine") for c, _, users in jobs]
+    weights = [
+        weigh(drawn[c], world.train, users, "affine", clip=clip or None)
+        for c, _, users in jobs
+    ]
 
     def fit(chosen: Sequence[int]) -> list[Any]:
         fitted = fit_networks(

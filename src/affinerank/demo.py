@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from affinerank.bias.gauge import gauge_error
+from affinerank.bias.trust import TrustTest
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
 from affinerank.data.catalog import DataSource
@@ -16,6 +19,8 @@ from affinerank.metrics import MetricValues, mean_by_rank, ranks_by_score
 from affinerank.pipeline import (
     FULL_INFORMATION,
     RANKS_SHOWN,
+    EstimationSettings,
+    estimate_users,
     judge,
     prepare_simulation,
     score,
@@ -39,13 +44,17 @@ class Demo:
     Attributes:
         rankings: nDCG@10 on the test split, by name of the ranking.
         log: What was counted in the simulated log.
-        by_rank: Impressions, clicks and click-through rate at each rank, and the share
-            of documents there that are relevant.
+        by_rank: Impressions, clicks and click-through rate at each rank, the share of
+            documents there that are relevant, and alpha and beta, true and estimated.
+        estimation_error: Of the estimated users, modulo gauge: E.
+        trust_bias: Whether clicks alone told that there is trust bias, and how surely.
     """
 
     rankings: dict[str, MetricValues]
     log: dict[str, Any]
     by_rank: list[dict[str, Any]]
+    estimation_error: float
+    trust_bias: TrustTest | None
 
 
 def run_demo(*, seed: int = 0, progress: Progress = quiet) -> Demo:
@@ -67,30 +76,49 @@ def run_demo(*, seed: int = 0, progress: Progress = quiet) -> Demo:
             counted = count_log(table, counts, progress=progress)
         clicks = ClickCounts.load(counts)
     by_rank = clicks.click_rate_by_rank()[:RANKS_SHOWN]
-    trained = train_rankers(
+    estimated = estimate_users(
         clicks,
         train,
-        simulation.users,
-        estimators=ESTIMATORS,
+        settings=EstimationSettings(seed=seed),
+        progress=progress,
+    )
+    learn = partial(
+        train_rankers,
+        clicks,
+        train,
         seeds=[seed],
         settings=NetworkSettings(
             hidden=(128, 64, 32), learning_rate=0.004, epochs=12, data_seed=seed
         ),
         progress=progress,
     )
+    known = learn(simulation.users, estimators=ESTIMATORS).rankers
+    unknown = learn(estimated.users, estimators=["affine"]).rankers
+    error = gauge_error(estimated.users, simulation.users, estimated.pools.impressions)
     ranks = ranks_by_score(score(ranker, train), train.offsets)
     relevant = mean_by_rank(train.relevance(), ranks, depth=RANKS_SHOWN)
     rng = stage_rng("baseline", seed)
     rankings = {
         "random": rng.random(test.n_docs),
         "production": score(ranker, test),
-        **{name: score(r, test) for (name, _), r in trained.rankers.items()},
+        **{name: score(r, test) for (name, _), r in known.items()},
+        "affine, users estimated": score(unknown["affine", seed], test),
         "ideal": test.relevance().astype(np.float64),
     }
     return Demo(
         rankings={name: judge(s, test, 2.0) for name, s in rankings.items()},
         log=counted.summary,
         by_rank=[
-            {**row, "relevant": float(relevant[row["rank"] - 1])} for row in by_rank
+            {
+                **row,
+                "relevant": float(relevant[i]),
+                "alpha": float(simulation.users.alpha[i]),
+                "beta": float(simulation.users.beta[i]),
+                "alpha_estimated": float(error.alpha[i]),
+                "beta_estimated": float(error.beta[i]),
+            }
+            for i, row in enumerate(by_rank)
         ],
+        estimation_error=error.error,
+        trust_bias=estimated.test,
     )

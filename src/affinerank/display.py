@@ -65,6 +65,19 @@ def demonstration(demo: Any, world: str) -> None:
     table.add_row("relevant", *_shares(row["relevant"] for row in demo.by_rank))
     out.print(table)
     line("Clicks fall with the rank far faster than relevance: that is the bias.\n")
+    table = _table("rank", *(str(row["rank"]) for row in demo.by_rank))
+    for name in ("alpha", "beta"):
+        for label, key in (("true", name), ("estimated", f"{name}_estimated")):
+            values = (row[key] for row in demo.by_rank)
+            table.add_row(f"{name}, {label}", *_shares(values))
+    out.print(table)
+    line(
+        "How users click, estimated from their clicks alone, in the gauge of the truth "
+        f"(error E = {demo.estimation_error:.3f}; 0 is perfect, 0.5 useless)."
+    )
+    if demo.trust_bias is not None:
+        verdict = "is" if demo.trust_bias.found else "was not found to be"
+        line(f"There {verdict} trust bias (p = {demo.trust_bias.p:.1g}).\n")
     table = _table("ranking", "nDCG@10", "95 % interval")
     for name, values in demo.rankings.items():
         low, high = values.interval

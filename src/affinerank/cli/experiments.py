@@ -22,6 +22,7 @@ def demo(seed: Seed = 0, as_json: Json = False) -> None:
         "world": WORLD,
         "log": shown.log,
         "by_rank": shown.by_rank,
+        "estimation_error": shown.estimation_error,
         "rankings": [
             {
                 "ranking": name,
