@@ -9,7 +9,14 @@ from typing import Any, TextIO
 import typer
 
 from affinerank import display
-from affinerank.cli import clicks, data, estimation, experiments, learning
+from affinerank.cli import (
+    clicks,
+    data,
+    estimation,
+    evaluation,
+    experiments,
+    learning,
+)
 from affinerank.errors import AffineRankError, AffineRankWarning
 
 app = typer.Typer(
@@ -26,7 +33,7 @@ app.command()(clicks.simulate)
 app.command()(clicks.count)
 app.command()(estimation.estimate)
 app.command()(learning.train)
-app.command()(learning.evaluate)
+app.command()(evaluation.evaluate)
 app.command()(experiments.reproduce)
 app.command()(experiments.report)
 data_app.command()(data.describe)
