@@ -11,7 +11,13 @@ import pytest
 from affinerank.cli import main
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/learning.md", "docs/click-logs.md", "docs/worlds.md")
+PAGES = (
+    "README.md",
+    "docs/learning.md",
+    "docs/estimation.md",
+    "docs/click-logs.md",
+    "docs/worlds.md",
+)
 # These need what a test machine lacks, and are tested with made-up files elsewhere.
 NEEDS_MORE = (
     "MSLR-WEB30K",

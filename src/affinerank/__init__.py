@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from affinerank.bias.gauge import gauge_error
     from affinerank.clicks.counting import count_log, open_table
     from affinerank.clicks.counts import ClickCounts
     from affinerank.clicks.join import join_counts
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     )
     from affinerank.metrics import Metric, MetricValues
     from affinerank.pipeline import (
+        EstimationSettings,
+        estimate_users,
         evaluate_rankers,
         judge,
         prepare_simulation,
@@ -51,6 +54,7 @@ _HOME = {
     "DataError": "errors",
     "DataSource": "data.catalog",
     "ESTIMATORS": "corrections",
+    "EstimationSettings": "pipeline",
     "FeatureMapping": "data.dataset",
     "LogOptions": "clicks.log",
     "MLPRanker": "rankers.mlp",
@@ -65,7 +69,9 @@ _HOME = {
     "count_log": "clicks.counting",
     "document_weights": "corrections",
     "estimate_metric": "corrections",
+    "estimate_users": "pipeline",
     "evaluate_rankers": "pipeline",
+    "gauge_error": "bias.gauge",
     "join_counts": "clicks.join",
     "judge": "pipeline",
     "load": "data.catalog",
@@ -83,7 +89,6 @@ _HOME = {
 }
 
 __all__ = [
-    "ESTIMATORS",
     "AffineRankError",
     "AffineRankWarning",
     "ClickCounts",
@@ -91,6 +96,8 @@ __all__ = [
     "Correction",
     "DataError",
     "DataSource",
+    "ESTIMATORS",
+    "EstimationSettings",
     "FeatureMapping",
     "LogOptions",
     "MLPRanker",
@@ -105,7 +112,9 @@ __all__ = [
     "count_log",
     "document_weights",
     "estimate_metric",
+    "estimate_users",
     "evaluate_rankers",
+    "gauge_error",
     "join_counts",
     "judge",
     "load",

@@ -15,6 +15,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+# numpy draws without replacement from fewer than this; from more it is the same with.
+MANY = 10**9
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Documents:
@@ -89,7 +92,11 @@ class Documents:
         whole = np.rint(self.impressions).astype(np.int64)
         kept = np.ceil(whole * each).astype(np.int64)
         clicked = np.minimum(np.rint(self.clicks).astype(np.int64), whole)
-        drawn = rng.hypergeometric(clicked, whole - clicked, kept)
+        many = whole >= MANY
+        drawn = np.empty_like(kept)
+        drawn[many] = rng.binomial(kept[many], clicked[many] / whole[many])
+        clicked, whole, some = clicked[~many], whole[~many], kept[~many]
+        drawn[~many] = rng.hypergeometric(clicked, whole - clicked, some)
         return replace(
             self,
             impressions=kept.astype(np.float64),

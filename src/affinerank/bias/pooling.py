@@ -40,10 +40,12 @@ class RankPools:
 
     @property
     def mean_rank(self) -> Floats:
-        """``[n_pools]`` mean rank of a pool's impressions."""
+        """``[n_pools]`` mean rank of a pool's impressions; of its ranks if unseen."""
         ranks = np.arange(1.0, len(self.of_rank) + 1)
-        total = np.bincount(self.of_rank, ranks * self.impressions)
-        return np.asarray(total / self.pool_impressions, dtype=np.float64)
+        unseen = self.pool_impressions[self.of_rank] == 0
+        weight = np.where(unseen, 1.0, self.impressions)
+        total = np.bincount(self.of_rank, ranks * weight)
+        return np.asarray(total / np.bincount(self.of_rank, weight), dtype=np.float64)
 
     @property
     def names(self) -> tuple[str, ...]:
