@@ -85,6 +85,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=300)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--first-seed", type=int, default=1000)
+    parser.add_argument("--only", default="", help="cases whose name begins like this")
     parser.add_argument("--out", type=Path, help="append what was measured here")
     options = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
@@ -93,7 +94,7 @@ def main() -> None:
     print(f"yahoo-like:{options.queries}@seed, seeds {seeds[0]} to {seeds[-1]}, top 10")
     context = get_context("spawn")
     with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
-        for case in CASES:
+        for case in (c for c in CASES if c.name.startswith(options.only)):
             started = time.perf_counter()
             one_log = partial(measure, case, n_queries=options.queries)
             found = list(pool.map(one_log, seeds))

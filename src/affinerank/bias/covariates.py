@@ -102,6 +102,14 @@ def halves(n_queries: int, rng: np.random.Generator) -> Ints:
     return rng.permutation(half)
 
 
+def halves_of(query: Ints, rng: np.random.Generator) -> Ints:
+    """``[n_queries]`` the same, counting only the queries that ``query`` has."""
+    seen = np.unique(query)
+    half = np.zeros(int(query.max(initial=-1)) + 1, dtype=np.int64)
+    half[seen] = halves(len(seen), rng)
+    return half
+
+
 def _inputs(features: NDArray[np.float32], rows: Documents) -> NDArray[np.float32]:
     """Features, the length of the list and its square, and a constant."""
     if not np.all(np.isfinite(features)):

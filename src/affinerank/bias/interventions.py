@@ -21,12 +21,13 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from affinerank.bias.cells import population_of
-from affinerank.bias.covariates import halves
+from affinerank.bias.covariates import halves_of
 from affinerank.bias.documents import Documents, documents
 from affinerank.bias.level_mixture import (
     ClickRows,
     MixtureSettings,
     require_estimable,
+    require_queries,
     users_of,
 )
 from affinerank.bias.levels import choose_levels, refine_levels
@@ -115,7 +116,8 @@ def fit_interventions(
             "--method"
         )
     population = population_of(docs.select(np.diff(docs.first) > 1), pools.mean_rank)
-    half = halves(docs.n_queries, rng)
+    require_queries("the documents shown at several ranks", population.documents.query)
+    half = halves_of(population.documents.query, rng)
     side = half[population.documents.query]
     start = choose_levels(
         population.select(side == 0),

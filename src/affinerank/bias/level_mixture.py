@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from affinerank.bias.cells import population_of
-from affinerank.bias.covariates import halves, predict_relevance
+from affinerank.bias.covariates import halves_of, predict_relevance
 from affinerank.bias.documents import Documents, documents
 from affinerank.bias.levels import (
     MOST_LEVELS,
@@ -125,7 +125,7 @@ def fit_mixture(
     if features is None:
         require_told(docs)
     mean_rank, n_pools = pools.mean_rank, pools.n_pools
-    half = halves(docs.n_queries, rng)
+    half = halves_of(docs.query, rng)
     plain = population_of(docs, mean_rank)
     rough = aligned_fit(plain, first_guess(plain, n_pools), asked.prior)
     shown = np.unique(rows.doc[rows.impressions > 0])
@@ -192,10 +192,15 @@ def require_estimable(rows: ClickRows, pools: RankPools) -> None:
             f"{clicks:,.0f} clicks are too few to tell ranks apart; collect more, or "
             "ask for fewer a rank (--least-clicks)"
         )
-    n_queries = len(np.unique(rows.query[rows.impressions > 0]))
+    require_queries("the counts", rows.query[rows.impressions > 0])
+
+
+def require_queries(what: str, query: Ints) -> None:
+    """Refuse clicks of so few queries that they cannot be halved and compared."""
+    n_queries = len(np.unique(query))
     if n_queries < LEAST_QUERIES:
         raise DataError(
-            f"the counts are of {n_queries} queries; estimating how users click needs "
+            f"{what} are of {n_queries} queries; estimating how users click needs "
             f"{LEAST_QUERIES} or more"
         )
 

@@ -4,11 +4,13 @@ Under position bias with constant click noise :math:`\beta_k / \alpha_k`, and wi
 :math:`\zeta^+_k / \zeta^-_k`, is the same at every rank, and inverse propensity scoring
 is enough. (:math:`\beta = 0` is not the question: it is a matter of gauge.)
 
-The test fits both user models on half of the queries, and asks the other half whether
-their clicks become more likely on the way from the first to the second, per query. The
-way leaves the first model at its own best fit, so to first order no error of that fit
-shows; and only the direction is taken from the second, whose freedom therefore costs
-nothing. Without trust bias the mean over queries is 0.
+The test fits the first user model to half of the queries, takes from them the direction
+in which the second would leave it, one step of scoring, and asks the other half whether
+their clicks become more likely that way, per query. The way leaves the first model at
+its own best fit, so to first order no error of that fit shows; and only a direction is
+taken for the second, whose freedom therefore costs nothing. Without trust bias the mean
+over queries is 0. (The line to the second model's best fit is no such direction: where
+that is far, it may well begin downhill.)
 """
 
 from __future__ import annotations
@@ -21,18 +23,18 @@ from scipy import stats
 
 from affinerank.bias.mixture import (
     Fit,
-    Layout,
     Levels,
     Population,
     Prior,
+    document_scores,
     fit_levels,
+    prior_precision,
     query_likelihood,
 )
+from affinerank.bias.uncertainty import information
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-STEP = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,9 @@ def trust_test(population: Population, fit: Fit, half: Ints, prior: Prior) -> Tr
     there = np.bincount(held.documents.query) > 0
     without = fit_levels(learnt, _tied(fit.levels), prior, tied=True)
     with_trust = fit_levels(learnt, without.levels, prior)
-    slope, gain = (
-        values[there] for values in _on_the_way(held, without.levels, with_trust.levels)
-    )
+    slope = _slopes_towards_trust(learnt, held, without, prior)[there]
+    gain = query_likelihood(held, with_trust.levels)
+    gain = (gain - query_likelihood(held, without.levels))[there]
     seen = held.documents.impressions.sum()
     likelihood = query_likelihood(held, with_trust.levels).sum() / seen
     root = np.sqrt(len(slope))
@@ -98,16 +100,16 @@ def _tied(levels: Levels) -> Levels:
     return replace(levels, log_ratio=ratio, common_ratio=float(ratio[0]))
 
 
-def _on_the_way(
-    held: Population, without: Levels, with_trust: Levels
-) -> tuple[Floats, Floats]:
-    """Slope and gain ``[n_queries]`` of log-likelihood from one model to the other."""
-    layout = Layout(len(without.zeta_plus), len(without.levels), held.basis.shape[1])
-    start, end = layout.vector(without), layout.vector(with_trust)
-    ahead, behind = (
-        query_likelihood(held, layout.levels(start + side * STEP * (end - start)))
-        for side in (1.0, -1.0)
+def _slopes_towards_trust(
+    learnt: Population, held: Population, without: Fit, prior: Prior
+) -> Floats:
+    """``[n_queries]`` slope of log-likelihood where ``learnt`` would go with trust."""
+    freed = replace(without, layout=replace(without.layout, tied=False))
+    at = freed.layout.vector(freed.levels)
+    uphill = document_scores(learnt, freed).T @ learnt.weight
+    uphill -= prior_precision(freed.layout, prior) @ at
+    inverse = np.linalg.pinv(
+        information(learnt, freed, prior), rcond=1e-12, hermitian=True
     )
-    here = query_likelihood(held, without)
-    gain = query_likelihood(held, with_trust) - here
-    return (ahead - behind) / (2 * STEP), gain
+    each = held.weight * (document_scores(held, freed) @ (inverse @ uphill))
+    return np.bincount(held.documents.query, each).astype(np.float64)

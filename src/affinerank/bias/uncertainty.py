@@ -58,7 +58,7 @@ class Bands:
 def covariance(population: Population, fit: Fit, prior: Prior) -> Floats:
     """``[size, size]`` variance of the parameters, clustered by query."""
     weighted = sparse.diags(population.weight) @ document_scores(population, fit)
-    information = _information(population, fit, prior)
+    told = information(population, fit, prior)
     query = population.documents.query
     size = (int(query.max()) + 1, len(query))
     together = sparse.csr_matrix(
@@ -67,23 +67,23 @@ def covariance(population: Population, fit: Fit, prior: Prior) -> Floats:
     by_query = together @ weighted
     n = len(np.unique(query))
     squared = (by_query.T @ by_query).toarray() * n / max(n - 1, 1)
-    inverse = np.linalg.pinv(information, rcond=1e-12, hermitian=True)
+    inverse = np.linalg.pinv(told, rcond=1e-12, hermitian=True)
     return np.asarray(inverse @ squared @ inverse, dtype=np.float64)
 
 
 def told_by_clicks(population: Population, fit: Fit, prior: Prior) -> Floats:
     """``[n_pools]`` how far clicks, and not the prior, say how a rank's trust differs.
 
-    The share of the prior variance of log(zeta+ / zeta-), less its common mean, that
-    clicks take away: near 0 the estimate is the prior's.
+    The share of the prior variance of log(zeta+ / zeta-), less its mean over ranks,
+    that clicks take away: near 0 the estimate is the prior's, near 1 the clicks'.
     """
-    place = fit.layout.slices()
     variance = np.linalg.pinv(
-        _information(population, fit, prior), rcond=1e-12, hermitian=True
+        information(population, fit, prior), rcond=1e-12, hermitian=True
     )
-    ratio, mean = np.r_[place["ratio"]], place["mean"].start
-    away = variance[ratio, ratio] - 2 * variance[ratio, mean] + variance[mean, mean]
-    return np.asarray(1.0 - away / prior.odds_sd**2, dtype=np.float64)
+    place, n = fit.layout.slices()["ratio"], fit.layout.n_pools
+    away = np.eye(n) - 1.0 / n
+    left = np.diag(away @ variance[place, place] @ away)
+    return np.asarray(1.0 - left / (prior.odds_sd**2 * (1 - 1 / n)), dtype=np.float64)
 
 
 def mixture_bands(
@@ -115,7 +115,7 @@ def mixture_bands(
     return Bands(here[:n], here[n:], error[:n], error[n:])
 
 
-def _information(population: Population, fit: Fit, prior: Prior) -> Floats:
+def information(population: Population, fit: Fit, prior: Prior) -> Floats:
     """``[size, size]`` squared scores of all documents, and the prior's precision."""
     scores = document_scores(population, fit)
     weighted = sparse.diags(population.weight) @ scores

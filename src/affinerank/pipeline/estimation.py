@@ -28,6 +28,7 @@ from affinerank.bias.level_mixture import (
 )
 from affinerank.bias.levels import MOST_LEVELS
 from affinerank.bias.pooling import LEAST_CLICKS, RankPools, pool_ranks
+from affinerank.bias.relevance import ACTIVATIONS
 from affinerank.bias.trust import TrustTest, trust_test
 from affinerank.bias.uncertainty import (
     Bands,
@@ -52,7 +53,8 @@ Method = Literal[
 ]
 METHODS: tuple[str, ...] = get_args(Method)
 REPLICATES = 16
-TOLD = 0.6
+# Clicks that take three quarters of the prior variance away halve its deviation.
+TOLD = 0.75
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,11 +161,14 @@ class EstimationSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a method that does not exist."""
+        """Refuse what does not exist."""
         if self.method not in METHODS:
             raise ConfigError(
                 f"method must be one of {', '.join(METHODS)}, got {self.method!r}"
             )
+        if self.activation not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise ConfigError(f"activation must be {known}, got {self.activation!r}")
         if self.replicates < 0 or self.replicates == 1:
             raise ConfigError(f"replicates must be 0, or 2 or more: {self.replicates}")
 
@@ -287,7 +292,8 @@ def _by_levels(
     found = ", ".join(f"{g:g}" for g in levels)
     notes: tuple[str, ...] = (f"levels of relevance found: {found}",)
     fit, population, pools = fitted.fit, fitted.population, fitted.pools
-    notes += _leaning(fitted, how, refuse=settings.method == "auto")
+    wanted = "" if data is not None else "features (--data), "
+    notes += _leaning(fitted, how, wanted, refuse=settings.method == "auto")
     seen = pools.pool_impressions
     return (
         replace(fitted.users, provenance=about),
@@ -300,7 +306,11 @@ def _by_levels(
 
 
 def _leaning(
-    fitted: LevelMixture | Interventions, how: MixtureSettings, *, refuse: bool
+    fitted: LevelMixture | Interventions,
+    how: MixtureSettings,
+    wanted: str,
+    *,
+    refuse: bool,
 ) -> tuple[str, ...]:
     """Name the ranks whose values are more the prior's than the clicks'."""
     told = told_by_clicks(fitted.population, fitted.fit, how.prior)
@@ -313,7 +323,7 @@ def _leaning(
             f"clicks tell too little: {repeated:,} of {docs.n_docs:,} documents were "
             f"shown {DRAWS} times or more, and {moved:,} "
             f"at several ranks, so at ranks {', '.join(weak)} an estimate would rest "
-            "on assumptions; give features (--data), a longer log or swaps, or ask for "
+            f"on assumptions; give {wanted}a longer log or swaps, or ask for "
             "--method mixture to see it all the same"
         )
     if not weak:
@@ -412,9 +422,11 @@ def _unjoined(counts: ClickCounts) -> ClickRows:
 def _pooled(users: UserModel, pools: RankPools) -> UserModel:
     """Mean alpha and beta over the impressions of each pool."""
     alpha, beta = users.at(np.arange(1, len(pools.of_rank) + 1))
-    seen = pools.pool_impressions
-    mean_alpha = np.bincount(pools.of_rank, alpha * pools.impressions) / seen
-    mean_beta = np.bincount(pools.of_rank, beta * pools.impressions) / seen
+    unseen = pools.pool_impressions[pools.of_rank] == 0
+    weight = np.where(unseen, 1.0, pools.impressions)
+    seen = np.bincount(pools.of_rank, weight)
+    mean_alpha = np.bincount(pools.of_rank, alpha * weight) / seen
+    mean_beta = np.bincount(pools.of_rank, beta * weight) / seen
     return UserModel(alpha=mean_alpha, beta=mean_beta, identified="gauge")
 
 

@@ -1,0 +1,308 @@
+"""The mixture of levels: against plain loops, finite differences and its laws."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from affinerank.bias import mixture
+from affinerank.bias.documents import Documents
+from affinerank.bias.mixture import (
+    Layout,
+    Levels,
+    Population,
+    Prior,
+    document_levels,
+    document_scores,
+    first_guess,
+    fit_levels,
+    prior_precision,
+    query_likelihood,
+)
+
+Floats = NDArray[np.float64]
+
+POOLS = 3
+PRIOR = Prior()
+KINDS = [(2, False), (2, True), (4, False), (4, True)]
+
+
+def population(seed: int = 0, n: int = 40, *, moved: bool = True) -> Population:
+    """Documents at one to three pools, or at one, in four cells; unequal weights."""
+    rng = np.random.default_rng(seed)
+    pools = [
+        sorted(rng.choice(POOLS, rng.integers(1, POOLS + 1) if moved else 1, False))
+        for _ in range(n)
+    ]
+    pool = np.concatenate(pools).astype(np.int64)
+    seen = rng.integers(1, 5, len(pool))
+    home = np.array([0, 1, 2, 2])
+    return Population(
+        Documents(
+            np.sort(rng.integers(0, 8, n)),
+            np.concatenate([[0], np.cumsum([len(p) for p in pools])]),
+            pool,
+            seen.astype(float),
+            rng.binomial(seen, 0.4).astype(float),
+        ),
+        rng.integers(0, len(home), n),
+        home,
+        rng.normal(size=(len(home), 2)),
+        rng.integers(1, 4, n).astype(float),
+    )
+
+
+def some_levels(n_levels: int, seed: int = 1, *, tied: bool = False) -> Levels:
+    rng = np.random.default_rng(seed)
+    ratio = np.full(POOLS, 1.1) if tied else rng.uniform(0.5, 2.0, POOLS)
+    inner = np.sort(rng.uniform(0.1, 0.9, n_levels - 2))
+    return Levels(
+        rng.uniform(0.3, 0.9, POOLS),
+        ratio,
+        np.concatenate([[0.0], inner, [1.0]]),
+        np.concatenate([[0.0], rng.normal(size=n_levels - 1)]),
+        rng.normal(size=2),
+        rng.normal(size=POOLS) / 3,
+        float(ratio.mean()),
+    )
+
+
+def joint(people: Population, levels: Levels, d: int) -> list[float]:
+    """P(level and clicks) of a document, written from the formula."""
+    rows, cell = people.documents, int(people.cell[d])
+    home = int(people.home[cell])
+    eta = sum(x * b for x, b in zip(levels.tilt, people.basis[cell], strict=True))
+    eta += levels.by_rank[home]
+    raw = [
+        math.exp(u + g * eta) for u, g in zip(levels.share, levels.levels, strict=True)
+    ]
+    found = []
+    for j, g in enumerate(levels.levels):
+        value = raw[j] / sum(raw)
+        for row in range(rows.first[d], rows.first[d + 1]):
+            k = rows.pool[row]
+            minus = levels.zeta_plus[k] / math.exp(levels.log_ratio[k])
+            p = (levels.zeta_plus[k] - minus) * g + minus
+            clicks, n = rows.clicks[row], rows.impressions[row]
+            value *= p**clicks * (1 - p) ** (n - clicks)
+        found.append(value)
+    return found
+
+
+@pytest.mark.parametrize("n_levels", [2, 4])
+def test_likelihood_and_expected_counts_are_those_of_plain_loops(n_levels: int) -> None:
+    people, levels = population(), some_levels(n_levels)
+    rows = people.documents
+    likelihood = 0.0
+    docs, seen = np.zeros((4, n_levels)), np.zeros((POOLS, n_levels))
+    clicked = np.zeros((POOLS, n_levels))
+    for d in range(rows.n_docs):
+        each = joint(people, levels, d)
+        likelihood += people.weight[d] * math.log(sum(each))
+        for j in range(n_levels):
+            part = people.weight[d] * each[j] / sum(each)
+            docs[people.cell[d], j] += part
+            for row in range(rows.first[d], rows.first[d + 1]):
+                seen[rows.pool[row], j] += part * rows.impressions[row]
+                clicked[rows.pool[row], j] += part * rows.clicks[row]
+    found = mixture._expected(people, levels)
+    assert found[0] == pytest.approx(likelihood)
+    for got, wanted in zip(found[1:], (docs, seen, clicked), strict=True):
+        np.testing.assert_allclose(got, wanted)
+    levels_of, log_p = document_levels(people, levels)
+    each = joint(people, levels, 5)
+    np.testing.assert_allclose(levels_of[5], np.array(each) / sum(each))
+    assert log_p[5] == pytest.approx(math.log(sum(each)))
+
+
+@pytest.mark.parametrize(("n_levels", "tied"), KINDS)
+def test_the_gradient_is_the_slope(n_levels: int, tied: bool) -> None:
+    people = population()
+    layout = Layout(POOLS, n_levels, 2, tied)
+    at = layout.vector(some_levels(n_levels, tied=tied))
+    _, gradient, _ = mixture._objective(people, layout, PRIOR, at)
+    step, slope = 1e-5, np.zeros(layout.size)
+    for i in range(layout.size):
+        away = np.zeros(layout.size)
+        away[i] = step
+        ahead = mixture._objective(people, layout, PRIOR, at + away)[0]
+        behind = mixture._objective(people, layout, PRIOR, at - away)[0]
+        slope[i] = (ahead - behind) / (2 * step)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("n_levels", "tied"), KINDS)
+def test_document_scores_add_up_to_the_gradient_without_the_prior(
+    n_levels: int, tied: bool
+) -> None:
+    people, levels = population(), some_levels(n_levels, tied=tied)
+    layout = Layout(POOLS, n_levels, 2, tied)
+    at = layout.vector(levels)
+    fit = mixture.Fit(layout.levels(at), layout, 0.0, 0.0, 0)
+    _, gradient, _ = mixture._objective(people, layout, PRIOR, at)
+    held = prior_precision(layout, PRIOR) @ at
+    scores = document_scores(people, fit)
+    np.testing.assert_allclose(scores.T @ people.weight, gradient + held, atol=1e-8)
+
+
+@pytest.mark.parametrize("n_levels", [2, 4])
+def test_the_prior_is_the_written_out_one(n_levels: int) -> None:
+    levels = some_levels(n_levels)
+    levels = replace(levels, common_ratio=0.7)
+    layout, prior = Layout(POOLS, n_levels, 2), Prior(0.5, 0.3, 0.01)
+    at = layout.vector(levels)
+    expected = -sum((r - 0.7) ** 2 for r in levels.log_ratio) / (2 * 0.5**2)
+    expected -= sum(b**2 for b in levels.by_rank) / (2 * 0.3**2)
+    expected -= 0.01 / 2 * (sum(u**2 for u in levels.share) + sum(levels.tilt**2))
+    people = population()
+    objective, _, likelihood = mixture._objective(people, layout, prior, at)
+    assert objective - likelihood == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("n_levels", "tied"), KINDS)
+def test_a_vector_and_its_levels_say_the_same(n_levels: int, tied: bool) -> None:
+    levels = some_levels(n_levels, tied=tied)
+    layout = Layout(POOLS, n_levels, 2, tied)
+    again = layout.levels(layout.vector(levels))
+    for name in ("zeta_plus", "log_ratio", "levels", "share", "tilt", "by_rank"):
+        np.testing.assert_allclose(getattr(again, name), getattr(levels, name))
+    assert again.common_ratio == pytest.approx(levels.common_ratio)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_documents_that_are_the_same_may_be_counted_together(moved: bool) -> None:
+    people, levels = population(n=200, moved=moved), some_levels(4)
+    grouped = mixture._grouped(people)
+    assert (grouped.documents.n_docs < 150) is not moved
+    layout = Layout(POOLS, 4, 2)
+    at = layout.vector(levels)
+    value, gradient, _ = mixture._objective(people, layout, PRIOR, at)
+    other, slope, _ = mixture._objective(grouped, layout, PRIOR, at)
+    assert other == pytest.approx(value)
+    np.testing.assert_allclose(slope, gradient, atol=1e-9)
+
+
+def test_a_weight_is_how_often_a_document_counts() -> None:
+    people, levels = population(), some_levels(2)
+    times = people.weight.astype(int)
+    rows = people.documents
+    each = [
+        np.arange(rows.first[d], rows.first[d + 1])
+        for d in np.repeat(np.arange(rows.n_docs), times)
+    ]
+    row = np.concatenate(each)
+    written_out = Population(
+        Documents(
+            np.repeat(rows.query, times),
+            np.concatenate([[0], np.cumsum([len(part) for part in each])]),
+            rows.pool[row],
+            rows.impressions[row],
+            rows.clicks[row],
+        ),
+        np.repeat(people.cell, times),
+        people.home,
+        people.basis,
+        np.ones(times.sum()),
+    )
+    np.testing.assert_allclose(
+        query_likelihood(written_out, levels), query_likelihood(people, levels)
+    )
+
+
+@pytest.mark.parametrize(("n_levels", "tied"), KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fit_never_ends_below_its_start(n_levels: int, tied: bool, seed: int) -> None:
+    people = population(seed)
+    start = some_levels(n_levels, seed, tied=tied)
+    layout = Layout(POOLS, n_levels, 2, tied)
+    begun = mixture._objective(people, layout, PRIOR, layout.vector(start))[0]
+    fit = fit_levels(people, start, PRIOR, tied=tied)
+    assert fit.objective >= begun
+    value, gradient, likelihood = mixture._objective(
+        people, layout, PRIOR, layout.vector(fit.levels)
+    )
+    assert (fit.objective, fit.likelihood) == pytest.approx((value, likelihood))
+    assert len(set(fit.levels.log_ratio)) == (1 if tied else POOLS)
+    low, high = layout.bounds()
+    at = layout.vector(fit.levels)
+    inside = (at > low + 1e-6) & (at < high - 1e-6)
+    assert np.all(np.abs(gradient[inside]) < 0.5)
+
+
+def permuted(people: Population, order: NDArray[np.int64]) -> Population:
+    rows = people.documents
+    size = np.diff(rows.first)
+    row = np.concatenate([np.arange(rows.first[d], rows.first[d + 1]) for d in order])
+    return replace(
+        people,
+        documents=Documents(
+            rows.query[order],
+            np.concatenate([[0], np.cumsum(size[order])]),
+            rows.pool[row],
+            rows.impressions[row],
+            rows.clicks[row],
+        ),
+        cell=people.cell[order],
+        weight=people.weight[order],
+    )
+
+
+def test_the_order_of_documents_and_of_queries_does_not_matter() -> None:
+    people = population(n=120)
+    order = np.random.default_rng(3).permutation(120)
+    renamed = np.random.default_rng(4).permutation(8)
+    other = permuted(people, order)
+    other = replace(
+        other,
+        documents=replace(other.documents, query=renamed[other.documents.query]),
+    )
+    levels = some_levels(2)
+    likelihood = query_likelihood(people, levels)
+    np.testing.assert_allclose(query_likelihood(other, levels)[renamed], likelihood)
+    fits = [fit_levels(each, levels, PRIOR) for each in (people, other)]
+    assert fits[0].objective == pytest.approx(fits[1].objective, abs=0.01)
+    np.testing.assert_allclose(
+        fits[0].levels.zeta_plus, fits[1].levels.zeta_plus, atol=0.02
+    )
+
+
+def test_queries_add_up_to_the_likelihood() -> None:
+    people = population()
+    fit = fit_levels(people, some_levels(2), PRIOR)
+    each = query_likelihood(people, fit.levels)
+    assert len(each) == people.documents.n_queries
+    assert each.sum() == pytest.approx(fit.likelihood)
+    kept = people.documents.query == 3
+    alone = query_likelihood(people.select(kept), fit.levels)
+    assert alone.sum() == alone[3] == pytest.approx(each[3])
+
+
+@pytest.mark.parametrize("n_levels", [2, 3, 5])
+def test_the_first_guess_is_inside_and_near_the_click_rates(n_levels: int) -> None:
+    people = population(n=300)
+    guess = first_guess(people, POOLS, n_levels=n_levels)
+    rows = people.documents
+    share = np.exp(guess.log_shares(people))[0]
+    assert np.all((guess.zeta_minus > 0) & (guess.zeta_plus < 1))
+    assert np.all(guess.log_ratio > 0)
+    if n_levels == 2:
+        each = people.weight[rows.doc_of_row]
+        top = np.bincount(rows.pool, each * rows.clicks)
+        rate = top / np.bincount(rows.pool, each * rows.impressions)
+        expected = guess.click_rate(guess.levels) @ share
+        np.testing.assert_allclose(expected, rate, rtol=0.02)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_a_rank_that_is_always_or_never_clicked_leaves_everything_finite(
+    rate: float,
+) -> None:
+    people = population(n=100)
+    rows = people.documents
+    clicks = np.where(rows.pool == 1, rate * rows.impressions, rows.clicks)
+    people = people.with_documents(replace(rows, clicks=clicks))
+    fit = fit_levels(people, first_guess(people, POOLS), PRIOR)
+    assert np.isfinite(fit.objective)
+    assert np.all((fit.levels.zeta_minus > 0) & (fit.levels.zeta_plus < 1))

@@ -1,0 +1,91 @@
+"""The test for trust bias: it finds what is there, and is calibrated where not."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from affinerank.bias.cells import population_of
+from affinerank.bias.documents import documents
+from affinerank.bias.level_mixture import ClickRows
+from affinerank.bias.mixture import Population, Prior, first_guess, fit_levels
+from affinerank.bias.pooling import RankPools
+from affinerank.bias.trust import TrustTest, trust_test
+
+Floats = NDArray[np.float64]
+DrawLog = Callable[..., tuple[ClickRows, Floats]]
+
+PRIOR = Prior()
+PLUS = np.array([0.9, 0.6, 0.45, 0.3])
+TRUSTING = np.array([0.6, 0.2, 0.1, 0.03])
+
+
+def people_of(rows: ClickRows) -> Population:
+    docs = documents(
+        rows.doc,
+        rows.query,
+        rows.rank,
+        rows.impressions,
+        rows.clicks,
+        RankPools(np.arange(4), np.ones(4)),
+    )
+    return population_of(docs, np.arange(1.0, 5.0))
+
+
+def asked(rows: ClickRows) -> TrustTest:
+    people = people_of(rows)
+    fit = fit_levels(people, first_guess(people, 4), PRIOR)
+    half = np.arange(people.documents.n_queries) % 2
+    return trust_test(people, fit, half, PRIOR)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_strong_trust_bias_is_found(draw_log: DrawLog, seed: int) -> None:
+    found = asked(draw_log(PLUS, TRUSTING, queries=100, seed=seed)[0])
+    assert found.found
+    assert found.p < 1e-3
+    assert found.p == pytest.approx(stats.norm.sf(found.statistic))
+    assert found.gain > 2 * found.gain_error > 0
+    assert found.n_queries == 50
+    assert found.held_out < 0
+
+
+def test_without_trust_bias_the_statistic_is_standard_normal(
+    draw_log: DrawLog,
+) -> None:
+    """Relevant documents are clicked three times as often at every rank."""
+    found = np.array(
+        [
+            asked(draw_log(PLUS, PLUS / 3, seed=seed, impressions=20)[0]).statistic
+            for seed in range(30)
+        ]
+    )
+    assert np.all(np.isfinite(found))
+    assert 0.6 < found.std(ddof=1) < 1.5
+    assert abs(found.mean()) < 3 * found.std(ddof=1) / np.sqrt(len(found))
+
+
+def test_a_relevance_that_depends_on_rank_is_not_taken_for_trust(
+    draw_log: DrawLog,
+) -> None:
+    """Position bias with no clicks on the irrelevant but by accident, again thirty."""
+    shares = {"shares": (0.5, 0.5)}
+    found = [
+        asked(draw_log(PLUS, PLUS / 8, seed=seed, impressions=15, **shares)[0]).found
+        for seed in range(30)
+    ]
+    # Of 30 at 5 %, 6 or more have a probability of 0.3 %.
+    assert sum(found) < 6
+
+
+def test_only_the_other_half_is_asked(draw_log: DrawLog) -> None:
+    """Queries of half 0 that are clicked otherwise change the way, not who is asked."""
+    rows, _ = draw_log(PLUS, TRUSTING)
+    people = people_of(rows)
+    fit = fit_levels(people, first_guess(people, 4), PRIOR)
+    half = np.ones(60, dtype=np.int64)
+    half[:40] = 0
+    found = trust_test(people, fit, half, PRIOR)
+    assert found.n_queries == 20
