@@ -124,11 +124,14 @@ def test_wrong_arguments_are_one_sentence_and_exit_two(
     assert printed.err.count("\n") == 1
 
 
-def test_demo_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo"]) == 0
+def test_demo_prints_the_table_and_writes_a_report(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["demo", "--out", str(tmp_path / "demo")]) == 0
     printed = capsys.readouterr().out
-    for word in ("random", "production", "ideal", "linear gain"):
+    for word in ("random", "production", "users estimated", "ideal", "linear gain"):
         assert word in printed
+    assert (tmp_path / "demo" / "report.html").is_file()
 
 
 def test_the_installed_command_answers_for_help() -> None:

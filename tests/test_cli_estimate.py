@@ -105,8 +105,8 @@ def test_estimate_draws(
 
 def test_a_figure_without_bands_or_truth_has_the_estimate_alone() -> None:
     rows = [
-        {"ranks": "1", "mean_rank": 1.0, "alpha": 0.5, "beta": 0.2},
-        {"ranks": "2-3", "mean_rank": 2.4, "alpha": 0.3, "beta": 0.1},
+        {"ranks": "1", "mean_rank": 1.0, "inference": {"alpha": 0.5, "beta": 0.2}},
+        {"ranks": "2-3", "mean_rank": 2.4, "inference": {"alpha": 0.3, "beta": 0.1}},
     ]
     values = bias_figure(rows, None)["data"]["values"]
     assert [(v["parameter"], v["rank"], v["value"]) for v in values] == [
@@ -146,7 +146,7 @@ REFUSED: list[tuple[list[str], str]] = [
     (["--hidden", "wide"], "--hidden takes sizes"),
     (["--data", "nothing-like:5"], "no built-in world 'nothing-like'"),
     (["--data", "yahoo-like:80@5"], "of documents that the data have no features"),
-    (["--method", "interventions"], "connects only no two ranks"),
+    (["--method", "interventions"], "no document was shown at several ranks"),
     (["--least-clicks", "1e7"], "clicks are too few to tell ranks apart"),
 ]
 

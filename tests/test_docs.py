@@ -17,10 +17,13 @@ PAGES = (
     "docs/estimation.md",
     "docs/click-logs.md",
     "docs/worlds.md",
+    "docs/serving.md",
+    "docs/reproduction.md",
 )
 # These need what a test machine lacks, and are tested with made-up files elsewhere.
 NEEDS_MORE = (
     "MSLR-WEB30K",
+    "--data DIR",
     "data describe mslr-like",
     "spark",
     "duckdb:///",

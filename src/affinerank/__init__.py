@@ -89,6 +89,7 @@ _HOME = {
 }
 
 __all__ = [
+    "ESTIMATORS",
     "AffineRankError",
     "AffineRankWarning",
     "ClickCounts",
@@ -96,7 +97,6 @@ __all__ = [
     "Correction",
     "DataError",
     "DataSource",
-    "ESTIMATORS",
     "EstimationSettings",
     "FeatureMapping",
     "LogOptions",

@@ -52,7 +52,7 @@ def bias_figure(
     """
     values: list[dict[str, Any]] = []
     for i, row in enumerate(rows):
-        shown = row.get("inference", row)
+        shown = row["inference"]
         for name in ("alpha", "beta"):
             about = {"rank": row["ranks"], "mean_rank": row["mean_rank"]}
             about |= {"parameter": name, "series": "estimate", "value": shown[name]}
@@ -61,7 +61,9 @@ def bias_figure(
                 about |= {"low": low, "high": high}
             values.append(about)
             if truth is not None:
-                values.append({**about, "series": "truth", "value": truth[name][i]})
+                point = {"series": "truth", "value": truth[name][i]}
+                bare = {k: v for k, v in about.items() if k not in ("low", "high")}
+                values.append({**bare, **point})
     panels = [_bias_panel(name) for name in ("alpha", "beta")]
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",

@@ -5,16 +5,19 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from functools import partial
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from affinerank import experiments
 from affinerank.bias.gauge import gauge_error
 from affinerank.bias.trust import TrustTest
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
 from affinerank.data.catalog import DataSource
+from affinerank.experiments.reproduce import reproduce
 from affinerank.metrics import MetricValues, mean_by_rank, ranks_by_score
 from affinerank.pipeline import (
     FULL_INFORMATION,
@@ -55,6 +58,15 @@ class Demo:
     by_rank: list[dict[str, Any]]
     estimation_error: float
     trust_bias: TrustTest | None
+
+
+def report_demo(folder: Path, *, seed: int = 0, progress: Progress = quiet) -> Path:
+    """Measure the paper's figures on the same small world, and report them."""
+    with resources.as_file(
+        resources.files(experiments) / "plans" / "demo.toml"
+    ) as plan:
+        about = reproduce(str(plan), folder, seed=seed, progress=progress)
+    return Path(about["written"][-1])
 
 
 def run_demo(*, seed: int = 0, progress: Progress = quiet) -> Demo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -52,7 +53,7 @@ def description(about: Mapping[str, Any]) -> None:
         _production(about["production"])
 
 
-def demonstration(demo: Any, world: str) -> None:
+def demonstration(demo: Any, world: str, report: Path) -> None:
     """Print what the demo showed."""
     line(f"{world}, a synthetic world, ranked by LambdaMART trained on 20 queries")
     log = demo.log
@@ -85,6 +86,7 @@ def demonstration(demo: Any, world: str) -> None:
     out.print(table)
     line(next(iter(demo.rankings.values())).name)
     line("The networks learnt from the same clicks; full information from the labels.")
+    line(f"The paper's figures at this size, with what held: {report}")
 
 
 def simulated(about: Mapping[str, Any]) -> None:
@@ -130,7 +132,24 @@ def trained(about: Mapping[str, Any]) -> None:
             row["estimator"], f"{first:.4f}", f"{last:.4f}", Text(row["written"])
         )
     out.print(table)
-    unmatched = about["unmatched"]
+    _left_out(about["unmatched"])
+
+
+def trained_trees(about: Mapping[str, Any]) -> None:
+    """Print what trees were trained."""
+    table = _table("estimator", "trees", "held-out DCG, first tree", "best", "written")
+    for row in about["rankers"]:
+        held = (row["first_held_out"], row["best_held_out"])
+        first, best = ("" if value is None else f"{value:.4f}" for value in held)
+        table.add_row(
+            row["estimator"], f"{row['trees']}", first, best, Text(row["written"])
+        )
+    out.print(table)
+    _left_out(about["unmatched"])
+
+
+def _left_out(unmatched: Mapping[str, int]) -> None:
+    """Print what had no features."""
     if unmatched["documents"]:
         line(
             f"{unmatched['documents']:,} documents of {unmatched['queries']:,} queries "
@@ -189,7 +208,7 @@ def estimated(about: Mapping[str, Any]) -> None:
     line("alpha and beta up to gauge: in units of clicks at the first rank (1 and 0)")
     table = _table("rank", "impressions", "clicks", "alpha", "beta")
     for row in rows[:RANKS_PRINTED]:
-        shown = row.get("display", row)
+        shown = row["display"]
         table.add_row(
             row["ranks"],
             f"{row['impressions']:,}",

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from affinerank.bias import covariates
 from affinerank.bias.cells import population_of
 from affinerank.bias.covariates import (
     corrected_labels,
-    expected_relevance,
     halves_of,
     predict_relevance,
 )
@@ -62,11 +60,7 @@ def with_clicks(people: Population, where: NDArray[np.bool_], clicks: float) -> 
 HALF = np.arange(30) % 2
 
 
-def test_features_predict_a_query_without_its_own_clicks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One penalty, because which of several is best is asked of the query's half."""
-    monkeypatch.setattr(covariates, "PENALTIES", (0.03,))
+def test_features_predict_a_query_without_its_own_clicks() -> None:
     people, features = sample()
     query = people.documents.query
     levels, half = levels_of(people), HALF[query]
@@ -167,15 +161,6 @@ def test_missing_features_are_refused() -> None:
         predict_relevance(
             people, levels_of(people), features, HALF[people.documents.query]
         )
-
-
-def test_expected_relevance_goes_up_with_own_clicks() -> None:
-    people, _ = sample()
-    found = expected_relevance(people, levels_of(people))
-    assert np.all((found >= 0) & (found <= 1))
-    first = people.documents.pool == 0
-    order = np.argsort(people.documents.clicks[first], kind="stable")
-    assert np.all(np.diff(found[first][order]) >= 0)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 10])

@@ -12,8 +12,8 @@ from affinerank.bias.interventions import (
     Interventions,
     connected_ranks,
     fit_interventions,
+    moved_rows,
     overlap_of,
-    shown_at_several_ranks,
 )
 from affinerank.bias.level_mixture import ClickRows, MixtureSettings
 from affinerank.bias.pooling import RankPools
@@ -109,7 +109,7 @@ def test_ranks_are_connected_by_chains_of_enough_documents() -> None:
     assert group[2] == group[4]
     assert len({int(group[0]), int(group[2]), int(group[5])}) == 3
     assert len(set(connected_ranks(docs, 6, least=31).tolist())) == 6
-    found = overlap_of(docs, alone(6), shown_at_several_ranks(rows))
+    found = overlap_of(rows, alone(6))
     assert found.connected == ("ranks 1-2, 4", "ranks 3, 5")
     assert (found.n_docs, found.n_moved) == (120, 90)
     assert not found.all_connected
@@ -119,12 +119,13 @@ def test_pooled_ranks_are_named_by_all_of_them() -> None:
     rows = rows_at((1, 2), (2, 4), (5,), (6,))
     pools = RankPools(np.array([0, 1, 1, 2, 3, 4]), np.ones(6))
     assert pools.names == ("1", "2-3", "4", "5", "6")
-    found = overlap_of(docs_of(rows, pools), pools, shown_at_several_ranks(rows))
+    found = overlap_of(rows, pools)
     assert found.connected == ("ranks 1-4",)
     # Moves inside a pool count as such, but connect nothing.
     inside = rows_at((2, 3), (5,))
-    assert shown_at_several_ranks(inside) == 30
-    assert overlap_of(docs_of(inside, pools), pools, 30).connected == ()
+    found = overlap_of(inside, pools)
+    assert found.n_moved == 30
+    assert found.connected == ()
 
 
 def test_a_rank_without_impressions_moves_nobody() -> None:
@@ -135,7 +136,7 @@ def test_a_rank_without_impressions_moves_nobody() -> None:
         np.array([5.0, 0.0, 5.0, 5.0]),
         np.zeros(4),
     )
-    assert shown_at_several_ranks(rows) == 1
+    assert moved_rows(rows).doc.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_a_rank_without_impressions_moves_nobody() -> None:
         ),
         (
             ((1,), (2,)),
-            "^0 of 60 documents were shown .* connects only no two ranks;",
+            "^no document was shown at several ranks, so ranks cannot be compared: ",
         ),
         (((1, 2), (3,)), "^30 of 60 documents .* only ranks 1-2;"),
     ],
@@ -188,3 +189,21 @@ def test_what_no_method_can_use_is_refused_here_too() -> None:
         fitted(none)
     with pytest.raises(DataError, match="too few to tell ranks apart"):
         fitted(rows, least_clicks=1e6)
+
+
+def test_a_rank_that_few_moved_documents_reached_is_pooled(draw_log: DrawLog) -> None:
+    """All other documents' clicks at that rank say nothing here."""
+    rows, _ = draw_log(PLUS, MINUS, queries=150, impressions=20, swapped=True)
+    n = int(rows.doc.max()) + 1
+    some, many = np.arange(150), np.arange(600)
+    query_of = dict(zip(rows.doc.tolist(), rows.query.tolist(), strict=True))
+    thin = ClickRows(
+        np.concatenate([rows.doc, some, n + many]),
+        np.concatenate([rows.query, [query_of[d] for d in some.tolist()], many // 4]),
+        np.concatenate([rows.rank, np.full(750, 5)]),
+        np.concatenate([rows.impressions, np.ones(150), np.full(600, 100.0)]),
+        np.concatenate([rows.clicks, np.zeros(150), np.full(600, 5.0)]),
+    )
+    found = fitted(thin)
+    assert found.pools.names == ("1", "2", "3", "4-5")
+    assert found.users.alpha[4] == found.users.alpha[3]

@@ -1,10 +1,12 @@
 """Bands from resampled queries."""
 
 import numpy as np
+import pytest
 
 from affinerank.bias.gauge import display_gauge, inference_gauge
 from affinerank.bias.replicates import query_weights, replicate_bands
 from affinerank.clicks.usermodel import UserModel
+from affinerank.errors import ConfigError
 
 USERS = UserModel.from_zeta([0.9, 0.5], [0.5, 0.1])
 OTHERS = [
@@ -14,12 +16,33 @@ OTHERS = [
 
 
 def test_a_bootstrap_draws_as_many_queries_as_there_are() -> None:
-    drawn = [query_weights(50, np.random.default_rng(seed)) for seed in range(200)]
+    clicks = np.ones(50)
+    drawn = [
+        query_weights(clicks, 50, np.random.default_rng(seed)) for seed in range(200)
+    ]
     assert all(weights.sum() == 50 for weights in drawn)
     # A query is left out with probability (1 - 1/50)^50; its s.e. is 0.0048.
     left_out = np.mean(np.stack(drawn) == 0)
     assert abs(left_out - (1 - 1 / 50) ** 50) < 4 * 0.0048
-    assert query_weights(1, np.random.default_rng(0)).tolist() == [1.0]
+    alone = query_weights(np.ones(1), 1, np.random.default_rng(0))
+    assert alone.tolist() == [1.0]
+
+
+def test_a_bootstrap_draws_queries_that_were_shown_and_some_that_were_clicked() -> None:
+    clicks = np.array([np.nan, 0.0, 3.0, 0.0, np.nan])
+    for seed in range(50):
+        weights = query_weights(clicks, 5, np.random.default_rng(seed))
+        assert weights[[0, 4]].tolist() == [0, 0]
+        assert weights[2] > 0
+        assert weights.sum() == 3
+
+
+def test_without_replicates_there_are_values_and_no_bands() -> None:
+    bands = replicate_bands(USERS, [], display_gauge)
+    assert bands.alpha.tolist() == [1.0, 1.0]
+    assert not bands.known
+    with pytest.raises(ConfigError, match="no band"):
+        bands.interval("alpha")
 
 
 def test_bands_are_the_spread_over_replicates_in_the_gauge() -> None:

@@ -38,7 +38,9 @@ def asked(rows: ClickRows) -> TrustTest:
     people = people_of(rows)
     fit = fit_levels(people, first_guess(people, 4), PRIOR)
     half = np.arange(people.documents.n_queries) % 2
-    return trust_test(people, fit, half, PRIOR)
+    found = trust_test(people, fit, half, PRIOR)
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -46,7 +48,7 @@ def test_strong_trust_bias_is_found(draw_log: DrawLog, seed: int) -> None:
     found = asked(draw_log(PLUS, TRUSTING, queries=100, seed=seed)[0])
     assert found.found
     assert found.p < 1e-3
-    assert found.p == pytest.approx(stats.norm.sf(found.statistic))
+    assert found.p == pytest.approx(stats.t.sf(found.statistic, 49))
     assert found.gain > 2 * found.gain_error > 0
     assert found.n_queries == 50
     assert found.held_out < 0
@@ -88,4 +90,8 @@ def test_only_the_other_half_is_asked(draw_log: DrawLog) -> None:
     half = np.ones(60, dtype=np.int64)
     half[:40] = 0
     found = trust_test(people, fit, half, PRIOR)
+    assert found is not None
     assert found.n_queries == 20
+    # Too few to ask, or too few to learn from: no test at all.
+    assert trust_test(people, fit, np.arange(60) // 41, PRIOR) is None
+    assert trust_test(people, fit, 1 - np.arange(60) // 41, PRIOR) is None

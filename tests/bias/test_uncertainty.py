@@ -89,7 +89,7 @@ def test_standard_errors_are_those_of_a_bootstrap_over_queries(
     rng = np.random.default_rng(1)
     values = []
     for _ in range(60):
-        weight = query_weights(150, rng)[people.documents.query]
+        weight = query_weights(np.ones(150), 150, rng)[people.documents.query]
         drawn = replace(people.select(weight > 0), weight=weight[weight > 0])
         again = fit_levels(drawn, fit.levels, PRIOR, tolerance=1e-4)
         values.append(np.concatenate([shown(again).alpha, shown(again).beta]))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from affinerank.bias.documents import Documents
-from affinerank.bias.mixture import Levels, Population, document_levels
+from affinerank.bias.mixture import Levels, Population
 from affinerank.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -90,12 +90,6 @@ def corrected_labels(population: Population, levels: Levels) -> tuple[Floats, Fl
     return top / bottom, 1.0 / (1.0 / bottom + RELEVANCE_VARIANCE)
 
 
-def expected_relevance(population: Population, levels: Levels) -> Floats:
-    """``[n_docs]`` relevance expected from everything, own clicks included."""
-    found, _ = document_levels(population, levels)
-    return np.asarray(found @ levels.levels, dtype=np.float64)
-
-
 def halves(n_queries: int, rng: np.random.Generator) -> Ints:
     """``[n_queries]`` 0 or 1, as many of each as possible."""
     half = np.arange(n_queries) % 2
@@ -122,35 +116,39 @@ def _inputs(features: NDArray[np.float32], rows: Documents) -> NDArray[np.float3
 def _crossed_ridge(
     inputs: NDArray[np.float32], label: Floats, precision: Floats, half: Ints
 ) -> Floats:
-    """Predict each half by a regression on the other; the penalty fits the other."""
-    parts = [_moments(inputs, label, precision, half == side) for side in (0, 1)]
+    """Predict each half by a regression on the other, its penalty included."""
     predicted = np.zeros(len(label))
     for side in (0, 1):
         there = half == side
-        gram, moment = parts[1 - side]
-        unit = np.trace(gram) / len(gram)
-        best = np.inf
-        for penalty in PENALTIES:
-            held = gram + penalty * unit * np.eye(len(gram))
-            slope = np.linalg.solve(held, moment).astype(np.float32)
-            guess = (inputs[there] @ slope).astype(np.float64)
-            error = float(precision[there] @ (label[there] - guess) ** 2)
-            if error < best:
-                best, predicted[there] = error, guess
+        slope = _ridge(inputs[~there], label[~there], precision[~there])
+        predicted[there] = inputs[there] @ slope
     return predicted
 
 
-def _moments(
-    inputs: NDArray[np.float32],
-    label: Floats,
-    precision: Floats,
-    kept: NDArray[np.bool_],
-) -> tuple[Floats, Floats]:
-    root = np.sqrt(precision[kept]).astype(np.float32)
-    scaled = inputs[kept] * root[:, None]
+def _ridge(
+    inputs: NDArray[np.float32], label: Floats, precision: Floats
+) -> NDArray[np.float32]:
+    r"""Weighted ridge regression with the penalty of the best cross-validation.
+
+    Generalised: :math:`\mathrm{RSS} / (1 - \mathrm{df} / n)^2`, from the eigenvalues of
+    the moments, so nothing is fitted twice.
+    """
+    root = np.sqrt(precision).astype(np.float32)
+    scaled = inputs * root[:, None]
     gram = (scaled.T @ scaled).astype(np.float64)
-    moment = scaled.T @ (label[kept].astype(np.float32) * root)
-    return gram, moment.astype(np.float64)
+    moment = (scaled.T @ (label.astype(np.float32) * root)).astype(np.float64)
+    size, axes = np.linalg.eigh(gram)
+    size, along = np.maximum(size, 0.0), axes.T @ moment
+    unit, total, n = size.mean(), float(precision @ label**2), len(label)
+    best, chosen = np.inf, np.zeros(len(moment))
+    for penalty in PENALTIES:
+        part = along / (size + penalty * unit)
+        rest = total - 2 * part @ along + part**2 @ size
+        freedom = np.sum(size / (size + penalty * unit))
+        score = rest / max(1.0 - freedom / n, 1e-3) ** 2
+        if score < best:
+            best, chosen = score, axes @ part
+    return chosen.astype(np.float32)
 
 
 def _correlation(first: Floats, second: Floats, weight: Floats) -> float:

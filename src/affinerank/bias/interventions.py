@@ -30,7 +30,7 @@ from affinerank.bias.level_mixture import (
     require_queries,
     users_of,
 )
-from affinerank.bias.levels import choose_levels, refine_levels
+from affinerank.bias.levels import choose_levels, documents_differ, refine_levels
 from affinerank.bias.mixture import Fit, Population
 from affinerank.bias.pooling import RankPools, pool_ranks
 from affinerank.clicks.usermodel import UserModel
@@ -70,6 +70,7 @@ class Interventions:
         population: The documents that changed rank.
         fit: Levels, their shares and click rates.
         half: ``[n_queries]`` which half of the queries each is in.
+        differ: Whether documents were found to differ in relevance at all.
         overlap: How many there are, and what they connect.
     """
 
@@ -78,6 +79,7 @@ class Interventions:
     population: Population
     fit: Fit
     half: Ints
+    differ: bool
     overlap: Overlap
 
 
@@ -98,16 +100,18 @@ def fit_interventions(
         DataError: No document changed rank, or they do not connect all ranks.
     """
     asked = settings or MixtureSettings()
-    pools = pool_ranks(
+    moved = moved_rows(rows)
+    if not len(moved.doc):
+        raise DataError(
+            "no document was shown at several ranks, so ranks cannot be compared: swap "
+            "documents, or give features and another --method"
+        )
+    everywhere = pool_ranks(
         rows.rank, rows.impressions, rows.clicks, least_clicks=asked.least_clicks
     )
-    require_estimable(rows, pools)
-    docs = documents(
-        rows.doc, rows.query, rows.rank, rows.impressions, rows.clicks, pools
-    )
-    overlap = overlap_of(docs, pools, shown_at_several_ranks(rows))
+    overlap = overlap_of(rows, everywhere)
     if not overlap.all_connected:
-        groups = "; ".join(overlap.connected) or "no two ranks"
+        groups = "; ".join(overlap.connected) or "nothing"
         raise DataError(
             f"{overlap.n_moved:,} of {overlap.n_docs:,} documents were shown at "
             f"several ranks, and that connects only {groups}; ranks that are not "
@@ -115,38 +119,72 @@ def fit_interventions(
             f"connected by {LEAST_SHARED} documents), or give features and another "
             "--method"
         )
+    require_queries("the documents shown at several ranks", moved.query)
+    pools = pool_ranks(
+        moved.rank, moved.impressions, moved.clicks, least_clicks=asked.least_clicks
+    )
+    require_estimable(moved, pools)
+    docs = documents(
+        moved.doc, moved.query, moved.rank, moved.impressions, moved.clicks, pools
+    )
     population = population_of(docs.select(np.diff(docs.first) > 1), pools.mean_rank)
-    require_queries("the documents shown at several ranks", population.documents.query)
     half = halves_of(population.documents.query, rng)
     side = half[population.documents.query]
+    learnt, held = population.select(side == 0), population.select(side == 1)
     start = choose_levels(
-        population.select(side == 0),
-        population.select(side == 1),
+        learnt,
+        held,
         pools.n_pools,
         asked.prior,
         rng=rng,
         most=asked.most_levels,
     )
     fit = refine_levels(population, start.levels, asked.prior)
-    return Interventions(users_of(fit, pools), pools, population, fit, half, overlap)
+    differ = documents_differ(learnt, held, start.levels)
+    users = users_of(fit, pools)
+    return Interventions(users, pools, population, fit, half, differ, overlap)
 
 
-def overlap_of(docs: Documents, pools: RankPools, n_moved: int) -> Overlap:
+def overlap_of(rows: ClickRows, pools: RankPools) -> Overlap:
     """Say how many documents changed rank, and which pools of ranks that connects."""
+    seen = rows.rank[rows.impressions > 0]
+    moved = moved_rows(rows)
+    inside = moved.rank <= len(pools.of_rank)
+    docs = documents(
+        moved.doc[inside],
+        moved.query[inside],
+        moved.rank[inside],
+        moved.impressions[inside],
+        moved.clicks[inside],
+        pools,
+    )
     group = connected_ranks(docs, pools.n_pools)
     names = np.array(pools.names)
     labels, sizes = np.unique(group, return_counts=True)
     connected = tuple(
         f"ranks {', '.join(_runs(names[group == g], pools))}" for g in labels[sizes > 1]
     )
-    return Overlap(docs.n_docs, n_moved, connected, len(labels) == 1)
+    lost = np.setdiff1d(seen, moved.rank)
+    n_docs = len(np.unique(rows.doc[rows.impressions > 0]))
+    together = len(labels) == 1 and not len(lost)
+    return Overlap(n_docs, len(np.unique(moved.doc)), connected, together)
 
 
-def shown_at_several_ranks(rows: ClickRows) -> int:
-    """Number of documents that were shown at several ranks, pooled or not."""
-    seen = rows.impressions > 0
-    places = np.unique(np.stack([rows.doc[seen], rows.rank[seen]], axis=1), axis=0)
-    return int(np.sum(np.unique(places[:, 0], return_counts=True)[1] > 1))
+def moved_rows(rows: ClickRows) -> ClickRows:
+    """The rows of documents that were shown at several ranks."""
+    seen = np.flatnonzero(rows.impressions > 0)
+    order = seen[np.lexsort((rows.rank[seen], rows.doc[seen]))]
+    same = np.diff(rows.doc[order]) == 0
+    changes = same & (np.diff(rows.rank[order]) != 0)
+    moved = np.unique(rows.doc[order[1:][changes]])
+    kept = np.isin(rows.doc, moved) & (rows.impressions > 0)
+    return ClickRows(
+        rows.doc[kept],
+        rows.query[kept],
+        rows.rank[kept],
+        rows.impressions[kept],
+        rows.clicks[kept],
+    )
 
 
 def connected_ranks(docs: Documents, n_pools: int, least: int = LEAST_SHARED) -> Ints:

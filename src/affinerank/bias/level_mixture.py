@@ -19,6 +19,7 @@ from affinerank.bias.levels import (
     MOST_LEVELS,
     aligned_fit,
     choose_levels,
+    documents_differ,
     refine_levels,
 )
 from affinerank.bias.mixture import Fit, Population, Prior, first_guess
@@ -88,6 +89,7 @@ class LevelMixture:
         population: The documents it was fitted to.
         fit: Levels, their shares and click rates.
         half: ``[n_queries]`` which half of the queries each is in.
+        differ: Whether documents were found to differ in relevance at all.
         correlation: How well features predict corrected clicks; 0 without features.
     """
 
@@ -96,6 +98,7 @@ class LevelMixture:
     population: Population
     fit: Fit
     half: Ints
+    differ: bool
     correlation: float
 
 
@@ -139,16 +142,19 @@ def fit_mixture(
     if features is not None:
         covariates.append((about.features, FEATURE_BINS, FEATURE_KNOTS))
     population = population_of(docs, mean_rank, covariates)
+    learnt, held = _chosen_parts(population, half, rng)
     start = choose_levels(
-        *_chosen_parts(population, half, rng),
+        learnt,
+        held,
         n_pools,
         asked.prior,
         rng=rng,
         most=asked.most_levels,
     )
     fit = refine_levels(population, start.levels, asked.prior)
+    differ = documents_differ(learnt, held, start.levels)
     users = users_of(fit, pools)
-    return LevelMixture(users, pools, population, fit, half, about.correlation)
+    return LevelMixture(users, pools, population, fit, half, differ, about.correlation)
 
 
 def users_of(fit: Fit, pools: RankPools) -> UserModel:

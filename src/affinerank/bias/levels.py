@@ -64,11 +64,38 @@ def choose_levels(
         fits = [aligned_fit(few, start, prior) for start in starts]
         next_fit = max(fits, key=lambda fit: fit.objective)
         values = query_likelihood(few_held, next_fit.levels)
-        gain = (values - judged)[_present(held)]
-        if gain.mean() <= 2 * gain.std() / np.sqrt(len(gain)):
+        if not _clearly(values - judged, held):
             break
         best, judged = next_fit, values
     return best
+
+
+def documents_differ(seen: Population, held: Population, levels: Levels) -> bool:
+    """Whether levels predict held-out clicks clearly better than a rate a rank does.
+
+    Where they do not, there is nothing to tell bias from relevance by.
+    """
+    gain = query_likelihood(held, levels) - one_rate_likelihood(seen, held)
+    return _clearly(gain, held)
+
+
+def one_rate_likelihood(seen: Population, held: Population) -> Floats:
+    """``[n_queries]`` log-likelihood if all documents of a rank were clicked alike."""
+    rows, there = seen.documents, held.documents
+    size = 1 + max(int(rows.pool.max(initial=0)), int(there.pool.max(initial=0)))
+    shown = np.bincount(rows.pool, rows.impressions, minlength=size)
+    clicked = np.bincount(rows.pool, rows.clicks, minlength=size)
+    rate = (clicked + 0.1) / (shown + 0.2)
+    value = there.clicks * np.log(rate[there.pool])
+    value += (there.impressions - there.clicks) * np.log1p(-rate[there.pool])
+    query = there.query[there.doc_of_row]
+    return np.bincount(query, value, minlength=there.n_queries).astype(np.float64)
+
+
+def _clearly(gain: Floats, held: Population) -> bool:
+    """Whether queries gain by more than two standard errors of their mean."""
+    each = gain[_present(held)]
+    return bool(each.mean() > 2 * each.std() / np.sqrt(len(each)))
 
 
 def refine_levels(population: Population, start: Levels, prior: Prior) -> Fit:

@@ -522,19 +522,24 @@ def _grouped(population: Population) -> Population:
     rows = population.documents
     if len(rows.pool) != rows.n_docs:
         return population
-    keys = np.stack([population.cell, rows.pool, rows.impressions, rows.clicks], axis=1)
-    kinds, index = np.unique(keys, axis=0, return_inverse=True)
+    keys = (rows.clicks, rows.impressions, rows.pool, population.cell)
+    order = np.lexsort(keys)
+    new = np.zeros(len(order), dtype=bool)
+    new[:1] = True
+    for key in keys:
+        new[1:] |= np.diff(key[order]) != 0
+    first = order[new]
     return replace(
         population,
         documents=Documents(
-            np.zeros(len(kinds), dtype=np.int64),
-            np.arange(len(kinds) + 1),
-            kinds[:, 1].astype(np.int64),
-            np.ascontiguousarray(kinds[:, 2]),
-            np.ascontiguousarray(kinds[:, 3]),
+            np.zeros(len(first), dtype=np.int64),
+            np.arange(len(first) + 1),
+            rows.pool[first],
+            rows.impressions[first],
+            rows.clicks[first],
         ),
-        cell=kinds[:, 0].astype(np.int64),
-        weight=np.bincount(index.reshape(-1), population.weight).astype(np.float64),
+        cell=population.cell[first],
+        weight=np.add.reduceat(population.weight[order], np.flatnonzero(new)),
     )
 
 

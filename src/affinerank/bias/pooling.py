@@ -13,6 +13,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 LEAST_CLICKS = 200
+DEEPEST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,11 +83,13 @@ def pool_ranks(
     >>> pool_ranks(rank, seen, np.array([300.0, 150.0, 90.0, 30.0])).names
     ('1', '2-4')
     """
-    if not least_clicks >= 0:
+    if not 0 <= least_clicks < np.inf:
         raise ConfigError(f"least_clicks must be 0 or more, got {least_clicks:g}")
     depth = int(rank.max(initial=0))
     if not depth or not impressions.sum() > 0:
         raise DataError("the counts have no impressions, so there is nothing to learn")
+    if depth > DEEPEST:
+        raise DataError(f"rank {depth}: ranks must be {DEEPEST:,} or less")
     clicked = np.bincount(rank, clicks, minlength=depth + 1)[1:]
     seen = np.bincount(rank, impressions, minlength=depth + 1)[1:]
     left = np.cumsum(clicked[::-1])[::-1] - clicked

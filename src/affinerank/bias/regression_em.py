@@ -155,7 +155,8 @@ class _Stack:
         )
         self.shown = self._by_document(self.rows.impressions) > 0
         shape = (len(runs), self.depth)
-        self.seen = self.rows.summed(self.rows.impressions).view(shape)
+        # Ranks that had a relevance: only where lists are 0/0 do others have clicks.
+        self.learnt = torch.zeros(shape, dtype=torch.bool, device=device)
         self.clicked = self.rows.summed(self.rows.clicks).view(shape)
         self.trained = self.shown
         self.scores: Tensor | None = None
@@ -202,7 +203,9 @@ class _Stack:
         self.updates += self.active
         likelihood = log_likelihood(as_zeta(self.parameters), by_row, rows)
         left_out = over_lists(lost, self.lists, "max").sum(dim=1)
-        self._note(likelihood, rows.summed(rows.impressions), left_out)
+        counted = rows.summed(rows.impressions)
+        self.learnt |= (counted > 0).view(self.learnt.shape)
+        self._note(likelihood, counted, left_out)
         self._set_targets()
 
     def result(self, i: int) -> RegressionEM:
@@ -286,7 +289,7 @@ class _Stack:
     ) -> UserModel:
         """A user model whose every alpha is above 0, and how it came about."""
         run = self.runs[i]
-        seen = self.seen[i, : len(fallen)].cpu().numpy() > 0
+        seen = self.learnt[i, : len(fallen)].cpu().numpy()
         nearest = _nearest(seen & ~fallen)
         if nearest is None:
             zeta = as_zeta(self.settings.start(len(fallen))).numpy()

@@ -36,13 +36,15 @@ from affinerank.bias.uncertainty import information
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+LEAST_CLICKED = 20
+
 
 @dataclass(frozen=True, slots=True)
 class TrustTest:
     """Whether clicks speak for trust bias.
 
     Attributes:
-        statistic: Standard normal where there is none; large where there is.
+        statistic: Student's t where there is none; large where there is.
         p: Probability of as much without trust bias.
         gain: Held-out log-likelihood that trust bias adds, per query.
         gain_error: Its standard error over queries.
@@ -59,12 +61,14 @@ class TrustTest:
 
     @property
     def found(self) -> bool:
-        """Whether there is trust bias at the level of 5 %."""
-        return self.p < 0.05
+        """Whether there is trust bias at the level of 5 %, and it predicts clicks."""
+        return self.p < 0.05 and self.gain > 0
 
 
-def trust_test(population: Population, fit: Fit, half: Ints, prior: Prior) -> TrustTest:
-    """Test for trust bias.
+def trust_test(
+    population: Population, fit: Fit, half: Ints, prior: Prior
+) -> TrustTest | None:
+    """Test for trust bias; none where too few queries of either half were clicked.
 
     Args:
         population: Documents and their clicks.
@@ -74,6 +78,8 @@ def trust_test(population: Population, fit: Fit, half: Ints, prior: Prior) -> Tr
     """
     side = half[population.documents.query]
     learnt, held = population.select(side == 0), population.select(side == 1)
+    if min(_clicked_queries(learnt), _clicked_queries(held)) < LEAST_CLICKED:
+        return None
     there = np.bincount(held.documents.query) > 0
     without = fit_levels(learnt, _tied(fit.levels), prior, tied=True)
     with_trust = fit_levels(learnt, without.levels, prior)
@@ -86,12 +92,18 @@ def trust_test(population: Population, fit: Fit, half: Ints, prior: Prior) -> Tr
     statistic = float(slope.mean() / max(slope.std(ddof=1) / root, 1e-300))
     return TrustTest(
         statistic,
-        float(stats.norm.sf(statistic)),
+        float(stats.t.sf(statistic, len(slope) - 1)),
         float(gain.mean()),
         float(gain.std(ddof=1) / root),
         float(likelihood),
         len(gain),
     )
+
+
+def _clicked_queries(population: Population) -> int:
+    """Number of queries that have a click."""
+    rows = population.documents
+    return len(np.unique(rows.query[rows.doc_of_row[rows.clicks > 0]]))
 
 
 def _tied(levels: Levels) -> Levels:

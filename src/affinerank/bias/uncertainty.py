@@ -25,6 +25,7 @@ from affinerank.bias.mixture import (
     prior_precision,
 )
 from affinerank.clicks.usermodel import UserModel
+from affinerank.errors import ConfigError
 
 Floats = NDArray[np.float64]
 Gauge = Callable[[UserModel], UserModel]
@@ -39,8 +40,8 @@ class Bands:
     Attributes:
         alpha: ``[n_pools]``.
         beta: ``[n_pools]``.
-        alpha_error: ``[n_pools]`` standard error of alpha.
-        beta_error: ``[n_pools]`` standard error of beta.
+        alpha_error: ``[n_pools]`` standard error of alpha; ``nan`` where not known.
+        beta_error: ``[n_pools]`` standard error of beta, likewise.
     """
 
     alpha: Floats
@@ -48,8 +49,15 @@ class Bands:
     alpha_error: Floats
     beta_error: Floats
 
+    @property
+    def known(self) -> bool:
+        """Whether there are standard errors."""
+        return not np.any(np.isnan(self.alpha_error))
+
     def interval(self, name: str, level: float = 0.95) -> tuple[Floats, Floats]:
         """Lower and upper end of the band of ``alpha`` or ``beta``."""
+        if not self.known:
+            raise ConfigError("there is no band: give replicates")
         reach = stats.norm.ppf(0.5 + level / 2) * getattr(self, f"{name}_error")
         middle = getattr(self, name)
         return middle - reach, middle + reach

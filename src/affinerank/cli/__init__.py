@@ -12,9 +12,11 @@ from affinerank import display
 from affinerank.cli import (
     clicks,
     data,
+    debias,
     estimation,
     evaluation,
     experiments,
+    export,
     learning,
 )
 from affinerank.errors import AffineRankError, AffineRankWarning
@@ -32,8 +34,10 @@ app.command()(experiments.demo)
 app.command()(clicks.simulate)
 app.command()(clicks.count)
 app.command()(estimation.estimate)
+app.command()(debias.debias)
 app.command()(learning.train)
 app.command()(evaluation.evaluate)
+app.command()(export.export)
 app.command()(experiments.reproduce)
 app.command()(experiments.report)
 data_app.command()(data.describe)

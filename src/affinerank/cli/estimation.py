@@ -19,6 +19,7 @@ from affinerank.cli.options import (
     show,
     sizes,
 )
+from affinerank.errors import ConfigError
 
 
 def estimate(
@@ -85,6 +86,8 @@ def estimate(
     writable(output)
     if plot is not None:
         figure_format(plot)
+        if plot == output:
+            raise ConfigError(f"{plot}: cannot be the user model and the plot too")
         writable(plot)
     true_users = UserModel.load(truth) if truth else None
     clicks = ClickCounts.load(counts)
@@ -93,10 +96,11 @@ def estimate(
         found = estimate_users(
             clicks, read, settings=settings, truth=true_users, progress=progress
         )
+    true = found.truth_by_rank(true_users) if true_users else None
+    figure = bias_figure(found.by_rank(), true)
     found.users.save(output)
     about: dict[str, Any] = {**found.summary(), "written": str(output)}
     if plot is not None:
-        true = found.truth_by_rank(true_users) if true_users else None
-        save_figure(bias_figure(found.by_rank(), true), plot)
+        save_figure(figure, plot)
         about["plot"] = str(plot)
     show(about, as_json, display.estimated)

@@ -12,12 +12,19 @@ from affinerank.cli.options import Json, Seed, bars, show
 from affinerank.errors import ConfigError
 
 
-def demo(seed: Seed = 0, as_json: Json = False) -> None:
+def demo(
+    out: Annotated[
+        Path, typer.Option(metavar="RUN", help="Folder of the report.")
+    ] = Path("affinerank-demo"),
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
     """Show the path from data to a judged ranking on a small synthetic world."""
-    from affinerank.demo import WORLD, run_demo
+    from affinerank.demo import WORLD, report_demo, run_demo
 
     with bars() as progress:
         shown = run_demo(seed=seed, progress=progress)
+        written = report_demo(out, seed=seed, progress=progress)
     about = {
         "world": WORLD,
         "log": shown.log,
@@ -33,8 +40,9 @@ def demo(seed: Seed = 0, as_json: Json = False) -> None:
             }
             for name, values in shown.rankings.items()
         ],
+        "report": str(written),
     }
-    show(about, as_json, lambda _: display.demonstration(shown, WORLD))
+    show(about, as_json, lambda _: display.demonstration(shown, WORLD, written))
 
 
 def reproduce(

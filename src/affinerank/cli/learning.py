@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,13 +19,27 @@ from affinerank.cli.options import (
     Split,
     bars,
     read_data,
+    require_choice,
     show,
     sizes,
 )
 from affinerank.errors import ConfigError
 
+if TYPE_CHECKING:
+    from affinerank.clicks.counts import ClickCounts
+    from affinerank.clicks.usermodel import UserModel
+    from affinerank.data.dataset import RankingDataset
+    from affinerank.progress import Progress
+
+ONLY_FOR = {
+    "mlp": ("epochs", "hidden", "loss", "device", "precision", "checkpoint"),
+    "lightgbm": ("trees", "leaves"),
+}
+LEARNING_RATES = {"mlp": 0.02, "lightgbm": 0.05}
+
 
 def train(
+    context: typer.Context,
     counts: Annotated[Path, typer.Argument(metavar="COUNTS", help="Counts, Parquet.")],
     data: Annotated[str, typer.Option(help="Features: a file, a folder or a world.")],
     output: Annotated[
@@ -49,10 +65,20 @@ def train(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse ranks the user model lacks.")
     ] = False,
+    ranker: Annotated[
+        str, typer.Option(help="mlp (networks) or lightgbm (trees).")
+    ] = "mlp",
     epochs: Annotated[int, typer.Option(min=1)] = 32,
     learning_rate: Annotated[
-        float, typer.Option(help="The paper: 0.02 for MSLR, 0.004 for Yahoo.")
-    ] = 0.02,
+        float | None,
+        typer.Option(
+            help="0.02 for networks (the paper: 0.02 for MSLR, 0.004 for Yahoo), 0.05 "
+            "for trees.",
+            show_default=False,
+        ),
+    ] = None,
+    trees: Annotated[int, typer.Option(min=1, help="Most trees of a ranker.")] = 300,
+    leaves: Annotated[int, typer.Option(min=2, help="Most leaves of a tree.")] = 31,
     hidden: Annotated[str, typer.Option(help="Hidden layers.")] = "512,256,128",
     loss: Annotated[str, typer.Option(help="lambda, squared or softmax.")] = "lambda",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -63,8 +89,8 @@ def train(
         int | None,
         typer.Option(
             min=1,
-            help="Stop early: after so many epochs without gain on held-out clicks, "
-            "those of --validation, or the holdout of COUNTS.",
+            help="Stop early: after so many epochs (or trees) without gain on held-out "
+            "clicks, those of --validation, or the holdout of COUNTS.",
         ),
     ] = None,
     validation: Annotated[
@@ -81,40 +107,50 @@ def train(
     missing: MissingValues = "error",
     as_json: Json = False,
 ) -> None:
-    """Train networks on corrected clicks."""
+    """Train networks or trees on corrected clicks."""
     from affinerank.clicks.counts import ClickCounts
-    from affinerank.clicks.usermodel import UserModel
     from affinerank.files import writable
     from affinerank.pipeline import (
-        EstimationSettings,
-        estimate_users,
+        Trained,
+        TrainedTrees,
         held_out,
-        needs_users,
         save_trained,
+        save_trees,
         train_rankers,
+        train_trees,
     )
+    from affinerank.rankers.gbdt import TreeSettings
     from affinerank.rankers.mlp import NetworkSettings
 
     names = list(dict.fromkeys(estimator or ["affine"]))
+    _require_own_options(context, ranker)
     if output.exists():
         raise ConfigError(f"{output}: exists already; choose another name or remove it")
-    writable(output)
-    if checkpoint is not None:
-        writable(checkpoint)
-    if save_users is not None:
-        writable(save_users)
+    _require_known(names, users, save_users)
+    for path in (output, checkpoint, save_users):
+        if path is not None:
+            writable(path)
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
-    settings = NetworkSettings(
-        hidden=sizes(hidden),
-        loss=loss,
-        learning_rate=learning_rate,
-        epochs=epochs,
-        device=device,
-        precision=precision,
-        data_seed=seed,
-        patience=patience,
-    )
+    rate = LEARNING_RATES[ranker] if learning_rate is None else learning_rate
+    fit: Callable[..., Trained | TrainedTrees]
+    if ranker == "mlp":
+        networks = NetworkSettings(
+            hidden=sizes(hidden),
+            loss=loss,
+            learning_rate=rate,
+            epochs=epochs,
+            device=device,
+            precision=precision,
+            data_seed=seed,
+            patience=patience,
+        )
+        fit = partial(train_rankers, settings=networks, checkpoint=checkpoint)
+    else:
+        grown = TreeSettings(
+            trees=trees, leaves=leaves, learning_rate=rate, patience=patience
+        )
+        fit = partial(train_trees, settings=grown)
     clicks = ClickCounts.load(counts)
     read = read_data(data, split, fold, missing)
     held = None
@@ -123,28 +159,78 @@ def train(
         held = (ClickCounts.load(validation), judged)
     elif patience is not None:
         held = (held_out(clicks), read)
-    known = UserModel.load(users) if users else None
     with bars() as progress:
-        if known is None and needs_users(names):
-            asked = EstimationSettings(seed=seed)
-            found = estimate_users(clicks, read, settings=asked, progress=progress)
-            known = found.users
-            display.say(f"no --users: estimated by {found.method} ({found.why})")
-            if save_users is not None:
-                known.save(save_users)
-        trained = train_rankers(
+        known = _users(users, save_users, clicks, read, names, seed, progress)
+        trained = fit(
             clicks,
             read,
             known,
             estimators=names,
             seeds=[seed],
-            settings=settings,
             clip=clip,
             strict=strict,
             relevant_above=relevant_above,
             validation=held,
-            checkpoint=checkpoint,
             progress=progress,
         )
-    about = save_trained(trained, output)
-    show(about, as_json, display.trained)
+    if isinstance(trained, TrainedTrees):
+        show(save_trees(trained, output), as_json, display.trained_trees)
+    else:
+        show(save_trained(trained, output), as_json, display.trained)
+
+
+def _require_own_options(context: typer.Context, ranker: str) -> None:
+    """Refuse an option that the other kind of ranker has."""
+    require_choice("--ranker", ranker, *ONLY_FOR)
+    for kind, names in ONLY_FOR.items():
+        for name in names:
+            source = context.get_parameter_source(name)
+            given = source is not None and source.name != "DEFAULT"
+            if given and kind != ranker:
+                raise ConfigError(f"--{name} is for --ranker {kind}, not {ranker}")
+
+
+def _require_known(
+    names: list[str], users: Path | None, save_users: Path | None
+) -> None:
+    """Refuse estimators that there are not, or whose users clicks cannot tell."""
+    from affinerank.corrections import parse_estimator
+    from affinerank.pipeline import FULL_INFORMATION, needs_users
+
+    for name in names:
+        if name != FULL_INFORMATION:
+            parse_estimator(name)
+        if users is None and name in ("ips", "bayes-ips"):
+            raise ConfigError(
+                f"{name} has to know examination: give --users; estimated from clicks, "
+                "users are known up to gauge, which is enough for affine only"
+            )
+    if save_users is not None and (users is not None or not needs_users(names)):
+        raise ConfigError("--save-users is for users that are estimated here")
+
+
+def _users(
+    users: Path | None,
+    save_users: Path | None,
+    clicks: ClickCounts,
+    data: RankingDataset,
+    names: list[str],
+    seed: int,
+    progress: Progress,
+) -> UserModel | None:
+    """The user model given, or one estimated where an estimator needs it."""
+    from affinerank.clicks.usermodel import UserModel
+    from affinerank.pipeline import EstimationSettings, estimate_users, needs_users
+
+    if users is not None:
+        return UserModel.load(users)
+    if not needs_users(names):
+        return None
+    asked = EstimationSettings(seed=seed)
+    found = estimate_users(clicks, data, settings=asked, progress=progress)
+    display.say(f"no --users: estimated by {found.method} ({found.why})")
+    for note in found.notes:
+        display.say(f"note: {note}")
+    if save_users is not None:
+        found.users.save(save_users)
+    return found.users

@@ -7,9 +7,9 @@ import warnings
 from affinerank.bias.level_mixture import fit_mixture
 from affinerank.clicks.join import JoinedCounts
 from affinerank.clicks.usermodel import UserModel
-from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.data.dataset import RankingDataset
 from affinerank.errors import AffineRankWarning, ConfigError
-from affinerank.pipeline import click_rows
+from affinerank.pipeline import rows_and_features
 from affinerank.seeds import stage_rng
 
 
@@ -19,9 +19,8 @@ def estimate_users(
     """Estimate users from a cell's clicks; regression EM trains with its ranker."""
     if method != "default":
         raise ConfigError(f"there is no way {method!r} to estimate users")
-    features = FeatureMapping.fit(data).apply(data).features
-    rng = stage_rng("estimation", seed)
-    users = fit_mixture(click_rows(joined, data), features, rng=rng).users
+    rows, features = rows_and_features(joined, data)
+    users = fit_mixture(rows, features, rng=stage_rng("estimation", seed)).users
     with warnings.catch_warnings():  # a longest list that no one asked for
         warnings.simplefilter("ignore", AffineRankWarning)
         return users.to_depth(int(data.docs_per_query.max()))

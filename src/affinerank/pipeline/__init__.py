@@ -1,5 +1,6 @@
 """The stages, composed: the only place where one stage's result enters the next."""
 
+from affinerank.pipeline.debias import debias, save_labels
 from affinerank.pipeline.description import (
     RANKS_SHOWN,
     ProductionProfile,
@@ -12,8 +13,10 @@ from affinerank.pipeline.estimation import (
     EstimationSettings,
     click_rows,
     estimate_users,
+    rows_and_features,
 )
 from affinerank.pipeline.evaluation import evaluate_rankers
+from affinerank.pipeline.offpolicy import OffPolicySettings, evaluate_from_clicks
 from affinerank.pipeline.production import (
     JUDGED_BY,
     PRODUCTION_QUERIES,
@@ -39,6 +42,7 @@ from affinerank.pipeline.training import (
     train_rankers,
     weigh,
 )
+from affinerank.pipeline.trees import TrainedTrees, save_trees, train_trees
 
 __all__ = [
     "FULL_INFORMATION",
@@ -48,12 +52,16 @@ __all__ = [
     "RANKS_SHOWN",
     "Estimated",
     "EstimationSettings",
+    "OffPolicySettings",
     "ProductionProfile",
     "Ranker",
     "Trained",
+    "TrainedTrees",
     "click_rows",
+    "debias",
     "describe",
     "estimate_users",
+    "evaluate_from_clicks",
     "evaluate_rankers",
     "full_information",
     "held_out",
@@ -62,12 +70,16 @@ __all__ = [
     "prepare_simulation",
     "profile_production",
     "relevance_of",
+    "rows_and_features",
+    "save_labels",
     "save_trained",
+    "save_trees",
     "score",
     "simulate",
     "simulation_rankers",
     "stacked",
     "train_production_ranker",
     "train_rankers",
+    "train_trees",
     "weigh",
 ]

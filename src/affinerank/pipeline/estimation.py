@@ -9,14 +9,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.bias.documents import documents, numbered
+from affinerank.bias.documents import numbered
 from affinerank.bias.gauge import GaugeError, gauge_error, inference_gauge
 from affinerank.bias.interventions import (
     Interventions,
     Overlap,
     fit_interventions,
+    moved_rows,
     overlap_of,
-    shown_at_several_ranks,
 )
 from affinerank.bias.level_mixture import (
     DRAWS,
@@ -25,6 +25,7 @@ from affinerank.bias.level_mixture import (
     LevelMixture,
     MixtureSettings,
     fit_mixture,
+    require_estimable,
 )
 from affinerank.bias.levels import MOST_LEVELS
 from affinerank.bias.pooling import LEAST_CLICKS, RankPools, pool_ranks
@@ -67,8 +68,8 @@ class Estimated:
         why: Why that one.
         pools: Which ranks share their parameters.
         clicks: ``[n_pools]`` clicks at each.
-        inference: Bands in the gauge for inference; none where there are no replicates.
-        display: Bands in the gauge for display.
+        inference: Alpha and beta in the gauge for inference, with bands if there are.
+        display: The same in the gauge for display.
         overlap: How far documents were seen at several ranks.
         test: For trust bias, where the method has one.
         error: Against the truth, where it was given.
@@ -80,8 +81,8 @@ class Estimated:
     why: str
     pools: RankPools
     clicks: Floats
-    inference: Bands | None
-    display: Bands | None
+    inference: Bands
+    display: Bands
     overlap: Overlap
     test: TrustTest | None
     error: GaugeError | None
@@ -100,10 +101,8 @@ class Estimated:
                 "alpha": float(self.users.alpha[first[i]]),
                 "beta": float(self.users.beta[first[i]]),
             }
-            for gauge in ("display", "inference"):
-                bands: Bands | None = getattr(self, gauge)
-                if bands is not None:
-                    row[gauge] = _banded(bands, i)
+            row["display"] = _banded(self.display, i)
+            row["inference"] = _banded(self.inference, i)
             rows.append(row)
         return rows
 
@@ -193,86 +192,118 @@ def estimate_users(
     asked = settings or EstimationSettings()
     kept = train_part(counts)
     joined = join_counts(kept, data) if data is not None else None
-    if joined is not None:
-        note_unmatched(joined)
+    features = None
     if joined is not None and data is not None:
-        rows = click_rows(joined, data)
+        note_unmatched(joined)
+        rows, features = rows_and_features(joined, data)
     else:
         rows = _unjoined(kept)
     pools = pool_ranks(
         rows.rank, rows.impressions, rows.clicks, least_clicks=asked.least_clicks
     )
-    docs = documents(
-        rows.doc, rows.query, rows.rank, rows.impressions, rows.clicks, pools
-    )
-    overlap = overlap_of(docs, pools, shown_at_several_ranks(rows))
-    method, why = _chosen(asked.method, data is not None, overlap)
+    require_estimable(rows, pools)
+    overlap = overlap_of(rows, pools)
+    method, why = _chosen(asked, rows, pools, overlap, features is not None)
     progress("estimating", 0, 1)
     if method.startswith("em"):
         if joined is None or data is None:
             raise ConfigError(f"the method {method} needs features: give --data")
         found = _by_em(method, joined, data, rows, asked, progress)
     else:
-        found = _by_levels(method, rows, data, asked)
+        found = _by_levels(method, rows, features, asked)
     progress("estimating", 1, 1)
-    users, found_pools, inference, display, test, notes = found
     about = {
         "estimated_by": method,
-        "clicks": int(rows.clicks.sum()),
-        "impressions": int(rows.impressions.sum()),
-        "pooled_ranks": list(found_pools.shared),
-        **users.provenance,
+        "clicks": int(found.rows.clicks.sum()),
+        "impressions": int(found.rows.impressions.sum()),
+        "pooled_ranks": list(found.pools.shared),
+        "least_clicks": asked.least_clicks,
+        "seed": asked.seed,
+        **found.users.provenance,
     }
-    users = replace(users, provenance=about)
+    users = replace(found.users, provenance=about)
     error = None
     if truth is not None:
-        error = gauge_error(users, truth, found_pools.impressions)
-    clicked = np.bincount(
-        found_pools.pool(rows.rank), rows.clicks, minlength=found_pools.n_pools
-    ).astype(np.float64)
-    if found_pools.shared:
-        notes = (
-            f"few clicks: ranks {', '.join(found_pools.shared)} share their values",
-            *notes,
-        )
+        error = gauge_error(users, truth, found.pools.impressions)
     return Estimated(
         users,
         method,
         why,
-        found_pools,
-        clicked,
-        inference,
-        display,
+        found.pools,
+        found.clicks(),
+        found.inference,
+        found.display,
         overlap,
-        test,
+        found.test,
         error,
-        notes,
+        (*_about_log(kept, found.pools), *found.notes),
     )
 
 
-Found = tuple[
-    UserModel, RankPools, Bands | None, Bands | None, TrustTest | None, tuple[str, ...]
-]
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What a method found, from which rows."""
+
+    users: UserModel
+    rows: ClickRows
+    pools: RankPools
+    inference: Bands
+    display: Bands
+    test: TrustTest | None
+    notes: tuple[str, ...]
+
+    def clicks(self) -> Floats:
+        """``[n_pools]`` clicks that it was found from."""
+        pool = self.pools.pool(self.rows.rank)
+        clicked = np.bincount(pool, self.rows.clicks, minlength=self.pools.n_pools)
+        return clicked.astype(np.float64)
 
 
-def _chosen(method: str, with_features: bool, overlap: Overlap) -> tuple[str, str]:
+def _about_log(counts: ClickCounts, pools: RankPools) -> list[str]:
+    """What was put together: rare ranks, and segments."""
+    notes = []
+    if "segment" in counts.keys:
+        notes.append(
+            "segments were added up; where users click differently by segment, select "
+            "one and estimate each by itself"
+        )
+    if pools.shared:
+        notes.append(f"few clicks: ranks {', '.join(pools.shared)} share their values")
+    return notes
+
+
+def _chosen(
+    settings: EstimationSettings,
+    rows: ClickRows,
+    pools: RankPools,
+    overlap: Overlap,
+    with_features: bool,
+) -> tuple[str, str]:
     """The method, and why, in words."""
-    if method != "auto":
-        return method, "asked for"
+    if settings.method != "auto":
+        return settings.method, "asked for"
     if with_features:
         return "mixture", "features tell which documents to expect relevant"
     if overlap.all_connected and overlap.n_moved >= LEAST_TOLD:
-        return (
-            "interventions",
-            f"{overlap.n_moved:,} documents were shown at several ranks",
+        moved = moved_rows(rows)
+        alone = pool_ranks(
+            moved.rank,
+            moved.impressions,
+            moved.clicks,
+            least_clicks=settings.least_clicks,
         )
+        if alone.names == pools.names:
+            return (
+                "interventions",
+                f"{overlap.n_moved:,} documents were shown at several ranks",
+            )
     return "mixture", "no features, and documents hardly change rank"
 
 
 def _by_levels(
     method: str,
     rows: ClickRows,
-    data: RankingDataset | None,
+    features: NDArray[np.float32] | None,
     settings: EstimationSettings,
 ) -> Found:
     rng = stage_rng("estimation", settings.seed)
@@ -282,26 +313,31 @@ def _by_levels(
     about: dict[str, Any] = {}
     if method == "interventions":
         fitted = fit_interventions(rows, rng=rng, settings=how)
+        rows = moved_rows(rows)
         about["documents_at_several_ranks"] = fitted.overlap.n_moved
     else:
-        features = None if data is None else _features(data)
         fitted = fit_mixture(rows, features, rng=rng, settings=how)
+        about["features"] = features is not None
         about["feature_correlation"] = round(fitted.correlation, 4)
-    levels = fitted.fit.levels.levels.round(4).tolist()
-    about["levels"] = levels
-    found = ", ".join(f"{g:g}" for g in levels)
-    notes: tuple[str, ...] = (f"levels of relevance found: {found}",)
+    about["levels"] = fitted.fit.levels.levels.round(4).tolist()
     fit, population, pools = fitted.fit, fitted.population, fitted.pools
-    wanted = "" if data is not None else "features (--data), "
+    wanted = "" if features is not None else "features (--data), "
+    notes = [
+        f"levels of relevance found: {', '.join(f'{g:g}' for g in about['levels'])}"
+    ]
     notes += _leaning(fitted, how, wanted, refuse=settings.method == "auto")
+    test = trust_test(population, fit, fitted.half, how.prior)
+    if test is None:
+        notes.append("too few queries were clicked to test for trust bias")
     seen = pools.pool_impressions
-    return (
+    return Found(
         replace(fitted.users, provenance=about),
+        rows,
         pools,
         mixture_bands(population, fit, how.prior, for_inference(seen)),
         mixture_bands(population, fit, how.prior, for_display()),
-        trust_test(population, fit, fitted.half, how.prior),
-        notes,
+        test,
+        tuple(notes),
     )
 
 
@@ -311,8 +347,11 @@ def _leaning(
     wanted: str,
     *,
     refuse: bool,
-) -> tuple[str, ...]:
+) -> list[str]:
     """Name the ranks whose values are more the prior's than the clicks'."""
+    alike = "documents do not differ clearly in how often they are clicked at a rank"
+    if refuse and not fitted.differ:
+        raise DataError(f"{alike}, so clicks cannot tell bias from relevance")
     told = told_by_clicks(fitted.population, fitted.fit, how.prior)
     weak = [name for name, t in zip(fitted.pools.names, told, strict=True) if t < TOLD]
     if refuse and np.median(told) < TOLD:
@@ -326,12 +365,14 @@ def _leaning(
             f"on assumptions; give {wanted}a longer log or swaps, or ask for "
             "--method mixture to see it all the same"
         )
+    notes = [] if fitted.differ else [f"{alike}: do not rely on this estimate"]
     if not weak:
-        return ()
-    return (
+        return notes
+    return [
+        *notes,
         f"clicks tell little about ranks {', '.join(weak)}: how much more relevant "
         "documents are clicked there leans on the other ranks",
-    )
+    ]
 
 
 def _by_em(
@@ -346,8 +387,14 @@ def _by_em(
     from affinerank.bias.replicates import query_weights, replicate_bands
 
     rng = stage_rng("estimation", settings.seed)
+    query = data.query_of_doc[joined.doc]
+    clicks = np.full(data.n_queries, np.nan)
+    clicks[query] = 0.0
+    np.add.at(clicks, query, joined.counts.clicks)
     weights: list[Floats | None] = [None]
-    weights += [query_weights(data.n_queries, rng) for _ in range(settings.replicates)]
+    weights += [
+        query_weights(clicks, data.n_queries, rng) for _ in range(settings.replicates)
+    ]
     runs = [
         EMRun.of(
             joined,
@@ -379,30 +426,51 @@ def _by_em(
         f"{results[0].updates} updates, "
         f"{'converged' if results[0].converged else 'not converged'}"
     ]
-    bands = []
-    for gauge in (for_inference(pools.impressions), for_display()):
-        bands.append(replicate_bands(users, others, gauge) if others else None)
+    gauges = (for_inference(pools.impressions), for_display())
+    bands = [replicate_bands(users, others, gauge) for gauge in gauges]
     if others:
         notes.append(
             f"bands from {len(others)} resamples of the queries; their coverage is "
             "not known"
         )
-    return users, pools, bands[0], bands[1], None, tuple(notes)
+    return Found(users, rows, pools, bands[0], bands[1], None, tuple(notes))
 
 
 def _features(data: RankingDataset) -> NDArray[np.float32]:
     return FeatureMapping.fit(data).apply(data).features
 
 
+def rows_and_features(
+    joined: JoinedCounts, data: RankingDataset
+) -> tuple[ClickRows, NDArray[np.float32]]:
+    """Counts and features by documents numbered in the order of their ids.
+
+    So what is drawn depends on the ids, not on the order of the data.
+    """
+    rank_of_query = np.empty(data.n_queries, dtype=np.int64)
+    rank_of_query[np.argsort(data.query_ids, kind="stable")] = np.arange(data.n_queries)
+    by_id = np.empty(data.n_docs, dtype=np.int64)
+    by_id[np.argsort(data.doc_ids, kind="stable")] = np.arange(data.n_docs)
+    query = rank_of_query[data.query_of_doc]
+    order = np.lexsort((by_id, query))
+    features = _features(data)
+    number = np.empty(data.n_docs, dtype=np.int64)
+    number[order] = np.arange(data.n_docs)
+    if np.any(order[1:] < order[:-1]):
+        features = features[order]
+    rows = click_rows(joined, data)
+    return replace(rows, doc=number[rows.doc], query=query[rows.doc]), features
+
+
 def click_rows(joined: JoinedCounts, data: RankingDataset) -> ClickRows:
     """Counts by the numbers of documents and queries in the data."""
-    counts = joined.counts
+    seen = joined.counts.impressions > 0
     return ClickRows(
-        joined.doc,
-        data.query_of_doc[joined.doc],
-        counts.rank,
-        counts.impressions.astype(np.float64),
-        counts.clicks.astype(np.float64),
+        joined.doc[seen],
+        data.query_of_doc[joined.doc[seen]],
+        joined.counts.rank[seen],
+        joined.counts.impressions[seen].astype(np.float64),
+        joined.counts.clicks[seen].astype(np.float64),
     )
 
 
@@ -410,12 +478,13 @@ def _unjoined(counts: ClickCounts) -> ClickRows:
     if not len(counts.rank):
         raise DataError("the counts are empty, so there is nothing to estimate from")
     doc, query = numbered(counts)
+    seen = counts.impressions > 0
     return ClickRows(
-        doc,
-        query,
-        counts.rank,
-        counts.impressions.astype(np.float64),
-        counts.clicks.astype(np.float64),
+        doc[seen],
+        query[seen],
+        counts.rank[seen],
+        counts.impressions[seen].astype(np.float64),
+        counts.clicks[seen].astype(np.float64),
     )
 
 
@@ -433,7 +502,8 @@ def _pooled(users: UserModel, pools: RankPools) -> UserModel:
 def _banded(bands: Bands, i: int) -> dict[str, float]:
     row = {}
     for name in ("alpha", "beta"):
-        low, high = bands.interval(name)
         row[name] = float(getattr(bands, name)[i])
-        row[f"{name}_low"], row[f"{name}_high"] = float(low[i]), float(high[i])
+        if bands.known:
+            low, high = bands.interval(name)
+            row[f"{name}_low"], row[f"{name}_high"] = float(low[i]), float(high[i])
     return row

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from affinerank.clicks.counts import HELD_OUT, KEPT, ClickCounts
 from affinerank.clicks.join import JoinedCounts, join_counts
@@ -24,6 +26,7 @@ from affinerank.rankers.targets import Targets
 from affinerank.rankers.training import FittedNetworks, fit_networks
 
 FULL_INFORMATION = "full-information"
+Name = tuple[str, int]  # estimator and seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Trained:
         unmatched: What the counts hold that the data have no features for.
     """
 
-    rankers: Mapping[tuple[str, int], MLPRanker]
+    rankers: Mapping[Name, MLPRanker]
     losses: Any
     unmatched: Mapping[str, Any]
 
@@ -73,26 +76,138 @@ def train_rankers(
         progress: Told of each epoch.
     """
     asked = settings or NetworkSettings()
-    mapping = FeatureMapping.fit(data)
-    mapped = mapping.apply(data)
+    weigher = partial(
+        weigh, users=users, clip=clip, strict=strict, relevant_above=relevant_above
+    )
+    lesson = prepare_lesson(counts, data, weigher, estimators, seeds, validation)
+    fitted = fit_networks(
+        lesson.features,
+        lesson.targets,
+        data.offsets,
+        seeds=[seed for _, seed in lesson.names],
+        settings=asked,
+        validation=lesson.validation,
+        checkpoint=checkpoint,
+        progress=progress,
+    )
+    told = partial(lesson.provenance, users=users, clip=clip, settings=asdict(asked))
+    rankers = {
+        name: MLPRanker(_alone(fitted, i, asked), lesson.mapping, told(name))
+        for i, name in enumerate(lesson.names)
+    }
+    return Trained(rankers, fitted.losses, lesson.joined.unmatched)
+
+
+def save_trained(trained: Trained, folder: Path) -> dict[str, Any]:
+    """Save one ranker as ``folder``, several below it by estimator (and seed).
+
+    All of them appear, or none does.
+    """
+    written = save_rankers(trained.rankers, folder)
+    rows = [
+        {
+            "estimator": name,
+            "seed": seed,
+            "first_loss": float(trained.losses[0, i]),
+            "last_loss": float(trained.losses[-1, i]),
+            "epochs": len(trained.losses),
+            "written": str(target),
+        }
+        for i, ((name, seed), target) in enumerate(written.items())
+    ]
+    return {"rankers": rows, "unmatched": dict(trained.unmatched)}
+
+
+class Saved(Protocol):
+    """A ranker that can be written."""
+
+    def save(self, folder: Path) -> None:
+        """Write a new folder."""
+
+
+def save_rankers(rankers: Mapping[Name, Saved], folder: Path) -> dict[Name, Path]:
+    """Save one ranker as ``folder``, several below it; say where each is."""
+    if len(rankers) == 1:
+        (name, ranker), *_ = rankers.items()
+        ranker.save(folder)
+        return {name: folder}
+    one_seed = len({seed for _, seed in rankers}) == 1
+    written = {
+        (name, seed): folder / (name if one_seed else f"{name}-{seed}")
+        for name, seed in rankers
+    }
+    with new_folder(folder) as aside:
+        for key, ranker in rankers.items():
+            ranker.save(aside / written[key].name)
+    return written
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lesson:
+    """What rankers learn from: the same for networks and trees.
+
+    Attributes:
+        names: Estimator and seed of each ranker.
+        mapping: What is done to raw features first.
+        features: ``[n_docs, n_features]`` mapped.
+        targets: Of each ranker.
+        validation: What to stop early by.
+        joined: The counts behind the targets.
+        queries: Names of the queries.
+    """
+
+    names: Sequence[Name]
+    mapping: FeatureMapping
+    features: NDArray[np.float32]
+    targets: Targets
+    validation: Validation | None
+    joined: JoinedCounts
+    queries: Sequence[str]
+
+    def provenance(
+        self,
+        name: Name,
+        *,
+        users: UserModel | None,
+        clip: str | float | None,
+        settings: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """How the ranker of this name was trained, for the reader of its file."""
+        estimator, seed = name
+        summary = self.joined.counts.summary()
+        return {
+            "trained_on": "labels" if estimator == FULL_INFORMATION else "clicks",
+            "estimator": estimator,
+            "clip": clip,
+            "seed": seed,
+            "clicks": summary["clicks"],
+            "sessions": summary["sessions"],
+            "users": dict(users.provenance) if users else None,
+            "settings": settings,
+            "queries": list(self.queries),
+        }
+
+
+def prepare_lesson(
+    counts: ClickCounts,
+    data: RankingDataset,
+    weigher: Callable[..., Weights],
+    estimators: Sequence[str],
+    seeds: Sequence[int],
+    validation: tuple[ClickCounts, RankingDataset] | None,
+) -> Lesson:
+    """Map features, join counts with them, and weigh both; see :func:`train_rankers`.
+
+    ``weigher`` is :func:`weigh`, all but its counts, data and estimator given.
+    """
     if not estimators or not seeds:
         raise ConfigError("give an estimator or more, and a seed or more")
+    mapping = FeatureMapping.fit(data)
     joined = join_counts(train_part(counts), data)
-    note_unmatched(joined)
+    note_unmatched(joined, stacklevel=4)
 
     def targets(part: JoinedCounts, of: RankingDataset) -> Targets:
-        weights = [
-            weigh(
-                part,
-                of,
-                users,
-                name,
-                clip=clip,
-                strict=strict,
-                relevant_above=relevant_above,
-            )
-            for name in estimators
-        ]
+        weights = [weigher(part, of, estimator=name) for name in estimators]
         return stacked(weights, copies=len(seeds))
 
     judged = None
@@ -103,69 +218,32 @@ def train_rankers(
             targets(join_counts(held, held_data), held_data),
             held_data.offsets,
         )
-    fitted = fit_networks(
-        mapped.features,
+    return Lesson(
+        [(name, seed) for name in estimators for seed in seeds],
+        mapping,
+        mapping.apply(data).features,
         targets(joined, data),
-        mapped.offsets,
-        seeds=[seed for _ in estimators for seed in seeds],
-        settings=asked,
-        validation=judged,
-        checkpoint=checkpoint,
-        progress=progress,
+        judged,
+        joined,
+        _learnt_from(joined, data, estimators, validation),
     )
-    names = [(name, seed) for name in estimators for seed in seeds]
-    summary = joined.counts.summary()
-    rankers = {
-        (name, seed): MLPRanker(
-            _alone(fitted, i, asked),
-            mapping,
-            {
-                "trained_on": "labels" if name == FULL_INFORMATION else "clicks",
-                "estimator": name,
-                "clip": clip,
-                "seed": seed,
-                "clicks": summary["clicks"],
-                "sessions": summary["sessions"],
-                "users": dict(users.provenance) if users else None,
-                "settings": asdict(asked),
-                "queries": [str(name) for name in data.query_ids],
-            },
-        )
-        for i, (name, seed) in enumerate(names)
-    }
-    return Trained(rankers, fitted.losses, joined.unmatched)
 
 
-def save_trained(trained: Trained, folder: Path) -> dict[str, Any]:
-    """Save one ranker as ``folder``, several below it by estimator (and seed).
-
-    All of them appear, or none does.
-    """
-    seeds = {seed for _, seed in trained.rankers}
-    names = [n if len(seeds) == 1 else f"{n}-{s}" for n, s in trained.rankers]
-    if len(names) == 1:
-        next(iter(trained.rankers.values())).save(folder)
-        targets = [folder]
-    else:
-        targets = [folder / name for name in names]
-        with new_folder(folder) as aside:
-            for name, ranker in zip(names, trained.rankers.values(), strict=True):
-                ranker.save(aside / name)
-    rows = []
-    for i, ((name, seed), target) in enumerate(
-        zip(trained.rankers, targets, strict=True)
-    ):
-        rows.append(
-            {
-                "estimator": name,
-                "seed": seed,
-                "first_loss": float(trained.losses[0, i]),
-                "last_loss": float(trained.losses[-1, i]),
-                "epochs": len(trained.losses),
-                "written": str(target),
-            }
-        )
-    return {"rankers": rows, "unmatched": dict(trained.unmatched)}
+def _learnt_from(
+    joined: JoinedCounts,
+    data: RankingDataset,
+    estimators: Sequence[str],
+    validation: tuple[ClickCounts, RankingDataset] | None,
+) -> list[str]:
+    """Queries that had a say in the rankers: evaluation must not ask them again."""
+    parts = [data.query_ids[np.unique(data.query_of_doc[joined.doc])]]
+    if FULL_INFORMATION in estimators:
+        parts = [data.query_ids]
+    if validation is not None:
+        held, held_data = validation
+        doc = join_counts(held, held_data).doc
+        parts.append(held_data.query_ids[np.unique(held_data.query_of_doc[doc])])
+    return list(dict.fromkeys(str(name) for part in parts for name in part))
 
 
 def weigh(
@@ -219,7 +297,7 @@ def full_information(data: RankingDataset, relevant_above: float = 2.0) -> Weigh
     return Weights(relevance, np.ones(data.n_docs, dtype=bool), share)
 
 
-def note_unmatched(joined: JoinedCounts) -> None:
+def note_unmatched(joined: JoinedCounts, *, stacklevel: int = 3) -> None:
     """Say how much of the log has no features; most of it is hardly meant."""
     lost = joined.unmatched["impressions"]
     if not lost:
@@ -234,7 +312,7 @@ def note_unmatched(joined: JoinedCounts) -> None:
         f"{share:.1%} of the impressions are of documents without features, and were "
         "left out",
         AffineRankWarning,
-        stacklevel=3,
+        stacklevel=stacklevel,
     )
 
 

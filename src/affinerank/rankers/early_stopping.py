@@ -23,25 +23,28 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Validation:
-    """Held-out queries to judge networks by: the DCG that their weights estimate."""
+    """Held-out queries to judge rankers by: the DCG that their weights estimate."""
 
     features: NDArray[np.float32]
     targets: Targets
     offsets: Ints
 
     def values(self, networks: Networks) -> Floats:
-        """Estimated DCG of each network, ``[n]``, over shown documents alone."""
-        values = np.empty(len(networks))
-        share = self.targets.of_queries(self.offsets)
-        for i, scores in enumerate(networks.predict(self.features)):
-            shown = self.targets.shown[i]
-            # Unseen documents go last: ranked among the others, they would count as 0.
-            ranks = ranks_by_score(np.where(shown, scores, -np.inf), self.offsets)
-            weighed = self.targets.weights[i] * np.repeat(
-                share[i], np.diff(self.offsets)
-            )
-            values[i] = np.sum((weighed * discount(ranks))[shown])
-        return values
+        """Estimated DCG of each network, ``[n]``."""
+        scored = networks.predict(self.features)
+        return np.array([self.value(i, scores) for i, scores in enumerate(scored)])
+
+    def value(self, i: int, scores: Floats) -> float:
+        """Estimated DCG that ``scores [n_docs]`` have under the targets of ranker i.
+
+        Over shown documents alone, each query times its share.
+        """
+        shown = self.targets.shown[i]
+        # Unseen documents go last: ranked among the others, they would count as 0.
+        ranks = ranks_by_score(np.where(shown, scores, -np.inf), self.offsets)
+        share = self.targets.of_queries(self.offsets)[i]
+        weighed = self.targets.weights[i] * np.repeat(share, np.diff(self.offsets))
+        return float(np.sum((weighed * discount(ranks))[shown]))
 
 
 class Best:

@@ -1,0 +1,218 @@
+"""How honest values from clicks are: coverage of both intervals, by estimator.
+
+Each log has queries of its own, drawn from a large population of one synthetic world,
+and clicks of its own, on the list of a production ranker. Another ranker, which nobody
+saw, is judged by them: its DCG@10, and the difference from the logged ranking. Printed
+is how often each 95 % interval covers its own target: over sessions the value on the
+log's queries, over queries the value on the population. The users are known, and have
+trust bias.
+
+    python benchmarks/offpolicy.py --logs 200
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from affinerank.clicks.join import join_counts
+from affinerank.clicks.simulate import Traffic, prepare, simulate_counts
+from affinerank.clicks.usermodel import UserModel
+from affinerank.corrections import ESTIMATORS
+from affinerank.data.catalog import DataSource
+from affinerank.data.dataset import RankingDataset
+from affinerank.evaluation.labels import label_documents
+from affinerank.evaluation.offpolicy import Estimate, Interval, estimate
+from affinerank.evaluation.rank_weights import (
+    RankWeights,
+    logged_weights,
+    never_shown_share,
+    ranked_weights,
+)
+from affinerank.metrics import Metric, ranks_by_score
+from affinerank.pipeline import score, train_production_ranker
+from affinerank.seeds import stage_rng
+
+Floats = NDArray[np.float64]
+Found = dict[str, tuple[Estimate, float, float]]
+
+DCG = RankWeights.of_metric(Metric("DCG", 10))
+NAMES = ("naive", "ips", "bayes-ips", "affine")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is simulated.
+
+    Attributes:
+        name: In words.
+        traffic: Which queries come, and what is shown.
+        bounds: Whether values have bounds: much of the new list was never shown.
+    """
+
+    name: str
+    traffic: Traffic
+    bounds: bool = False
+
+
+CASES = (
+    Case("all documents shown", Traffic()),
+    Case("some queries more frequent", Traffic(queries="zipf:0.5")),
+    Case("ranks rotated", Traffic(rotate=0.5)),
+    Case("ten documents shown: bounds", Traffic(top_k=10), bounds=True),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Population:
+    """Queries, their relevance, and two rankings of them.
+
+    Attributes:
+        data: Queries and documents, without their features.
+        relevance: ``[n_docs]``.
+        old: ``[n_docs]`` scores of the ranker that is logged.
+        new: ``[n_docs]`` scores of the ranker that is judged.
+    """
+
+    data: RankingDataset
+    relevance: Floats
+    old: Floats
+    new: Floats
+
+    def select(self, queries: NDArray[np.int64]) -> Population:
+        """The queries at these positions."""
+        rows = np.concatenate(
+            [np.arange(*self.data.offsets[q : q + 2]) for q in queries]
+        )
+        return Population(
+            self.data.select_queries(queries),
+            self.relevance[rows],
+            self.old[rows],
+            self.new[rows],
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--logs", type=int, default=200)
+    parser.add_argument("--queries", type=int, default=150)
+    parser.add_argument("--population", type=int, default=3000)
+    parser.add_argument("--clicks", type=float, default=3e4)
+    options = parser.parse_args()
+    population = populated(options.population)
+    users = UserModel.paper(depth=int(population.data.docs_per_query.max()))
+    print(
+        f"yahoo-like, synthetic: {options.logs} logs of {options.queries} out of "
+        f"{options.population} queries, {options.clicks:g} clicks each; paper's users, "
+        "eta 1, eps- .65; DCG@10"
+    )
+    for case in CASES:
+        started = time.perf_counter()
+        logs = [
+            measure(case, population, users, options.queries, options.clicks, seed)
+            for seed in range(options.logs)
+        ]
+        print(f"{case.name} ({time.perf_counter() - started:.0f} s)")
+        for name in logs[0]:
+            print(f"    {name:<24}{summary([log[name] for log in logs])}", flush=True)
+
+
+def populated(n_queries: int) -> Population:
+    """Draw a world, train two rankers on a few queries, and rank the others."""
+    source = DataSource.parse(f"yahoo-like:{n_queries}")
+    learning = DataSource.parse("yahoo-like:400@1").read("train")
+    old = train_production_ranker(learning, seed=0)
+    new = train_production_ranker(learning, n_queries=200, seed=1)
+    data = source.read("train")
+    bare = replace(
+        data,
+        features=np.zeros((data.n_docs, 0), dtype=np.float32),
+        feature_names=(),
+    )
+    relevance = data.relevance().astype(np.float64)
+    return Population(bare, relevance, score(old, data), score(new, data))
+
+
+def measure(
+    case: Case,
+    population: Population,
+    users: UserModel,
+    n_queries: int,
+    clicks: float,
+    seed: int,
+) -> Found:
+    """Simulate a log; estimate value and difference, each with both targets."""
+    rng = stage_rng("traffic", seed)
+    drawn = rng.choice(population.data.n_queries, n_queries, replace=False)
+    log = population.select(drawn)
+    data = log.data
+    simulation = prepare(
+        data,
+        {"old": ranks_by_score(log.old, data.offsets)},
+        log.relevance,
+        users,
+        traffic=case.traffic,
+        rng=rng,
+    )
+    counts = simulate_counts(
+        simulation, simulation.sessions_for(clicks), rng=stage_rng("clicks", seed)
+    )
+    joined = join_counts(counts, data)
+    new = ranked_weights(log.new, data, DCG)
+    future = targets(population)
+    found: Found = {}
+    for name in NAMES:
+        labels = label_documents(joined, ESTIMATORS[name](joined.counts, users), data)
+        sessions = labels.share * joined.counts.n_sessions
+        old = logged_weights(joined, sessions, data, DCG)
+        weights = {"value": new, "difference": new - old}
+        unseen = never_shown_share(new, labels.shown, labels.share, data.query_of_doc)
+        if case.bounds and unseen <= 0.05:
+            raise SystemExit("this case shows too much to have bounds")
+        for what, given in weights.items():
+            if "rotated" in case.name and what == "difference":
+                continue  # what is logged is no one ranking, whose value we know
+            by_query = np.bincount(data.query_of_doc, log.relevance * given)
+            found[f"{name}, {what}"] = (
+                estimate(labels, given, data, bounds=case.bounds),
+                float(labels.share @ by_query),
+                future[what],
+            )
+    return found
+
+
+def targets(population: Population) -> Mapping[str, float]:
+    """The value of the new ranking on the population, and its lead on the old."""
+    data = population.data
+    value = {}
+    for name, scores in (("new", population.new), ("old", population.old)):
+        each = population.relevance * ranked_weights(scores, data, DCG)
+        value[name] = float(each.sum() / data.n_queries)
+    return {"value": value["new"], "difference": value["new"] - value["old"]}
+
+
+def summary(logs: list[tuple[Estimate, float, float]]) -> str:
+    """Coverage of both intervals, in words."""
+    words = []
+    aims = {"sessions": [log[1] for log in logs], "queries": [log[2] for log in logs]}
+    for over, targeted in aims.items():
+        intervals: list[Interval] = [getattr(log[0], over) for log in logs]
+        covered = [
+            interval.low <= target <= interval.high
+            for interval, target in zip(intervals, targeted, strict=True)
+        ]
+        width = np.mean([interval.high - interval.low for interval in intervals])
+        words.append(f"over {over} {np.mean(covered):6.1%} (width {width:.3f})")
+    if not logs[0][0].bounded:
+        off = np.mean([log[0].least - log[1] for log in logs])
+        words.append(f"bias {off:+.3f}, target {logs[0][2]:.3f}")
+    return "   ".join(words)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Rankers written for the systems that serve them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from affinerank import display
+from affinerank.cli.options import (
+    Fold,
+    Json,
+    MissingValues,
+    Output,
+    Split,
+    read_data,
+    require_choice,
+    show,
+)
+from affinerank.errors import ConfigError
+
+
+def export(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a ranker.")],
+    to: Annotated[str, typer.Option(help="onnx or lightgbm.")],
+    output: Output,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare file and ranker on these lists (of splits, test); made-up "
+            "ones where left out."
+        ),
+    ] = None,
+    split: Split = None,
+    fold: Fold = 1,
+    missing: MissingValues = "error",
+    as_json: Json = False,
+) -> None:
+    """Write a ranker as ONNX or LightGBM text, and compare it with the ranker."""
+    require_choice("--to", to, "onnx", "lightgbm")
+    from affinerank.rankers.export import export_ranker
+    from affinerank.rankers.load import load_ranker
+
+    ranker = load_ranker(model)
+    if model.resolve() in output.resolve().parents:
+        raise ConfigError(f"{output}: lies in the ranker's own folder; choose another")
+    lists = None
+    if data is not None:
+        lists = read_data(data, split, fold, missing, default="test")
+    written = export_ranker(ranker, output, to=to, data=lists)
+    show(asdict(written), as_json, _draw)
+
+
+def _draw(about: dict[str, Any]) -> None:
+    parity = about["parity"]
+    display.notes(
+        {
+            "written": f"{about['path']}\n{about['about']}",
+            "features": f"{about['n_features']:,}",
+            "compared": f"{parity['documents']:,} documents of {parity['lists']:,} "
+            "lists, scored by the file and by the ranker",
+            "max difference": f"{parity['max_difference']:.3g} "
+            f"({parity['relative']:.2g} of the largest score)",
+        }
+    )

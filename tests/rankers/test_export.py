@@ -1,0 +1,272 @@
+"""Exported rankers score as the ranker does, on whole lists of raw features."""
+
+import importlib.util
+import json
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.errors import ConfigError, DataError
+from affinerank.rankers import export
+from affinerank.rankers.export import Ranker, export_ranker
+from affinerank.rankers.gbdt import TreeRanker, fit_lambdamart
+from affinerank.rankers.mlp import (
+    MLPRanker,
+    Networks,
+    NetworkSettings,
+    initial_parameters,
+)
+from affinerank.rankers.onnx_graph import build_model
+
+onnxruntime = pytest.importorskip("onnxruntime")
+NAMES = ("title", "body", "clicks")
+NAN = float("nan")
+LIST = np.array([[5, 1, 2], [7, 1, -4], [6, 1, 1e6], [5, 1, 0]], np.float32)
+
+
+def network(*, seed: int = 0, mapping: FeatureMapping | None = None) -> MLPRanker:
+    settings = NetworkSettings(hidden=(8, 4), device="cpu")
+    parameters = initial_parameters(len(NAMES), [seed], settings)
+    networks = Networks(tuple(parameters), len(NAMES), settings, (seed,))
+    return MLPRanker(networks, mapping or FeatureMapping(NAMES), {})
+
+
+def trees(*, missing: float = 0.1, min_max: bool = True) -> TreeRanker:
+    rng = np.random.default_rng(1)
+    features = rng.random((400, 3)).astype(np.float32)
+    labels = (features[:, 1] + features[:, 2] > 1.1).astype(np.float32)
+    features[rng.random(features.shape) < missing] = np.nan
+    model = fit_lambdamart(features, labels, np.arange(0, 401, 20))
+    return TreeRanker(model, FeatureMapping(NAMES, min_max), {})
+
+
+def booster(settings: dict[str, Any], features: NDArray[Any], labels: Any) -> str:
+    asked = {"objective": "regression", "verbosity": -1, "num_threads": 1, **settings}
+    categories = asked.pop("categories", [])
+    data = lgb.Dataset(features, label=labels, categorical_feature=categories)
+    text: str = lgb.train(asked, data, 5).model_to_string()
+    return text
+
+
+def run(path: Path, features: NDArray[np.float32]) -> NDArray[Any]:
+    session = onnxruntime.InferenceSession(path.read_bytes())
+    return np.asarray(session.run(["scores"], {"features": features})[0])
+
+
+def score(ranker: Ranker, features: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The package's own way, for one list."""
+    ids = ["q"] * len(features)
+    data = RankingDataset.from_rows(features, ids, feature_names=NAMES)
+    return ranker.predict(ranker.mapping.apply(data).features)
+
+
+@pytest.mark.parametrize("min_max", [True, False])
+def test_the_graph_of_a_network_is_the_written_out_formula(
+    tmp_path: Path, min_max: bool
+) -> None:
+    ranker = network(mapping=FeatureMapping(NAMES, min_max))
+    path = tmp_path / "ranker.onnx"
+    export_ranker(ranker, path, to="onnx")
+    values = LIST.astype(np.float64)
+    if min_max:  # 5..7, a constant, -4..1e6
+        values = (values - [5, 1, -4]) / [2, 1, 1e6 + 4]
+    layers = [p[0].double().numpy() for p in ranker.networks.parameters]
+    for weight, bias in ((layers[0][:3], layers[1]), (layers[2], layers[3])):
+        values = values @ weight + bias
+        values = np.where(values > 0, values, np.expm1(np.minimum(values, 0)))
+    expected = (values @ layers[4] + layers[5])[:, 0]
+    np.testing.assert_allclose(run(path, LIST), expected, rtol=1e-5)
+    np.testing.assert_allclose(run(path, LIST), score(ranker, LIST), rtol=1e-5)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+@pytest.mark.parametrize("to", ["onnx", "lightgbm"])
+def test_trees_go_to_both_formats(tmp_path: Path, to: str, missing: float) -> None:
+    made = export_ranker(trees(missing=missing), tmp_path / "ranker", to=to)
+    assert made.parity.relative < 1e-6
+    assert made.parity.lists == 100
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_trees_take_missing_values_as_lightgbm_does(
+    tmp_path: Path, missing: float
+) -> None:
+    ranker = trees(missing=missing)
+    path = tmp_path / "ranker.onnx"
+    export_ranker(ranker, path, to="onnx")
+    holes = np.array([[NAN, 1, 2], [7, NAN, NAN], [6, 3, NAN], [5, 2, NAN]], np.float32)
+    np.testing.assert_allclose(run(path, holes), score(ranker, holes), atol=1e-6)
+    nothing = np.full((2, 3), NAN, np.float32)
+    np.testing.assert_allclose(run(path, nothing), score(ranker, nothing), atol=1e-6)
+
+
+def test_values_beside_a_threshold_stay_on_their_side(tmp_path: Path) -> None:
+    ranker = trees(missing=0.0, min_max=False)
+    path = tmp_path / "ranker.onnx"
+    export_ranker(ranker, path, to="onnx")
+
+    def numbers(name: str) -> NDArray[np.float64]:
+        lines = [x for x in ranker.model.splitlines() if x.startswith(f"{name}=")]
+        return np.array(" ".join(x.partition("=")[2] for x in lines).split(), float)
+
+    columns = numbers("split_feature").astype(np.int64)
+    near = numbers("threshold").astype(np.float32)
+    low, high = np.nextafter(near, np.float32(-1)), np.nextafter(near, np.float32(2))
+    rows = np.full((3 * len(near), 3), 0.5, np.float32)
+    rows[np.arange(len(rows)), np.tile(columns, 3)] = np.concatenate([near, low, high])
+    np.testing.assert_allclose(run(path, rows), ranker.predict(rows), atol=1e-5)
+
+
+def test_a_tree_of_one_leaf_is_exported(tmp_path: Path) -> None:
+    features, labels = LIST, np.array([1.0, 2.0, 3.0, 4.0])
+    text = booster({}, features, labels)
+    ranker = TreeRanker(text, FeatureMapping(NAMES), {})
+    export_ranker(ranker, tmp_path / "ranker.onnx", to="onnx")
+    np.testing.assert_allclose(run(tmp_path / "ranker.onnx", LIST), [2.5] * 4)
+
+
+def test_a_ranker_without_trees_is_refused(tmp_path: Path) -> None:
+    data = lgb.Dataset(LIST, label=np.arange(4.0), params={"verbosity": -1})
+    text = lgb.Booster({"verbosity": -1}, data).model_to_string()
+    empty = TreeRanker(text, FeatureMapping(NAMES), {})
+    with pytest.raises(DataError, match="holds no trees"):
+        export_ranker(empty, tmp_path / "ranker.onnx", to="onnx")
+
+
+def test_a_missing_value_costs_a_network_one_document(tmp_path: Path) -> None:
+    path = tmp_path / "ranker.onnx"
+    ranker = network()
+    export_ranker(ranker, path, to="onnx")
+    with_hole = LIST.copy()
+    with_hole[0, 0] = NAN
+    got = run(path, with_hole)
+    assert np.isnan(got[0])
+    mapped = RankingDataset.from_rows(with_hole, ["q"] * 4).normalised().features
+    np.testing.assert_allclose(got[1:], ranker.predict(mapped[1:]), rtol=1e-5)
+
+
+def test_a_list_of_one_document_is_scored(tmp_path: Path) -> None:
+    export_ranker(network(), tmp_path / "ranker.onnx", to="onnx")
+    one = run(tmp_path / "ranker.onnx", LIST[:1])
+    np.testing.assert_allclose(one, network().predict(np.zeros((1, 3), np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("to", "done_by"), [("onnx", "the file"), ("lightgbm", "the caller")]
+)
+def test_the_description_says_what_the_file_reads(
+    tmp_path: Path, to: str, done_by: str
+) -> None:
+    path = tmp_path / "ranker"
+    made = export_ranker(trees(), path, to=to)
+    about = json.loads((tmp_path / "ranker.json").read_text())
+    assert made.about == tmp_path / "ranker.json"
+    assert about["features"] == list(NAMES)
+    assert about["input"]["shape"] == ["n_documents", 3]
+    assert about["normalisation"]["done_by"] == done_by
+    assert about["normalisation"]["formula"].startswith("(x - low) / (high - low)")
+    assert about["sha256"] == sha256(path.read_bytes()).hexdigest()
+    assert about["parity"]["max_difference"] == made.parity.max_difference
+    assert "affinerank" in about["versions"]
+
+
+def test_no_normalisation_is_described_where_there_is_none(tmp_path: Path) -> None:
+    export_ranker(trees(min_max=False), tmp_path / "ranker", to="lightgbm")
+    about = json.loads((tmp_path / "ranker.json").read_text())
+    assert about["normalisation"] is None
+
+
+def test_exporting_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        export_ranker(network(), tmp_path / name, to="onnx")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_the_comparison_takes_given_lists_and_picks_their_features(
+    tmp_path: Path,
+) -> None:
+    features = np.hstack([LIST, np.ones((4, 1), np.float32)])[:, ::-1]
+    data = RankingDataset.from_rows(
+        features, ["a", "a", "b", "b"], feature_names=("other", *NAMES[::-1])
+    )
+    made = export_ranker(network(), tmp_path / "ranker.onnx", to="onnx", data=data)
+    assert (made.parity.lists, made.parity.documents) == (2, 4)
+    with pytest.raises(DataError, match="lack 1 of 3 features, 'clicks'"):
+        export_ranker(
+            network(),
+            tmp_path / "ranker.onnx",
+            to="onnx",
+            data=data.select_features(["title", "body"]),
+        )
+
+
+def test_a_file_that_scores_otherwise_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranker = network()
+    first = ranker.networks.parameters[-1]
+    off = replace(
+        ranker,
+        networks=replace(
+            ranker.networks,
+            parameters=(*ranker.networks.parameters[:-1], first + torch.tensor(0.01)),
+        ),
+    )
+    before = (tmp_path / "ranker.onnx", tmp_path / "ranker.onnx.json")
+    for path in before:
+        path.write_text("as it was")
+    monkeypatch.setattr(export, "build_model", lambda _: build_model(off))
+    with pytest.raises(DataError, match=r"scores otherwise .* by up to 0\.01 "):
+        export_ranker(ranker, before[0], to="onnx")
+    assert [path.read_text() for path in before] == ["as it was"] * 2
+    assert sorted(tmp_path.iterdir()) == sorted(before)
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ranker"
+    with pytest.raises(ConfigError, match="network cannot be written as LightGBM"):
+        export_ranker(network(), path, to="lightgbm")
+    with pytest.raises(ConfigError, match="onnx or lightgbm, got 'pmml'"):
+        export_ranker(network(), path, to="pmml")
+    (tmp_path / "ranker.json").mkdir()
+    with pytest.raises(DataError, match=r"ranker\.json: expected the name of a file"):
+        export_ranker(network(), path, to="onnx")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"categories": [0], "min_data_per_group": 1}, "categories"),
+        ({"zero_as_missing": True}, "zeros that count as missing"),
+        ({"linear_tree": True}, "linear leaves"),
+        ({"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}, "averaged"),
+    ],
+)
+def test_trees_that_onnx_would_not_get_right_are_refused(
+    tmp_path: Path, settings: dict[str, Any], what: str
+) -> None:
+    rng = np.random.default_rng(0)
+    features = rng.integers(0, 5, (500, 3)).astype(np.float64)
+    labels = (features[:, 0] % 2) + features[:, 1] + features[:, 2]
+    text = booster(settings, features, labels)
+    ranker = TreeRanker(text, FeatureMapping(NAMES), {})
+    with pytest.raises(DataError, match=f"{what}.*export to lightgbm"):
+        export_ranker(ranker, tmp_path / "ranker.onnx", to="onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_library_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"needs onnx, .*'affinerank\[export\]'"):
+        export_ranker(network(), tmp_path / "ranker.onnx", to="onnx")

@@ -1,0 +1,127 @@
+"""LightGBM rankers from clicks: the paper's result with trees, and the command."""
+
+import json
+from pathlib import Path
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+
+from affinerank.cli import main
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.simulate import simulate_counts
+from affinerank.data.catalog import DataSource
+from affinerank.data.dataset import FeatureMapping
+from affinerank.pipeline import (
+    judge,
+    prepare_simulation,
+    score,
+    train_production_ranker,
+    train_trees,
+)
+from affinerank.rankers.gbdt import TreeSettings
+
+WORLD = "yahoo-like:60"
+TREES = ["--ranker", "lightgbm", "--trees", "4", "--leaves", "4"]
+
+
+def test_trees_on_affine_weights_beat_naive_ones_and_production() -> None:
+    """Means of four runs, seeds 0 to 3."""
+    source = DataSource.parse("yahoo-like:200")
+    train, test = source.read("train"), source.read("test")
+    runs: dict[str, list[float]] = {"production": [], "naive": [], "affine": []}
+    for seed in range(4):
+        production = train_production_ranker(train, seed=seed)
+        simulation = prepare_simulation(train, rankers={"p": production}, seed=seed)
+        n_sessions = simulation.sessions_for(1e6)
+        counts = simulate_counts(
+            simulation, n_sessions, rng=np.random.default_rng(seed)
+        )
+        trained = train_trees(
+            counts,
+            train,
+            simulation.users,
+            estimators=["naive", "affine"],
+            settings=TreeSettings(trees=60, leaves=8, learning_rate=0.1, threads=1),
+        )
+        rankers = {name: ranker for (name, _), ranker in trained.rankers.items()}
+        for name, ranker in {"production": production, **rankers}.items():
+            runs[name].append(judge(score(ranker, test), test, 2.0).mean)
+    value = {name: float(np.mean(means)) for name, means in runs.items()}
+    assert value["affine"] > value["naive"] + 0.03
+    assert value["affine"] > value["production"] + 0.01
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Counts and true users of a small world."""
+    folder = tmp_path_factory.mktemp("clicks")
+    counts, users = str(folder / "counts.parquet"), str(folder / "users.json")
+    arguments = ["simulate", WORLD, "--clicks", "2e4", "--counts", counts]
+    assert main([*arguments, "--save-users", users, "--json"]) == 0
+    return counts, users
+
+
+def test_trees_are_trained_evaluated_and_read_by_any_lightgbm(
+    clicks: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts, users = clicks
+    target = tmp_path / "models"
+    both = ["--estimator", "naive", "--estimator", "affine", "--clip", "0.05"]
+    arguments = ["train", counts, "--data", WORLD, "--users", users, *TREES]
+    assert main([*arguments, *both, "-o", str(target), "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert [row["estimator"] for row in about["rankers"]] == ["naive", "affine"]
+    assert [row["trees"] for row in about["rankers"]] == [4, 4]
+    models = [row["written"] for row in about["rankers"]]
+    assert main(["evaluate", *models, "--data", WORLD, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["rankers"]) == 2
+    written = json.loads((target / "affine" / "ranker.json").read_text())
+    assert written["kind"] == "lightgbm"
+    assert written["provenance"]["estimator"] == "affine"
+    assert written["provenance"]["clip"] == "0.05"
+    assert written["provenance"]["settings"]["learning_rate"] == 0.05
+    plain = lgb.Booster(model_file=str(target / "affine" / "model.txt"))
+    data = DataSource.parse(WORLD).read("test")
+    mapping = FeatureMapping(tuple(written["features"]), written["per_query_min_max"])
+    assert np.ptp(plain.predict(mapping.apply(data).features)) > 0
+
+
+def test_trees_stop_early_on_held_out_clicks(
+    clicks: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts, users = clicks
+    split = tmp_path / "split.parquet"
+    ClickCounts.load(counts).holdout(0.3).save(split)
+    arguments = ["--data", WORLD, "--users", users, *TREES, "--patience", "1"]
+    target = str(tmp_path / "model")
+    assert main(["train", str(split), *arguments, "-o", target]) == 0
+    assert "held-out DCG" in capsys.readouterr().out
+    assert main(["train", counts, *arguments, "-o", str(tmp_path / "none")]) == 2
+    assert "needs held-out clicks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--ranker", "forest"], "--ranker must be mlp or lightgbm, got 'forest'"),
+        ([*TREES, "--hidden", "8"], "--hidden is for --ranker mlp, not lightgbm"),
+        ([*TREES, "--checkpoint", "x"], "--checkpoint is for --ranker mlp"),
+        (["--trees", "5"], "--trees is for --ranker lightgbm, not mlp"),
+        ([*TREES, "--learning-rate", "0"], "learning_rate must be above 0, got 0.0"),
+        ([*TREES, "--estimator", "magic"], "there is no estimator 'magic'"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_leaves_nothing(
+    clicks: tuple[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    extra: list[str],
+    message: str,
+) -> None:
+    counts, users = clicks
+    target = tmp_path / "model"
+    arguments = ["train", counts, "--data", WORLD, "--users", users, *extra]
+    assert main([*arguments, "-o", str(target)]) == 2
+    assert message in capsys.readouterr().err
+    assert not target.exists()
