@@ -16,7 +16,7 @@ lint: .venv/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# make benchmark NAME=letor, counting, simulation, estimators or networks
+# make benchmark NAME=letor, counting, estimation ... : a script in benchmarks/
 NAME ?= letor
 benchmark: .venv/installed
 	$(BIN)/python benchmarks/$(NAME).py

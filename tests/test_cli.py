@@ -6,9 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from affinerank import display
+from affinerank.bias.trust import TrustTest
 from affinerank.cli import main
+from affinerank.demo import Demo
+from affinerank.pipeline import JUDGED_BY
 
 GOOD = b"1 qid:1 1:0.5 2:1\n0 qid:1 1:0.7\n3 qid:2 2:1\n"
 
@@ -124,14 +129,31 @@ def test_wrong_arguments_are_one_sentence_and_exit_two(
     assert printed.err.count("\n") == 1
 
 
-def test_demo_prints_the_table_and_writes_a_report(
+def test_the_demo_goes_the_whole_path_and_reports(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main(["demo", "--out", str(tmp_path / "demo")]) == 0
+    assert main(["demo", "--json", "--out", str(tmp_path / "demo")]) == 0
+    about = json.loads(capsys.readouterr().out)
+    rates = [row["rate"] for row in about["by_rank"]]
+    assert rates[0] > 0.5 > rates[9]
+    values = {row["ranking"]: row["mean"] for row in about["rankings"]}
+    assert values["random"] + 0.1 < values["production"] < values["ideal"] == 1.0
+    assert values["production"] < values["affine, users estimated"]
+    assert about["estimation_error"] < 0.1
+    assert Path(about["report"]).is_file()
+
+
+def test_the_demo_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    trust = TrustTest(9.0, 1e-9, 1.0, 0.1, -0.1, 20)
+    row = {"rank": 1, "rate": 0.5, "relevant": 0.3, "alpha": 0.3, "beta": 0.6}
+    row |= {"alpha_estimated": 0.31, "beta_estimated": 0.6}
+    value = JUDGED_BY(np.array([1.0, 0.0]), np.array([1.0, 0.0]), np.array([0, 2]))
+    log = {"sessions": 1, "impressions": 2, "clicks": 1}
+    shown = Demo({"ideal": value}, log, [row], 0.01, trust)
+    display.demonstration(shown, "a world", Path("report.html"))
     printed = capsys.readouterr().out
-    for word in ("random", "production", "users estimated", "ideal", "linear gain"):
+    for word in ("alpha, estimated", "There is trust bias", "linear gain", "report.ht"):
         assert word in printed
-    assert (tmp_path / "demo" / "report.html").is_file()
 
 
 def test_the_installed_command_answers_for_help() -> None:

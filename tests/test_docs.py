@@ -64,7 +64,7 @@ def test_every_command_and_block_runs(
         ran += 1
         if kind == "shell":
             words = shlex.split(smaller(text))[1:]
-            quick = QUICK if words[0] == "train" else []
+            quick = QUICK if words[0] == "train" and "lightgbm" not in words else []
             assert main([*words, *quick]) == 0, f"{text}: {capsys.readouterr().err}"
         else:
             script = tmp_path / "block.py"

@@ -1,11 +1,10 @@
-"""Stages composed: production rankers, descriptions, the demo."""
+"""Stages composed: production rankers and descriptions."""
 
 import numpy as np
 import pytest
 
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.demo import run_demo
 from affinerank.errors import DataError
 from affinerank.pipeline import (
     describe,
@@ -63,10 +62,3 @@ def test_a_description_of_a_world_is_complete() -> None:
     assert sum(about["label_shares"].values()) == pytest.approx(1)
     assert len(about["production"]["relevant_share_by_rank"]) == 10
     assert about["production"]["judged_on"] == "test"
-
-
-def test_the_demo_ranks_random_below_production_below_ideal() -> None:
-    shown = run_demo()
-    values = {name: v.mean for name, v in shown.rankings.items()}
-    assert shown.by_rank[0]["rate"] > 0.5 > shown.by_rank[9]["rate"]
-    assert values["random"] + 0.1 < values["production"] < values["ideal"] == 1.0
