@@ -30,7 +30,7 @@ from affinerank.bias.level_mixture import ClickRows, LevelMixture, fit_mixture
 from affinerank.bias.mixture import Prior
 from affinerank.bias.pooling import RankPools
 from affinerank.bias.trust import trust_test
-from affinerank.bias.uncertainty import for_inference, mixture_bands
+from affinerank.bias.uncertainty import for_inference, mixture_bands, precision_of
 from affinerank.clicks.join import join_counts
 from affinerank.clicks.simulate import Traffic, simulate_counts
 from affinerank.clicks.usermodel import UserModel
@@ -153,7 +153,8 @@ def compared(
     pools = fitted.pools
     seen = pools.pool_impressions
     truth = inference_gauge(pooled(users, pools), seen)
-    bands = mixture_bands(fitted.population, fitted.fit, prior, for_inference(seen))
+    precision = precision_of(fitted.population, fitted.fit, prior)
+    bands = mixture_bands(fitted.fit, precision, for_inference(seen))
     covered = {}
     for name in ("alpha", "beta"):
         low, high = bands.interval(name)

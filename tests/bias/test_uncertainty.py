@@ -23,10 +23,11 @@ from affinerank.bias.pooling import RankPools
 from affinerank.bias.replicates import query_weights
 from affinerank.bias.uncertainty import (
     Bands,
-    covariance,
+    Gauge,
     for_display,
     for_inference,
     mixture_bands,
+    precision_of,
     told_by_clicks,
 )
 from affinerank.clicks.usermodel import UserModel
@@ -76,7 +77,7 @@ def test_standard_errors_are_the_spread_of_repeated_simulations(
         fit = fitted(people)
         users = shown(fit)
         values.append(np.concatenate([users.alpha, users.beta]))
-        errors.append(both(mixture_bands(people, fit, PRIOR, INFERENCE)))
+        errors.append(both(bands_of(people, fit, PRIOR, INFERENCE)))
     ratio = np.mean(errors, axis=0) / np.std(values, axis=0, ddof=1)
     assert np.all((ratio > 0.7) & (ratio < 1.4)), ratio
 
@@ -93,8 +94,16 @@ def test_standard_errors_are_those_of_a_bootstrap_over_queries(
         drawn = replace(people.select(weight > 0), weight=weight[weight > 0])
         again = fit_levels(drawn, fit.levels, PRIOR, tolerance=1e-4)
         values.append(np.concatenate([shown(again).alpha, shown(again).beta]))
-    ratio = both(mixture_bands(people, fit, PRIOR, INFERENCE)) / np.std(values, axis=0)
+    ratio = both(bands_of(people, fit, PRIOR, INFERENCE)) / np.std(values, axis=0)
     assert np.all((ratio > 1 / 1.4) & (ratio < 1.4)), ratio
+
+
+def bands_of(people: Population, fit: Fit, prior: Prior, gauge: Gauge) -> Bands:
+    return mixture_bands(fit, precision_of(people, fit, prior), gauge)
+
+
+def told(people: Population, fit: Fit) -> Floats:
+    return told_by_clicks(fit, PRIOR, precision_of(people, fit, PRIOR))
 
 
 def twice(people: Population, *, same_query: bool) -> Population:
@@ -122,9 +131,9 @@ def test_documents_of_a_query_that_repeat_each_other_make_nothing_surer(
     people = people_of(draw_log(PLUS, MINUS, queries=100)[0])
     weak = Prior(1e3, 1e3, 1e-6)
     fit = fit_levels(people, first_guess(people, 4), PRIOR)
-    before = mixture_bands(people, fit, weak, INFERENCE)
-    same = mixture_bands(twice(people, same_query=True), fit, weak, INFERENCE)
-    other = mixture_bands(twice(people, same_query=False), fit, weak, INFERENCE)
+    before = bands_of(people, fit, weak, INFERENCE)
+    same = bands_of(twice(people, same_query=True), fit, weak, INFERENCE)
+    other = bands_of(twice(people, same_query=False), fit, weak, INFERENCE)
     np.testing.assert_allclose(both(same), both(before), rtol=1e-3)
     # n / (n - 1) of 100 and of 200 queries differ by half a percent
     np.testing.assert_allclose(both(other), both(before) / np.sqrt(2), rtol=0.006)
@@ -135,8 +144,8 @@ def test_a_weight_of_two_is_a_document_that_is_there_twice(draw_log: DrawLog) ->
     fit = fitted(people)
     heavy = replace(people, weight=np.full(people.documents.n_docs, 2.0))
     np.testing.assert_allclose(
-        covariance(heavy, fit, PRIOR),
-        covariance(twice(people, same_query=True), fit, PRIOR),
+        precision_of(heavy, fit, PRIOR).covariance,
+        precision_of(twice(people, same_query=True), fit, PRIOR).covariance,
         atol=1e-8,
     )
 
@@ -145,7 +154,7 @@ def test_the_covariance_is_symmetric_and_no_variance_is_negative(
     draw_log: DrawLog,
 ) -> None:
     people = people_of(draw_log(PLUS, MINUS)[0])
-    found = covariance(people, fitted(people), PRIOR)
+    found = precision_of(people, fitted(people), PRIOR).covariance
     np.testing.assert_allclose(found, found.T, atol=1e-9)
     assert np.all(np.linalg.eigvalsh((found + found.T) / 2) > -1e-9)
 
@@ -154,23 +163,23 @@ def test_bands_are_of_their_gauge(draw_log: DrawLog) -> None:
     """What a gauge fixes is sure; a unit ten times as large has a tenth the error."""
     people = people_of(draw_log(PLUS, MINUS)[0])
     fit = fitted(people)
-    display = mixture_bands(people, fit, PRIOR, for_display())
+    display = bands_of(people, fit, PRIOR, for_display())
     np.testing.assert_allclose([display.alpha[0], display.beta[0]], [1, 0], atol=1e-9)
     np.testing.assert_allclose(
         [display.alpha_error[0], display.beta_error[0]], [0, 0], atol=1e-6
     )
     assert np.all(display.alpha_error[1:] > 0)
-    plain = mixture_bands(people, fit, PRIOR, lambda users: users)
+    plain = bands_of(people, fit, PRIOR, lambda users: users)
     np.testing.assert_allclose(plain.alpha + plain.beta, fit.levels.zeta_plus)
     np.testing.assert_allclose(plain.beta, fit.levels.zeta_minus)
 
     def tenfold(users: UserModel) -> UserModel:
         return UserModel(alpha=10 * users.alpha, beta=users.beta, identified="gauge")
 
-    scaled = mixture_bands(people, fit, PRIOR, tenfold)
+    scaled = bands_of(people, fit, PRIOR, tenfold)
     np.testing.assert_allclose(scaled.alpha_error, 10 * plain.alpha_error, rtol=1e-6)
     np.testing.assert_allclose(scaled.beta_error, plain.beta_error, rtol=1e-6)
-    inference = mixture_bands(people, fit, PRIOR, INFERENCE)
+    inference = bands_of(people, fit, PRIOR, INFERENCE)
     assert inference.alpha.mean() == pytest.approx(1.0)
     assert np.mean(inference.beta / inference.alpha) == pytest.approx(0, abs=1e-9)
 
@@ -186,9 +195,9 @@ def test_an_interval_is_the_written_out_one() -> None:
 def test_many_clicks_tell_and_hardly_any_do_not(draw_log: DrawLog) -> None:
     many = people_of(draw_log(PLUS, MINUS, queries=200, impressions=100)[0])
     few = people_of(draw_log(PLUS, MINUS, queries=10, impressions=1)[0])
-    assert np.all(told_by_clicks(many, fitted(many), PRIOR) > 0.95)
-    told = told_by_clicks(few, fitted(few), PRIOR)
-    assert np.all(np.abs(told) < 0.2)
+    assert np.all(told(many, fitted(many)) > 0.95)
+    leant = told(few, fitted(few))
+    assert np.all(np.abs(leant) < 0.2)
 
 
 def test_two_ranks_can_be_told_as_surely_as_many() -> None:
@@ -204,7 +213,7 @@ def test_two_ranks_can_be_told_as_surely_as_many() -> None:
     )
     people = population_of(docs, np.array([1.0, 2.0]))
     fit = fit_levels(people, first_guess(people, 2), PRIOR)
-    assert np.all(told_by_clicks(people, fit, PRIOR) > 0.95)
+    assert np.all(told(people, fit) > 0.95)
 
 
 def test_without_any_clicks_the_prior_is_all_there_is() -> None:
@@ -214,4 +223,4 @@ def test_without_any_clicks_the_prior_is_all_there_is() -> None:
     )
     fit = fit_levels(people, first_guess(people, 4), PRIOR)
     assert fit.layout == Layout(4, 2, 0)
-    np.testing.assert_allclose(told_by_clicks(people, fit, PRIOR), 0.0, atol=1e-6)
+    np.testing.assert_allclose(told(people, fit), 0.0, atol=1e-6)

@@ -31,7 +31,7 @@ from affinerank.bias.mixture import (
     prior_precision,
     query_likelihood,
 )
-from affinerank.bias.uncertainty import information
+from affinerank.bias.uncertainty import precision_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -120,8 +120,7 @@ def _slopes_towards_trust(
     at = freed.layout.vector(freed.levels)
     uphill = document_scores(learnt, freed).T @ learnt.weight
     uphill -= prior_precision(freed.layout, prior) @ at
-    inverse = np.linalg.pinv(
-        information(learnt, freed, prior), rcond=1e-12, hermitian=True
-    )
+    told = precision_of(learnt, freed, prior).information
+    inverse = np.linalg.pinv(told, rcond=1e-12, hermitian=True)
     each = held.weight * (document_scores(held, freed) @ (inverse @ uphill))
     return np.bincount(held.documents.query, each).astype(np.float64)

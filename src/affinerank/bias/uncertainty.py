@@ -63,10 +63,24 @@ class Bands:
         return middle - reach, middle + reach
 
 
-def covariance(population: Population, fit: Fit, prior: Prior) -> Floats:
-    """``[size, size]`` variance of the parameters, clustered by query."""
-    weighted = sparse.diags(population.weight) @ document_scores(population, fit)
-    told = information(population, fit, prior)
+@dataclass(frozen=True, slots=True, eq=False)
+class Precision:
+    """How well the parameters of a fit are known, ``[size, size]`` each.
+
+    Attributes:
+        information: Squared scores of all documents, and the prior's precision.
+        covariance: Of the parameters, clustered by query.
+    """
+
+    information: Floats
+    covariance: Floats
+
+
+def precision_of(population: Population, fit: Fit, prior: Prior) -> Precision:
+    """Information and covariance of the parameters, from one pass over documents."""
+    scores = document_scores(population, fit)
+    weighted = sparse.diags(population.weight) @ scores
+    told = (scores.T @ weighted).toarray() + prior_precision(fit.layout, prior)
     query = population.documents.query
     size = (int(query.max()) + 1, len(query))
     together = sparse.csr_matrix(
@@ -76,29 +90,25 @@ def covariance(population: Population, fit: Fit, prior: Prior) -> Floats:
     n = len(np.unique(query))
     squared = (by_query.T @ by_query).toarray() * n / max(n - 1, 1)
     inverse = np.linalg.pinv(told, rcond=1e-12, hermitian=True)
-    return np.asarray(inverse @ squared @ inverse, dtype=np.float64)
+    return Precision(told, inverse @ squared @ inverse)
 
 
-def told_by_clicks(population: Population, fit: Fit, prior: Prior) -> Floats:
+def told_by_clicks(fit: Fit, prior: Prior, precision: Precision) -> Floats:
     """``[n_pools]`` how far clicks, and not the prior, say how a rank's trust differs.
 
     The share of the prior variance of log(zeta+ / zeta-), less its mean over ranks,
     that clicks take away: near 0 the estimate is the prior's, near 1 the clicks'.
     """
-    variance = np.linalg.pinv(
-        information(population, fit, prior), rcond=1e-12, hermitian=True
-    )
+    variance = np.linalg.pinv(precision.information, rcond=1e-12, hermitian=True)
     place, n = fit.layout.slices()["ratio"], fit.layout.n_pools
     away = np.eye(n) - 1.0 / n
     left = np.diag(away @ variance[place, place] @ away)
     return np.asarray(1.0 - left / (prior.odds_sd**2 * (1 - 1 / n)), dtype=np.float64)
 
 
-def mixture_bands(
-    population: Population, fit: Fit, prior: Prior, gauge: Gauge
-) -> Bands:
+def mixture_bands(fit: Fit, precision: Precision, gauge: Gauge) -> Bands:
     """Bands of a fitted mixture in a gauge, by the delta method."""
-    variance = covariance(population, fit, prior)
+    variance = precision.covariance
     vector = fit.layout.vector(fit.levels)
     place = fit.layout.slices()
     free = np.r_[place["plus"], place["ratio"]]
@@ -121,14 +131,6 @@ def mixture_bands(
     here = values(vector)
     n = fit.layout.n_pools
     return Bands(here[:n], here[n:], error[:n], error[n:])
-
-
-def information(population: Population, fit: Fit, prior: Prior) -> Floats:
-    """``[size, size]`` squared scores of all documents, and the prior's precision."""
-    scores = document_scores(population, fit)
-    weighted = sparse.diags(population.weight) @ scores
-    told = (scores.T @ weighted).toarray() + prior_precision(fit.layout, prior)
-    return np.asarray(told, dtype=np.float64)
 
 
 def for_inference(impressions: Floats) -> Gauge:

@@ -36,6 +36,7 @@ from affinerank.bias.uncertainty import (
     for_display,
     for_inference,
     mixture_bands,
+    precision_of,
     told_by_clicks,
 )
 from affinerank.clicks.counts import ClickCounts
@@ -325,7 +326,9 @@ def _by_levels(
     notes = [
         f"levels of relevance found: {', '.join(f'{g:g}' for g in about['levels'])}"
     ]
-    notes += _leaning(fitted, how, wanted, refuse=settings.method == "auto")
+    precision = precision_of(population, fit, how.prior)
+    told = told_by_clicks(fit, how.prior, precision)
+    notes += _leaning(fitted, told, wanted, refuse=settings.method == "auto")
     test = trust_test(population, fit, fitted.half, how.prior)
     if test is None:
         notes.append("too few queries were clicked to test for trust bias")
@@ -334,8 +337,8 @@ def _by_levels(
         replace(fitted.users, provenance=about),
         rows,
         pools,
-        mixture_bands(population, fit, how.prior, for_inference(seen)),
-        mixture_bands(population, fit, how.prior, for_display()),
+        mixture_bands(fit, precision, for_inference(seen)),
+        mixture_bands(fit, precision, for_display()),
         test,
         tuple(notes),
     )
@@ -343,7 +346,7 @@ def _by_levels(
 
 def _leaning(
     fitted: LevelMixture | Interventions,
-    how: MixtureSettings,
+    told: Floats,
     wanted: str,
     *,
     refuse: bool,
@@ -352,7 +355,6 @@ def _leaning(
     alike = "documents do not differ clearly in how often they are clicked at a rank"
     if refuse and not fitted.differ:
         raise DataError(f"{alike}, so clicks cannot tell bias from relevance")
-    told = told_by_clicks(fitted.population, fitted.fit, how.prior)
     weak = [name for name, t in zip(fitted.pools.names, told, strict=True) if t < TOLD]
     if refuse and np.median(told) < TOLD:
         docs = fitted.population.documents
