@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from affinerank.bias.cells import population_of
-from affinerank.bias.covariates import halves, predict_relevance
+from affinerank.bias.covariates import halves_of, predict_relevance
 from affinerank.bias.documents import documents
 from affinerank.bias.gauge import gauge_error
 from affinerank.bias.level_mixture import ClickRows, MixtureSettings, fit_mixture
@@ -309,7 +309,7 @@ def covariate_iv(
     plain = population_of(docs, pools.mean_rank)
     rough = aligned_fit(plain, first_guess(plain, pools.n_pools), Prior())
     shown = np.unique(rows.doc[rows.impressions > 0])
-    half = halves(docs.n_queries, rng)[docs.query]
+    half = halves_of(docs.query, rng)[docs.query]
     about = predict_relevance(plain, rough.levels, features[shown], half)
     z, seen, clicks = about.features[docs.doc_of_row], docs.impressions, docs.clicks
     n, nz, nzz, c, cz = (

@@ -90,17 +90,11 @@ def corrected_labels(population: Population, levels: Levels) -> tuple[Floats, Fl
     return top / bottom, 1.0 / (1.0 / bottom + RELEVANCE_VARIANCE)
 
 
-def halves(n_queries: int, rng: np.random.Generator) -> Ints:
-    """``[n_queries]`` 0 or 1, as many of each as possible."""
-    half = np.arange(n_queries) % 2
-    return rng.permutation(half)
-
-
 def halves_of(query: Ints, rng: np.random.Generator) -> Ints:
-    """``[n_queries]`` the same, counting only the queries that ``query`` has."""
+    """``[n_queries]`` 0 or 1, as many of each as can be of the queries in ``query``."""
     seen = np.unique(query)
     half = np.zeros(int(query.max(initial=-1)) + 1, dtype=np.int64)
-    half[seen] = halves(len(seen), rng)
+    half[seen] = rng.permutation(np.arange(len(seen)) % 2)
     return half
 
 

@@ -149,14 +149,8 @@ def overlap_of(rows: ClickRows, pools: RankPools) -> Overlap:
     """Say how many documents changed rank, and which pools of ranks that connects."""
     seen = rows.rank[rows.impressions > 0]
     moved = moved_rows(rows)
-    inside = moved.rank <= len(pools.of_rank)
     docs = documents(
-        moved.doc[inside],
-        moved.query[inside],
-        moved.rank[inside],
-        moved.impressions[inside],
-        moved.clicks[inside],
-        pools,
+        moved.doc, moved.query, moved.rank, moved.impressions, moved.clicks, pools
     )
     group = connected_ranks(docs, pools.n_pools)
     names = np.array(pools.names)

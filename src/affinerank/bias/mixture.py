@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 
 from affinerank.bias import mixture_kernel
 from affinerank.bias.documents import Documents
@@ -193,7 +193,7 @@ class Layout:
         """Read parameters from a vector."""
         place = self.slices()
         ratio = np.broadcast_to(vector[place["ratio"]], self.n_pools)
-        gaps = _softmax(np.append(vector[place["gap"]], 0.0))
+        gaps = softmax(np.append(vector[place["gap"]], 0.0))
         levels = np.concatenate([[0.0], np.cumsum(gaps)])
         levels[-1] = 1.0
         return Levels(
@@ -541,8 +541,3 @@ def _grouped(population: Population) -> Population:
         cell=population.cell[first],
         weight=np.add.reduceat(population.weight[order], np.flatnonzero(new)),
     )
-
-
-def _softmax(values: Floats) -> Floats:
-    raised = np.exp(values - values.max())
-    return np.asarray(raised / raised.sum(), dtype=np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,10 +50,15 @@ from affinerank.rankers.mlp import NetworkSettings
 from affinerank.seeds import stage_rng
 
 Floats = NDArray[np.float64]
-Method = Literal[
-    "auto", "mixture", "two-level", "interventions", "em", "em-three", "em-position"
-]
-METHODS: tuple[str, ...] = get_args(Method)
+METHODS = (
+    "auto",
+    "mixture",
+    "two-level",
+    "interventions",
+    "em",
+    "em-three",
+    "em-position",
+)
 REPLICATES = 16
 # Clicks that take three quarters of the prior variance away halve its deviation.
 TOLD = 0.75
