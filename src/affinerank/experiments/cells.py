@@ -97,14 +97,16 @@ def cells_of(plan: Plan) -> tuple[Cell, ...]:
 def groups_of(plan: Plan) -> tuple[Group, ...]:
     """Group the cells of a plan: a function of the plan alone.
 
-    A group has one data set, and one way of training. Groups of a kind are as equal in
-    size as can be, so that none is small.
+    A group has one data set, and one way to come by its users: known, by regression EM,
+    by another method. Groups of a kind are as equal in size as can be, so that none is
+    small.
     """
-    kinds: dict[tuple[str, bool], list[Cell]] = {}
+    kinds: dict[tuple[str, bool, bool], list[Cell]] = {}
     for cell in cells_of(plan):
-        kinds.setdefault((cell.data, cell.users in ACTIVATIONS), []).append(cell)
+        em, known = cell.users in ACTIVATIONS, cell.users == TRUE
+        kinds.setdefault((cell.data, em, known), []).append(cell)
     groups: list[Group] = []
-    for (data, em), cells in kinds.items():
+    for (data, em, _), cells in kinds.items():
         parts = -(-len(cells) // plan.group_networks)
         for part in np.array_split(np.arange(len(cells)), parts):
             chosen = tuple(cells[i] for i in part)

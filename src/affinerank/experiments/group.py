@@ -184,13 +184,10 @@ def _train_em(
         fits = fit_regression_em(
             train.features, train.raw.offsets, runs, network=settings, progress=progress
         )
+    judged = _judged(Networks.together([fit.networks for fit in fits]), inputs)
     return [
-        Value(
-            _judged(fit.networks, inputs)[0],
-            users=fit.users,
-            clicks=int(run.clicks.sum()),
-        )
-        for fit, run in zip(fits, runs, strict=True)
+        Value(value, users=fit.users, clicks=int(run.clicks.sum()))
+        for value, fit, run in zip(judged, fits, runs, strict=True)
     ]
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.early_stopping import Validation
+from affinerank.rankers.losses import Lists
 from affinerank.rankers.mlp import Networks, NetworkSettings, forward, on_device
 from affinerank.rankers.targets import Targets
 from affinerank.rankers.training import NetworkTrainer
@@ -103,13 +104,11 @@ class HeldOut:
         worth = np.where(targets.shown, targets.weights * share, 0.0)
         self.worth = torch.from_numpy(worth.astype(np.float32)).to(device)
         self.shown = torch.from_numpy(np.array(targets.shown)).to(device)
-        query = np.repeat(np.arange(len(sizes)), sizes)
-        self.query = torch.from_numpy(query).to(device)
-        self.start = torch.from_numpy(validation.offsets[:-1].copy()).to(device)
+        self.lists = Lists.of(sizes, device)
 
     def values(self, parameters: list[Tensor]) -> Tensor:
         """Estimated DCG of each network, ``[n]``, over shown documents alone."""
-        at_once = max(1, SCORES_AT_ONCE // max(len(self.query), 1))
+        at_once = max(1, SCORES_AT_ONCE // max(len(self.features), 1))
         parts = []
         with torch.no_grad():
             for first in range(0, len(self.worth), at_once):
@@ -129,14 +128,23 @@ class HeldOut:
         return torch.cat(blocks, dim=1)
 
     def _dcg(self, scores: Tensor, some: slice) -> Tensor:
-        """Sort by score, then stably by query: places within a query are ranks."""
-        kept = scores.masked_fill(~self.shown[some], -torch.inf)
-        by_score = kept.argsort(dim=1, descending=True, stable=True)
-        order = by_score.gather(1, self.query[by_score].argsort(dim=1, stable=True))
-        place = torch.arange(scores.shape[1], device=scores.device)
-        rank = place - self.start[self.query] + 1
-        worth = self.worth[some].gather(1, order)
-        return (worth / torch.log2(rank + 1.0)).sum(dim=1)
+        ranks = _ranks(scores.contiguous(), self.shown[some], self.lists)
+        return (self.worth[some] / torch.log2(ranks + 2.0)).sum(dim=1)
+
+
+def _ranks(scores: Tensor, shown: Tensor, lists: Lists) -> Tensor:
+    """Rank of each document in its list, from 0, unshown ones last or anywhere."""
+    if scores.is_cuda:
+        from affinerank.rankers.cuda import count_ranks
+
+        return count_ranks(scores, shown, lists.offsets, int(lists.sizes.max()))
+    # Sort by score, then stably by list: places within a list are ranks.
+    query = torch.repeat_interleave(torch.from_numpy(lists.sizes))
+    by_score = scores.masked_fill(~shown, -torch.inf)
+    by_score = by_score.argsort(dim=1, descending=True, stable=True)
+    order = by_score.gather(1, query[by_score].argsort(dim=1, stable=True))
+    place = torch.arange(scores.shape[1]) - lists.offsets[:-1][query]
+    return torch.empty_like(order).scatter_(1, order, place.expand_as(order))
 
 
 def _elu(values: Tensor, bias: Tensor, layer: int) -> Tensor:

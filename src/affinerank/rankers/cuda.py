@@ -38,17 +38,29 @@ def lambda_pairs(
         offsets: ``[n_lists + 1]`` where each list begins.
         longest: Documents of the longest list.
     """
-    ranks = torch.empty(scores.shape, dtype=torch.int32, device=scores.device)
+    ranks = count_ranks(scores, shown, offsets, longest)
     value = torch.zeros_like(scores)
     slope = torch.zeros_like(scores)
     n_networks, n_docs = scores.shape
     grid = (len(offsets) - 1, n_networks, triton.cdiv(longest, BLOCK))
     if n_docs:
-        _count_ranks[grid](scores, shown, ranks, offsets, n_docs, BLOCK, ACROSS)
         _add_pairs[grid](
             scores, weights, shown, ranks, value, slope, offsets, n_docs, BLOCK, ACROSS
         )
     return value, slope
+
+
+def count_ranks(scores: Tensor, shown: Tensor, offsets: Tensor, longest: int) -> Tensor:
+    """Rank of each document in its list among the shown ones, ``[n, n_docs]``, from 0.
+
+    Of equal scores, the document that comes first is ranked first.
+    """
+    ranks = torch.zeros(scores.shape, dtype=torch.int32, device=scores.device)
+    n_networks, n_docs = scores.shape
+    grid = (len(offsets) - 1, n_networks, triton.cdiv(longest, BLOCK))
+    if n_docs:
+        _count_ranks[grid](scores, shown, ranks, offsets, n_docs, BLOCK, ACROSS)
+    return ranks
 
 
 class Activation(torch.autograd.Function):

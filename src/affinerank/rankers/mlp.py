@@ -123,6 +123,17 @@ class Networks:
         """Number of networks."""
         return len(self.seeds)
 
+    @classmethod
+    def together(cls, stacks: Sequence[Networks]) -> Networks:
+        """One stack of several, trained alike on the same features."""
+        parameters = zip(*(stack.parameters for stack in stacks), strict=True)
+        return cls(
+            tuple(torch.cat(same) for same in parameters),
+            stacks[0].n_features,
+            stacks[0].settings,
+            tuple(seed for stack in stacks for seed in stack.seeds),
+        )
+
     def predict(self, features: NDArray[np.float32]) -> Floats:
         """Scores ``[n_networks, n_docs]``, in bounded memory."""
         if features.shape[1] != self.n_features:
