@@ -118,12 +118,10 @@ def draw(name: str, results: Sequence[Result]) -> Spec:
 def _curves(
     points: Sequence[Point], name: Callable[[Point], str], title: str
 ) -> alt.VConcatChart:
-    settings = list(dict.fromkeys(p.setting for p in points if p.setting is not None))
-    if not settings:
-        raise DataError(f"{title} draws what clicks taught, and nothing here did")
     panels = []
-    for data in dict.fromkeys(point.data for point in points):
+    for data in dict.fromkeys(p.data for p in points if p.setting is not None):
         own = [point for point in points if point.data == data]
+        settings = list(dict.fromkeys(p.setting for p in own if p.setting is not None))
         counts = sorted({p.clicks for p in own if p.clicks is not None})
         rows: Rows = []
         for point in own:
@@ -132,6 +130,8 @@ def _curves(
                 places = [(s, c) for s in settings for c in (counts[0], counts[-1])]
             rows += [_curve_row(point, name(point), s, c) for s, c in places if s]
         panels.append(_panel_row(rows, data, _click_axes(counts)))
+    if not panels:
+        raise DataError(f"{title} draws what clicks taught, and nothing here did")
     return _together(panels, title)
 
 
@@ -194,7 +194,8 @@ def _first_each(estimates: Sequence[Estimate]) -> list[Estimate]:
 
 def _click_axes(counts: Sequence[float]) -> Axes:
     x = alt.X("x:Q", title="Training clicks").scale(type="log", nice=False)
-    x = x.axis(format="~s", values=list(counts), grid=False, labelOverlap="greedy")
+    apart = {"labelOverlap": "greedy", "labelSeparation": 6}
+    x = x.axis(format="~s", values=list(counts), grid=False, **apart)
     tip = alt.Tooltip("x:Q", title="clicks", format=",.0f")
     return Axes(x, "nDCG@10", alt.Scale(zero=False), tip)
 
@@ -206,7 +207,8 @@ def _rank_axes(label: str, truth: Rows) -> Axes:
     if "gauge" not in label:
         return Axes(x, label, alt.Scale(zero=False), tip)
     low, high = min(r["y"] for r in truth), max(r["y"] for r in truth)
-    scale = alt.Scale(domain=[2 * low - high, 2 * high - low])
+    span = high - low
+    scale = alt.Scale(domain=[low - span / 5, high + span])
     return Axes(x, label, scale, tip, cut=True)
 
 
