@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint benchmark clean
+.PHONY: demo test lint docs benchmark clean
 
 demo: .venv/installed
 	$(BIN)/affinerank demo
@@ -15,6 +15,10 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# the documentation site, into site/; `.venv/bin/mkdocs serve` shows it while you write
+docs: .venv/installed
+	$(BIN)/mkdocs build --strict
 
 # make benchmark NAME=letor, counting, estimation ... : a script in benchmarks/
 NAME ?= letor

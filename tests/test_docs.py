@@ -14,11 +14,20 @@ ROOT = Path(__file__).parent.parent
 PAGES = (
     "README.md",
     "docs/learning.md",
+    "docs/moving.md",
     "docs/estimation.md",
+    "docs/audit.md",
     "docs/click-logs.md",
     "docs/worlds.md",
     "docs/serving.md",
     "docs/reproduction.md",
+    "docs/scikit-learn.md",
+    "docs/start.md",
+    "docs/idea.md",
+    "docs/engineer.md",
+    "docs/researcher.md",
+    "docs/adding-an-estimator.md",
+    "docs/formats.md",
 )
 # These need what a test machine lacks, and are tested with made-up files elsewhere.
 NEEDS_MORE = (
@@ -47,7 +56,8 @@ def steps(page: str) -> list[tuple[str, str]]:
 
 
 def smaller(text: str) -> str:
-    """The same on a smaller world, with fewer clicks."""
+    """The same on a smaller world, with fewer clicks and trees."""
+    text = re.sub(r"--trees \d+", "--trees 5", text)
     return re.sub(r"(\w+-like):\d+", r"\1:60", text).replace("1e6", "2e4")
 
 
@@ -65,6 +75,7 @@ def test_every_command_and_block_runs(
         if kind == "shell":
             words = shlex.split(smaller(text))[1:]
             quick = QUICK if words[0] == "train" and "lightgbm" not in words else []
+            quick = ["--replicates", "2"] if words[0] == "evaluate" else quick
             assert main([*words, *quick]) == 0, f"{text}: {capsys.readouterr().err}"
         else:
             script = tmp_path / "block.py"

@@ -44,10 +44,12 @@ if TYPE_CHECKING:
     from affinerank.rankers.gbdt import TreeRanker
     from affinerank.rankers.load import load_ranker
     from affinerank.rankers.mlp import MLPRanker, NetworkSettings
+    from affinerank.sklearn import AffineRanker
 
 _HOME = {
     "AffineRankError": "errors",
     "AffineRankWarning": "errors",
+    "AffineRanker": "sklearn",
     "ClickCounts": "clicks.counts",
     "ConfigError": "errors",
     "Correction": "corrections",
@@ -92,6 +94,7 @@ __all__ = [
     "ESTIMATORS",
     "AffineRankError",
     "AffineRankWarning",
+    "AffineRanker",
     "ClickCounts",
     "ConfigError",
     "Correction",

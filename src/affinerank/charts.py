@@ -64,7 +64,8 @@ def bias_figure(
                 point = {"series": "truth", "value": truth[name][i]}
                 bare = {k: v for k, v in about.items() if k not in ("low", "high")}
                 values.append({**bare, **point})
-    panels = [_bias_panel(name) for name in ("alpha", "beta")]
+    shown = ["estimate"] if truth is None else ["estimate", "truth"]
+    panels = [_bias_panel(name, shown) for name in ("alpha", "beta")]
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "data": {"values": values},
@@ -73,7 +74,7 @@ def bias_figure(
     }
 
 
-def _bias_panel(name: str) -> Spec:
+def _bias_panel(name: str, shown: list[str]) -> Spec:
     title = {
         "alpha": "Alpha: what a click rate gains by relevance",
         "beta": "Beta: clicks without relevance",
@@ -90,9 +91,9 @@ def _bias_panel(name: str) -> Spec:
         "field": "series",
         "type": "nominal",
         "title": None,
-        "scale": {"domain": ["estimate", "truth"], "range": ["#0072b2", "#d55e00"]},
+        "scale": {"domain": shown, "range": ["#0072b2", "#d55e00"]},
     }
-    shapes = {"domain": ["estimate", "truth"], "range": ["circle", "cross"]}
+    shapes = {"domain": shown, "range": ["circle", "cross"]}
     shape: Spec = {**series, "scale": shapes}
     tips = [{"field": f} for f in ("series", "rank", "value", "low", "high")]
     return {

@@ -133,6 +133,37 @@ def trained(about: Mapping[str, Any]) -> None:
         )
     out.print(table)
     _left_out(about["unmatched"])
+    for row in about["imputed"]:
+        line(
+            f"{row['feature']} is missing {row['missing']:,} times ({row['share']:.1%})"
+            f" and was filled with its median, {row['median']:.3g} from 0 to 1"
+        )
+
+
+def chosen(about: Mapping[str, Any]) -> None:
+    """Print which candidates were compared, and which was taken."""
+    line(f"{about['judged_by']}; queries held out in {about['folds']} parts")
+    gains: dict[str, list[float]] = {}
+    for row in about["candidates"]:
+        gains.setdefault(row["ranker"], []).append(row["gain"])
+    over = (f"{kind} over logged" for kind in gains)
+    table = _table("estimator", "clip", "over naive, std error", *over)
+    for i, row in enumerate(about["estimators"]):
+        table.add_row(
+            row["estimator"],
+            Text(str(row["clip"] or "")),
+            f"{row['lead']:+.4f}, {row['standard_error']:.4f}",
+            *(f"{values[i]:+.4f}" for values in gains.values()),
+        )
+    means = (f"{sum(values) / len(values):+.4f}" for values in gains.values())
+    table.add_row("mean", "", "", *means)
+    out.print(table)
+    best = about["best"]
+    clip = f", clip {best['clip']}" if best["clip"] else ""
+    line(
+        f"taken: {best['estimator']}{clip} (largest lead less half its standard "
+        f"error), {best['ranker']} (highest mean)"
+    )
 
 
 def trained_trees(about: Mapping[str, Any]) -> None:

@@ -10,7 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-Stage = Literal["production", "traffic", "clicks", "batches", "baseline", "estimation"]
+Stage = Literal[
+    "production", "traffic", "clicks", "batches", "baseline", "estimation", "choice"
+]
 _NUMBER = {
     "production": 1,
     "traffic": 2,
@@ -18,6 +20,7 @@ _NUMBER = {
     "batches": 4,
     "baseline": 5,
     "estimation": 6,
+    "choice": 7,
 }
 
 

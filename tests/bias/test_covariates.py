@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from affinerank.bias.cells import population_of
 from affinerank.bias.covariates import (
+    PENALTIES,
     corrected_labels,
     halves_of,
     predict_relevance,
@@ -176,3 +177,40 @@ def test_halves_are_of_the_queries_that_occur() -> None:
         half = halves_of(query, np.random.default_rng(seed))
         assert len(half) == 301
         assert half[np.unique(query)].sum() == half.sum() == 3
+
+
+@pytest.mark.parametrize("at_once", [1, 8, 10**6])
+def test_predictions_do_not_depend_on_blocks_or_on_the_order_of_features(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people, features = sample()
+    levels, half = levels_of(people), HALF[people.documents.query]
+    whole = predict_relevance(people, levels, features, half)
+    monkeypatch.setattr("affinerank.data.mapped.ROWS_AT_ONCE", at_once)
+    order = np.random.default_rng(1).permutation(len(features))
+    place = np.argsort(order)
+    found = predict_relevance(people, levels, features[order], half, row_of_doc=place)
+    np.testing.assert_allclose(found.features, whole.features, atol=1e-5)
+    np.testing.assert_allclose(found.query, whole.query, atol=1e-5)
+
+
+def test_each_half_is_predicted_by_the_written_out_ridge_of_the_other() -> None:
+    people, features = sample()
+    levels, half = levels_of(people), HALF[people.documents.query]
+    label, precision = corrected_labels(people, levels)
+    length = np.full(len(label), np.log(3.0))
+    inputs = np.column_stack([features, length, length**2, np.ones(len(label))])
+    found = predict_relevance(people, levels, features, half).features
+    for side in (0, 1):
+        there, other = half == side, half != side
+        x, w = inputs[other], precision[other, None]
+        gram, moment = x.T @ (w * x), x.T @ (precision * label)[other]
+        fits = []
+        for penalty in PENALTIES:
+            ridge = penalty * np.trace(gram) / len(gram) * np.eye(len(gram))
+            slope = np.linalg.solve(gram + ridge, moment)
+            rest = np.sum(precision[other] * (label[other] - x @ slope) ** 2)
+            freedom = np.trace(np.linalg.solve(gram + ridge, gram))
+            fits.append((rest / (1 - freedom / len(x)) ** 2, slope))
+        best = min(fits, key=lambda fit: fit[0])[1]
+        np.testing.assert_allclose(found[there], inputs[there] @ best, atol=1e-3)

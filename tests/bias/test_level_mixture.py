@@ -87,6 +87,19 @@ def test_the_same_stream_gives_the_same_users(draw_log: DrawLog) -> None:
     np.testing.assert_array_equal(a.half, b.half)
 
 
+def test_a_resample_is_fitted_as_if_it_were_fitted_afresh(draw_log: DrawLog) -> None:
+    """Other clicks of the same users, from where the first fit ended, in its pools."""
+    first_rows, relevance = draw_log(PLUS, MINUS, queries=150, seed=1)
+    rows, _ = draw_log(PLUS, MINUS, queries=150, seed=2)
+    first = fitted(first_rows, telling(relevance), least_clicks=50)
+    rng = np.random.default_rng(0)
+    found = fit_mixture(rows, telling(relevance), rng=rng, like=first)
+    afresh = fitted(rows, telling(relevance), least_clicks=50)
+    assert found.pools is first.pools
+    moved = gauge_error(first.users, afresh.users, np.ones(4)).error
+    assert gauge_error(found.users, afresh.users, np.ones(4)).error < 0.05 * moved
+
+
 def test_ranks_of_a_pool_have_its_values(draw_log: DrawLog) -> None:
     rows, _ = draw_log(PLUS, MINUS, impressions=20)
     clicks = np.bincount(rows.rank, rows.clicks)[1:]

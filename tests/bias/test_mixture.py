@@ -15,6 +15,7 @@ from affinerank.bias.mixture import (
     Population,
     Prior,
     document_levels,
+    document_likelihood,
     document_scores,
     first_guess,
     fit_levels,
@@ -174,7 +175,7 @@ def test_a_vector_and_its_levels_say_the_same(n_levels: int, tied: bool) -> None
 @pytest.mark.parametrize("moved", [False, True])
 def test_documents_that_are_the_same_may_be_counted_together(moved: bool) -> None:
     people, levels = population(n=200, moved=moved), some_levels(4)
-    grouped = mixture._grouped(people)
+    grouped = mixture.grouped_documents(people)
     assert (grouped.documents.n_docs < 150) is not moved
     layout = Layout(POOLS, 4, 2)
     at = layout.vector(levels)
@@ -306,3 +307,31 @@ def test_a_rank_that_is_always_or_never_clicked_leaves_everything_finite(
     fit = fit_levels(people, first_guess(people, POOLS), PRIOR)
     assert np.isfinite(fit.objective)
     assert np.all((fit.levels.zeta_minus > 0) & (fit.levels.zeta_plus < 1))
+
+
+@pytest.mark.parametrize("scattered", [False, True])
+@pytest.mark.parametrize("at_once", [1, 7, 1000])
+def test_parts_are_all_documents_with_whole_queries(
+    scattered: bool, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mixture, "DOCS_AT_ONCE", at_once)
+    people, levels = population(), some_levels(4)
+    if scattered:
+        query = np.random.default_rng(3).permutation(people.documents.query)
+        people = people.with_documents(replace(people.documents, query=query))
+    parts = list(people.parts())
+    assert (len(parts) == 1) is (at_once == 1000)
+    queries = [set(part.documents.query.tolist()) for part in parts]
+    assert sum(len(names) for names in queries) == len(set.union(*queries)) == 8
+    # A document that lost its rows, cell or weight would change its query's likelihood.
+    found = np.zeros(8)
+    for part in parts:
+        each = part.weight * document_likelihood(part, levels)
+        found += np.bincount(part.documents.query, each, minlength=8)
+    np.testing.assert_allclose(found, query_likelihood(people, levels))
+
+
+def test_likelihood_alone_is_that_beside_the_levels() -> None:
+    people, levels = population(), some_levels(4)
+    alone = document_likelihood(people, levels)
+    np.testing.assert_array_equal(alone, document_levels(people, levels)[1])

@@ -16,8 +16,10 @@ from affinerank.bias.mixture import (
     Layout,
     Population,
     Prior,
+    document_scores,
     first_guess,
     fit_levels,
+    prior_precision,
 )
 from affinerank.bias.pooling import RankPools
 from affinerank.bias.replicates import query_weights
@@ -224,3 +226,23 @@ def test_without_any_clicks_the_prior_is_all_there_is() -> None:
     fit = fit_levels(people, first_guess(people, 4), PRIOR)
     assert fit.layout == Layout(4, 2, 0)
     np.testing.assert_allclose(told(people, fit), 0.0, atol=1e-6)
+
+
+def test_precision_is_the_written_out_sandwich_however_it_is_cut(
+    draw_log: DrawLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = people_of(draw_log(PLUS, MINUS, queries=40)[0])
+    fit = fitted(people)
+    scores = document_scores(people, fit).toarray() * people.weight[:, None]
+    told = scores.T @ scores + prior_precision(fit.layout, PRIOR)
+    query = people.documents.query
+    by_query = np.stack([scores[query == q].sum(axis=0) for q in np.unique(query)])
+    n = len(by_query)
+    squared = by_query.T @ by_query * n / (n - 1)
+    inverse = np.linalg.pinv(told, rcond=1e-12, hermitian=True)
+    for at_once in (1, 50, 10**6):
+        monkeypatch.setattr("affinerank.bias.mixture.DOCS_AT_ONCE", at_once)
+        found = precision_of(people, fit, PRIOR)
+        np.testing.assert_allclose(found.information, told, rtol=1e-9, atol=1e-9)
+        expected = inverse @ squared @ inverse
+        np.testing.assert_allclose(found.covariance, expected, rtol=1e-6, atol=1e-10)

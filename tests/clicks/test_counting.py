@@ -560,3 +560,65 @@ def test_a_mutated_log_gives_clean_counts_or_an_error_of_the_package(
     dropped = found.summary["dropped"]["rows"]
     repeated = found.summary["rows"] - dropped - counts.impressions.sum()
     assert repeated >= 0
+
+
+def test_a_list_id_takes_the_place_of_the_query(count: Count, good: Rows) -> None:
+    counts, found = count(good, LogOptions(list_id="session_id"))
+    expected, _ = count([{**row, "query_id": row["session_id"]} for row in good])
+    assert counts.equals(expected)
+    assert counts.sessions.tolist() == [1] * 7
+    assert found.summary["queries"] == 3
+    without = [{k: v for k, v in row.items() if k != "query_id"} for row in good]
+    assert count(without, LogOptions(list_id="session_id"))[0].equals(expected)
+
+
+def test_a_list_id_is_looked_up_under_its_name_in_the_log(
+    count: Count, good: Rows
+) -> None:
+    renamed = [{**row, "sid": row["session_id"]} for row in good]
+    for row in renamed:
+        del row["session_id"]
+    options = LogOptions(columns={"session_id": "sid"}, list_id="session_id")
+    assert count(renamed, options)[0].table["query_id"].to_pylist()[-1] == "s3"
+    with pytest.raises(DataError, match="no column 'request' for query_id"):
+        count(good, LogOptions(list_id="request"))
+    with pytest.raises(ConfigError, match="--list-id s takes the place of query_id"):
+        LogOptions(columns={"query_id": "text"}, list_id="s")
+
+
+def test_what_began_at_a_moment_or_later_is_held_out(count: Count) -> None:
+    rows = random_log(2, n_sessions=100)
+    limit = 1_000 + 10 * 60
+    counts, _ = count(rows, holdout_from=str(limit))
+    for split, wanted in (("holdout", True), ("train", False)):
+        part = [row for row in rows if (row["timestamp"] >= limit) == wanted]
+        found = counts.select("split", split).merged("ranker")
+        assert found.equals(counted_by_loop(part))
+
+
+def test_a_date_holds_out_from_its_midnight_in_utc(count: Count, good: Rows) -> None:
+    days = {"s1": "2026-01-30 23:59:59", "s2": "2026-01-31", "s3": "2026-02-01"}
+    rows = [{**row, "timestamp": days[row["session_id"]]} for row in good]
+    counts, _ = count(rows, holdout_from="2026-01-31")
+    assert int(counts.select("split", "train").impressions.sum()) == 3
+    assert int(counts.select("split", "holdout").impressions.sum()) == 4
+
+
+@pytest.mark.parametrize(
+    ("moment", "message"),
+    [
+        ("99999", "no session began from then on, so there is nothing to hold out"),
+        ("5", "no session began before, so there is nothing to learn from"),
+        ("soon", "--holdout-from takes a number for this log, got 'soon'"),
+    ],
+)
+def test_a_moment_that_splits_nothing_is_refused(
+    moment: str, message: str, count: Count
+) -> None:
+    with pytest.raises(AffineRankError, match=message):
+        count(random_log(2, n_sessions=20), holdout_from=moment)
+
+
+def test_a_share_and_a_moment_are_not_both_held_out(count: Count, good: Rows) -> None:
+    with pytest.raises(ConfigError, match="a share, or from a moment on, not both"):
+        count(good, holdout=0.2, holdout_from="5")

@@ -68,6 +68,12 @@ def test_the_same_document_of_another_query_is_another() -> None:
     assert joined.doc.tolist() == [1, 0]
 
 
+def test_documents_that_queries_share_in_another_order_are_found() -> None:
+    data = dataset([1, 1, 2, 2, 2], [5, 6, 6, 7, 5])
+    joined = join_counts(counts([1, 1, 2, 2, 2], [5, 6, 5, 6, 7]), data)
+    assert joined.doc.tolist() == [0, 1, 4, 2, 3]
+
+
 def test_a_document_at_several_ranks_is_found_for_each() -> None:
     several = ClickCounts.from_columns(
         query_id=[1, 1], doc_id=[5, 5], rank=[1, 2], impressions=[3, 4], clicks=[0, 1]
@@ -79,7 +85,7 @@ def test_nothing_shared_is_an_error_that_shows_both() -> None:
     with pytest.raises(
         DataError,
         match="share no document: counts have query 'x' with document 1, the data "
-        "have query '7' with document 1",
+        "have query 7 with document 1",
     ):
         join_counts(counts(["x"], [1]), dataset([7], [1]))
 

@@ -195,3 +195,48 @@ def test_labels_are_asked_for_where_there_are_none() -> None:
 def test_split_names_are_checked() -> None:
     with pytest.raises(ConfigError, match="got 'vali'"):
         parse_split("vali")
+
+
+def with_holes() -> RankingDataset:
+    """Scaled, f1 has 0, 1, 0.25, 0 and 1, whose median is 0.25; f2 lacks nothing."""
+    nan = np.nan
+    first, second = [0, nan, 4, 1, 5, 9, nan], [1, 2, 2, 2, 7, 7, 8]
+    return RankingDataset.from_rows(
+        np.column_stack([first, second]), [1, 1, 1, 1, 2, 2, 2]
+    )
+
+
+def test_missing_values_are_filled_with_the_median_of_the_scaled_known_ones() -> None:
+    data = with_holes()
+    mapping = FeatureMapping.fit(data, impute=True)
+    assert mapping.fill == (0.25, 1.0)
+    filled = mapping.apply(data).features
+    np.testing.assert_array_equal(filled[:, 0], [0, 0.25, 1, 0.25, 0, 1, 0.25])
+    np.testing.assert_array_equal(filled[:, 1], [0, 1, 1, 1, 0, 0, 1])
+    assert data.missing_values() == {"f1": 2}
+
+
+def test_what_was_learnt_on_train_fills_other_splits() -> None:
+    mapping = FeatureMapping.fit(with_holes(), impute=True)
+    features = np.array([[np.nan, np.nan], [np.nan, 3], [7, 5]])
+    other = RankingDataset.from_rows(features, [1, 1, 2])
+    filled = mapping.apply(other).features
+    np.testing.assert_array_equal(filled, [[0.25, 1], [0.25, 0], [0, 0]])
+
+
+def test_without_imputation_missing_values_stay_missing() -> None:
+    data = with_holes()
+    mapping = FeatureMapping.fit(data)
+    assert mapping.fill is None
+    scaled = mapping.apply(data).features
+    np.testing.assert_array_equal(np.isnan(scaled), np.isnan(data.features))
+
+
+def test_medians_of_many_values_are_those_of_numpy() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.exponential(size=(999, 3)) ** [1, 2, 3]
+    features[rng.random(features.shape) < 0.3] = np.nan
+    data = RankingDataset.from_rows(features, np.arange(999) // 9)
+    known = np.nanmedian(data.normalised().features, axis=0)
+    found = np.array(FeatureMapping.fit(data, impute=True).fill)
+    np.testing.assert_allclose(found, known, atol=0.01)  # lower median, of many values

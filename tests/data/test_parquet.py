@@ -131,3 +131,36 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no folder"):
         write_parquet(data, tmp_path / "no" / "out.parquet")
     assert list(tmp_path.iterdir()) == []
+
+
+LOGGED: dict[str, Any] = {
+    "session_id": ["s1", "s1", "s2"],
+    "query_id": ["q", "q", "q"],
+    "doc_id": [1, 2, 1],
+    "rank": [1, 2, 1],
+    "clicked": [True, False, False],
+    "timestamp": [5, 5, 6],
+    "bm25": [0.5, 1.0, 2.0],
+}
+
+
+def test_another_column_can_tell_lists_apart(tmp_path: Path) -> None:
+    columns = {name: LOGGED[name] for name in ("session_id", "doc_id", "bm25")}
+    data = read_parquet(written(tmp_path, columns), list_id="session_id")
+    assert data.query_ids.tolist() == ["s1", "s2"]
+    assert data.offsets.tolist() == [0, 2, 3]
+    assert data.feature_names == ("bm25",)
+
+
+def test_the_columns_of_a_log_are_no_features(tmp_path: Path) -> None:
+    path = written(tmp_path, LOGGED)
+    message = "query_id, rank, clicked, timestamp are not taken for features"
+    with pytest.warns(AffineRankWarning, match=message):
+        data = read_parquet(path, list_id="session_id")
+    assert data.feature_names == ("bm25",)
+    assert data.features[:, 0].tolist() == [0.5, 1.0, 2.0]
+
+
+def test_a_list_id_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no column 'request'; expected req"):
+        read_parquet(written(tmp_path, GOOD), list_id="request")

@@ -270,3 +270,23 @@ def test_a_library_that_is_not_there_is_named(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"needs onnx, .*'affinerank\[export\]'"):
         export_ranker(network(), tmp_path / "ranker.onnx", to="onnx")
+
+
+def test_a_network_fills_missing_values_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "ranker.onnx"
+    ranker = network(mapping=FeatureMapping(NAMES, fill=(0.5, 0.25, 1.0)))
+    made = export_ranker(ranker, path, to="onnx")
+    assert made.parity.relative < 1e-5
+    holes = np.array([[NAN, 1, 2], [7, NAN, NAN], [5, 2, NAN]], np.float32)
+    scaled = [[0.5, 0, 0], [1, 0.25, 1.0], [0, 1, 1.0]]
+    expected = ranker.predict(np.array(scaled, np.float32))
+    np.testing.assert_allclose(run(path, holes), expected, rtol=1e-5)
+    np.testing.assert_allclose(score(ranker, holes), expected, rtol=1e-6)
+    nothing = np.full((2, 3), NAN, np.float32)
+    np.testing.assert_allclose(run(path, nothing), score(ranker, nothing), rtol=1e-5)
+    about = json.loads((tmp_path / "ranker.onnx.json").read_text())
+    assert about["missing"] == {
+        "value": "NaN",
+        "filled_by": "the file",
+        "after_scaling": {"title": 0.5, "body": 0.25, "clicks": 1.0},
+    }

@@ -1,5 +1,6 @@
 """Stacks of networks: what they learn, on what they depend, how they resume."""
 
+import json
 import os
 import subprocess
 import sys
@@ -431,6 +432,29 @@ def saved(folder: Path) -> MLPRanker:
     ranker = MLPRanker(networks, FeatureMapping(("a", "b", "c")), {"seed": 6})
     ranker.save(folder)
     return ranker
+
+
+def test_what_fills_missing_values_is_saved_with_the_network(tmp_path: Path) -> None:
+    ranker = saved(tmp_path / "before")
+    mapping = replace(ranker.mapping, fill=(0.5, 0.0, 0.125))
+    replace(ranker, mapping=mapping).save(tmp_path / "model")
+    assert load_ranker(tmp_path / "model").mapping == mapping
+    path = tmp_path / "model" / "ranker.json"
+    path.write_text(path.read_text().replace("0.125", "NaN"))
+    with pytest.raises(DataError, match="fill must be 3 numbers"):
+        load_ranker(tmp_path / "model")
+
+
+def test_a_network_of_before_refuses_missing_values(tmp_path: Path) -> None:
+    saved(tmp_path / "model")
+    path = tmp_path / "model" / "ranker.json"
+    about = json.loads(path.read_text())
+    del about["fill"]
+    path.write_text(json.dumps(about))
+    loaded = load_ranker(tmp_path / "model")
+    assert loaded.mapping.fill is None
+    with pytest.raises(DataError, match="was not taught what to put there"):
+        loaded.predict(np.full((1, 3), np.nan, np.float32))
 
 
 def test_a_saved_network_scores_as_before(tmp_path: Path) -> None:

@@ -30,21 +30,26 @@ def population_of(
             the number of basis functions of each.
     """
     home = documents.home
-    key = home
+    key, sorts = home, 1
     for values, bins, _ in covariates:
         key = key * bins + _bin(values, bins)
-    _, first, cell = np.unique(key, return_index=True, return_inverse=True)
-    cell = cell.reshape(-1)
-    size = np.bincount(cell)
-    used = min(RANK_KNOTS, len(mean_rank) - 2)
-    parts = [hinges(np.log(mean_rank), used)[home[first]]] if used > 0 else []
+        sorts *= bins
+    size = np.bincount(key)
+    used = np.flatnonzero(size)
+    number = np.zeros(len(size), dtype=np.int64)
+    number[used] = np.arange(len(used))
+    cell, size, home_of_cell = number[key], size[used], used // sorts
+    knots_by_rank = min(RANK_KNOTS, len(mean_rank) - 2)
+    parts = []
+    if knots_by_rank > 0:
+        parts = [hinges(np.log(mean_rank), knots_by_rank)[home_of_cell]]
     parts += [
         hinges(np.bincount(cell, values) / size, knots)
         for values, _, knots in covariates
     ]
     empty = np.zeros((len(size), 0))
     basis = np.concatenate([empty, *parts], axis=1)
-    return Population(documents, cell, home[first], basis, np.ones(documents.n_docs))
+    return Population(documents, cell, home_of_cell, basis, np.ones(documents.n_docs))
 
 
 def hinges(values: Floats, n: int) -> Floats:

@@ -8,13 +8,16 @@ prediction fitted on the same clicks would mistake their noise for relevance.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from affinerank.bias.documents import Documents
 from affinerank.bias.mixture import Levels, Population
+from affinerank.data.mapped import blocks, release
 from affinerank.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -46,21 +49,26 @@ def predict_relevance(
     levels: Levels,
     features: NDArray[np.float32] | None,
     half: Ints,
+    *,
+    row_of_doc: Ints | None = None,
 ) -> Covariates:
     """Predict relevance from everything but the document's own clicks.
 
     Args:
         population: Clicks.
         levels: User model that corrects them.
-        features: ``[n_docs, n_features]``, or nothing to go by but the query.
+        features: ``[n, n_features]``, or nothing to go by but the query.
         half: ``[n_docs]`` 0 or 1, the same for all documents of a query.
+        row_of_doc: ``[n_docs]`` where the features of each document are; left out, they
+            are in the same order.
     """
     rows = population.documents
     label, precision = corrected_labels(population, levels)
     predicted = np.zeros(rows.n_docs)
     correlation = 0.0
     if features is not None:
-        inputs = _inputs(features, rows)
+        at = np.arange(rows.n_docs) if row_of_doc is None else row_of_doc
+        inputs = partial(_inputs, features, at, _log_length(rows))
         predicted = _crossed_ridge(inputs, label, precision, half)
         correlation = _correlation(predicted, label, precision)
     rest = (label - predicted) * precision
@@ -98,43 +106,97 @@ def halves_of(query: Ints, rng: np.random.Generator) -> Ints:
     return half
 
 
-def _inputs(features: NDArray[np.float32], rows: Documents) -> NDArray[np.float32]:
-    """Features, the length of the list and its square, and a constant."""
-    if not np.all(np.isfinite(features)):
+def _log_length(rows: Documents) -> Floats:
+    """``[n_docs]`` log of the number of documents of the list."""
+    return np.log(np.bincount(rows.query)[rows.query])
+
+
+def _inputs(
+    features: NDArray[np.float32], row_of_doc: Ints, log_length: Floats, part: slice
+) -> NDArray[np.float32]:
+    """Features, the length of the list and its square, and a constant.
+
+    Of the documents of ``part`` alone: all together would be the features once more.
+    """
+    values = features[row_of_doc[part]]
+    release(features)
+    if not np.all(np.isfinite(values)):
         raise DataError("features must be numbers; fill missing values first")
-    length = np.log(np.bincount(rows.query)[rows.query])
+    length = log_length[part]
     more = np.stack([length, length**2, np.ones_like(length)], axis=1)
-    return np.concatenate([features, more.astype(np.float32)], axis=1)
+    return np.concatenate([values, more.astype(np.float32)], axis=1)
 
 
 def _crossed_ridge(
-    inputs: NDArray[np.float32], label: Floats, precision: Floats, half: Ints
+    inputs: Callable[[slice], NDArray[np.float32]],
+    label: Floats,
+    precision: Floats,
+    half: Ints,
 ) -> Floats:
     """Predict each half by a regression on the other, its penalty included."""
-    predicted = np.zeros(len(label))
-    for side in (0, 1):
-        there = half == side
-        slope = _ridge(inputs[~there], label[~there], precision[~there])
-        predicted[there] = inputs[there] @ slope
+    moments: list[Moments | None] = [None, None]
+    for part in blocks(len(label)):
+        values = inputs(part)
+        for side in (0, 1):
+            there = half[part] == side
+            found = _moments(values[there], label[part][there], precision[part][there])
+            before = moments[side]
+            moments[side] = found if before is None else before + found
+    slopes = np.stack([_ridge(m) for m in reversed(moments) if m is not None], axis=1)
+    predicted = np.empty(len(label))
+    for part in blocks(len(label)):
+        both = inputs(part) @ slopes
+        predicted[part] = np.where(half[part] == 0, both[:, 0], both[:, 1])
     return predicted
 
 
-def _ridge(
-    inputs: NDArray[np.float32], label: Floats, precision: Floats
-) -> NDArray[np.float32]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """All that a weighted regression needs of its rows: they add up.
+
+    Attributes:
+        gram: ``[n_inputs, n_inputs]`` weighted products of the inputs.
+        moment: ``[n_inputs]`` weighted products of inputs and label.
+        total: Weighted square of the label.
+        n: Number of rows.
+    """
+
+    gram: Floats
+    moment: Floats
+    total: float
+    n: int
+
+    def __add__(self, other: Moments) -> Moments:
+        """Moments of the rows of both."""
+        return Moments(
+            self.gram + other.gram,
+            self.moment + other.moment,
+            self.total + other.total,
+            self.n + other.n,
+        )
+
+
+def _moments(inputs: NDArray[np.float32], label: Floats, precision: Floats) -> Moments:
+    root = np.sqrt(precision).astype(np.float32)
+    scaled = inputs * root[:, None]
+    return Moments(
+        (scaled.T @ scaled).astype(np.float64),
+        (scaled.T @ (label.astype(np.float32) * root)).astype(np.float64),
+        float(precision @ label**2),
+        len(label),
+    )
+
+
+def _ridge(rows: Moments) -> NDArray[np.float32]:
     r"""Weighted ridge regression with the penalty of the best cross-validation.
 
     Generalised: :math:`\mathrm{RSS} / (1 - \mathrm{df} / n)^2`, from the eigenvalues of
     the moments, so nothing is fitted twice.
     """
-    root = np.sqrt(precision).astype(np.float32)
-    scaled = inputs * root[:, None]
-    gram = (scaled.T @ scaled).astype(np.float64)
-    moment = (scaled.T @ (label.astype(np.float32) * root)).astype(np.float64)
-    size, axes = np.linalg.eigh(gram)
-    size, along = np.maximum(size, 0.0), axes.T @ moment
-    unit, total, n = size.mean(), float(precision @ label**2), len(label)
-    best, chosen = np.inf, np.zeros(len(moment))
+    size, axes = np.linalg.eigh(rows.gram)
+    size, along = np.maximum(size, 0.0), axes.T @ rows.moment
+    unit, total, n = size.mean(), rows.total, rows.n
+    best, chosen = np.inf, np.zeros(len(along))
     for penalty in PENALTIES:
         part = along / (size + penalty * unit)
         rest = total - 2 * part @ along + part**2 @ size

@@ -56,6 +56,8 @@ class Documents:
     @property
     def home(self) -> Ints:
         """``[n_docs]`` the pool where a document was seen most; the upper of equals."""
+        if len(self.pool) == self.n_docs:
+            return self.pool
         doc = self.doc_of_row
         order = np.lexsort((self.pool, -self.impressions, doc))
         return self.pool[order[self.first[:-1]]]
@@ -64,6 +66,18 @@ class Documents:
     def n_impressions(self) -> Floats:
         """``[n_docs]`` impressions of each document."""
         return np.add.reduceat(self.impressions, self.first[:-1])
+
+    def between(self, start: int, end: int) -> Documents:
+        """The documents ``start .. end - 1``."""
+        first = self.first[start : end + 1]
+        rows = slice(first[0], first[-1])
+        return Documents(
+            self.query[start:end],
+            first - first[0],
+            self.pool[rows],
+            self.impressions[rows],
+            self.clicks[rows],
+        )
 
     def select(self, kept: Bools) -> Documents:
         """The documents of ``kept [n_docs]``."""

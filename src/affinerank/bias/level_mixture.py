@@ -7,7 +7,7 @@ half of the queries by the other half; fit everything to all clicks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,7 @@ def fit_mixture(
     *,
     rng: np.random.Generator,
     settings: MixtureSettings | None = None,
+    like: LevelMixture | None = None,
 ) -> LevelMixture:
     """Estimate how users click from counts, and features where there are some.
 
@@ -116,10 +117,16 @@ def fit_mixture(
         features: ``[n_docs, n_features]`` by number of the document.
         rng: Halves the queries, and draws where there is more than enough.
         settings: How.
+        like: A fit to clicks of which these are a resample: its pools and its number of
+            levels are kept, and its values are where this one starts.
     """
     asked = settings or MixtureSettings()
-    pools = pool_ranks(
-        rows.rank, rows.impressions, rows.clicks, least_clicks=asked.least_clicks
+    pools = (
+        like.pools
+        if like is not None
+        else pool_ranks(
+            rows.rank, rows.impressions, rows.clicks, least_clicks=asked.least_clicks
+        )
     )
     require_estimable(rows, pools)
     docs = documents(
@@ -133,15 +140,17 @@ def fit_mixture(
     rough = aligned_fit(plain, first_guess(plain, n_pools), asked.prior)
     shown = np.unique(rows.doc[rows.impressions > 0])
     about = predict_relevance(
-        plain,
-        rough.levels,
-        None if features is None else features[shown],
-        half[docs.query],
+        plain, rough.levels, features, half[docs.query], row_of_doc=shown
     )
     covariates = [(about.query, QUERY_BINS, QUERY_KNOTS)]
     if features is not None:
         covariates.append((about.features, FEATURE_BINS, FEATURE_KNOTS))
     population = population_of(docs, mean_rank, covariates)
+    if like is not None:
+        fit = aligned_fit(population, like.fit.levels, asked.prior)
+        return replace(
+            like, users=users_of(fit, pools), population=population, fit=fit, half=half
+        )
     learnt, held = _chosen_parts(population, half, rng)
     start = choose_levels(
         learnt,

@@ -20,8 +20,10 @@ from affinerank.bias.mixture import (
     Population,
     Prior,
     document_levels,
+    document_likelihood,
     first_guess,
     fit_levels,
+    grouped_documents,
     query_likelihood,
 )
 
@@ -112,6 +114,7 @@ def refine_levels(population: Population, start: Levels, prior: Prior) -> Fit:
 
 def aligned_fit(population: Population, start: Levels, prior: Prior) -> Fit:
     """Fit, and again while some rank fits better one level further up or down."""
+    population = grouped_documents(population)
     best = fit_levels(population, start, prior)
     for _ in range(ALIGNMENTS):
         moved = realigned(population, best.levels)
@@ -142,7 +145,7 @@ def realigned(population: Population, levels: Levels) -> Levels:
         upper = np.clip(rate[:, 1], 1e-6, 0.9995)
         lower = np.clip(rate[:, 0], 1e-7, 0.99 * upper)
         tried = replace(levels, zeta_plus=upper, log_ratio=np.log(upper / lower))
-        _, likelihood = document_levels(population, tried)
+        likelihood = document_likelihood(population, tried)
         value = np.bincount(home, population.weight * likelihood, minlength=len(best))
         better = value > best + 1.0
         best = np.where(better, value, best)

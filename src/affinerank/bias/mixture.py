@@ -23,8 +23,9 @@ Two weak priors keep what the clicks hardly say from running away:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,7 @@ from affinerank.bias.documents import Documents
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+DOCS_AT_ONCE = 50_000  # bounds what is held of every document at once
 FAR = 3.0
 TINY = 1e-12
 
@@ -78,6 +80,44 @@ class Population:
     def with_documents(self, documents: Documents) -> Population:
         """The same documents with other clicks."""
         return replace(self, documents=documents)
+
+    def parts(self) -> Iterator[Population]:
+        """Runs of documents, the documents of a query together in one of them."""
+        query = self.documents.query
+        if np.any(np.diff(query) < 0):
+            yield from self._by_query().parts()
+            return
+        starts = np.flatnonzero(np.diff(query, prepend=-1, append=-2))
+        wanted = np.arange(0, len(query), DOCS_AT_ONCE)
+        cuts = np.unique(np.append(starts[np.searchsorted(starts, wanted)], len(query)))
+        for start, end in pairwise(cuts.tolist()):
+            yield replace(
+                self,
+                documents=self.documents.between(start, end),
+                cell=self.cell[start:end],
+                weight=self.weight[start:end],
+            )
+
+    def _by_query(self) -> Population:
+        """The same documents in the order of their queries."""
+        rows = self.documents
+        order = np.argsort(rows.query, kind="stable")
+        sizes = np.diff(rows.first)[order]
+        first = np.concatenate([[0], np.cumsum(sizes)])
+        moved = np.repeat(rows.first[order] - first[:-1], sizes) + np.arange(first[-1])
+        documents = Documents(
+            rows.query[order],
+            first,
+            rows.pool[moved],
+            rows.impressions[moved],
+            rows.clicks[moved],
+        )
+        return replace(
+            self,
+            documents=documents,
+            cell=self.cell[order],
+            weight=self.weight[order],
+        )
 
     def select(self, kept: NDArray[np.bool_]) -> Population:
         """Only the documents of ``kept [n_docs]``, in the same cells."""
@@ -255,7 +295,7 @@ def fit_levels(
     )
     low, high = layout.bounds()
     vector = np.clip(layout.vector(start), low, high)
-    grouped = _grouped(population)
+    grouped = grouped_documents(population)
     best, iterations = -np.inf, 0
 
     def objective(at: Floats) -> tuple[float, Floats]:
@@ -303,7 +343,7 @@ def first_guess(
 
 def query_likelihood(population: Population, levels: Levels) -> Floats:
     """``[n_queries]`` log-likelihood of each query's clicks."""
-    _, each = document_levels(population, levels)
+    each = document_likelihood(population, levels)
     rows = population.documents
     return np.bincount(
         rows.query, population.weight * each, minlength=rows.n_queries
@@ -326,8 +366,28 @@ def document_levels(population: Population, levels: Levels) -> tuple[Floats, Flo
     return found, likelihood
 
 
+def document_likelihood(population: Population, levels: Levels) -> Floats:
+    """Log P(clicks) ``[n_docs]``."""
+    rows, rate = population.documents, levels.click_rate(levels.levels)
+    likelihood: Floats = mixture_kernel.document_likelihood(
+        population.cell,
+        rows.first,
+        rows.pool,
+        rows.impressions,
+        rows.clicks,
+        levels.log_shares(population),
+        np.log(rate),
+        np.log1p(-rate),
+    )
+    return likelihood
+
+
 def document_scores(population: Population, fit: Fit) -> sparse.csr_matrix:
-    """``[n_docs, size]`` gradient of each document's log-likelihood."""
+    """``[n_docs, size]`` gradient of each document's log-likelihood.
+
+    It takes some 500 bytes a document: of many, one of :meth:`Population.parts` at a
+    time.
+    """
     levels, layout, rows = fit.levels, fit.layout, population.documents
     place, doc = layout.slices(), population.documents.doc_of_row
     found, _ = document_levels(population, levels)
@@ -517,7 +577,7 @@ def _climb(
     return vector + found.x * scale, float(-found.fun), int(found.nit)
 
 
-def _grouped(population: Population) -> Population:
+def grouped_documents(population: Population) -> Population:
     """Count documents of one row and the same cell, impressions and clicks once."""
     rows = population.documents
     if len(rows.pool) != rows.n_docs:

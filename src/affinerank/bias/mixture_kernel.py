@@ -91,6 +91,20 @@ def document_levels(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def document_likelihood(  # type: ignore[no-untyped-def]
+    cell, first, pool, impressions, clicks, log_share, log_p, log_q
+):
+    """Log P(clicks) ``[n_docs]``."""
+    level = np.empty(log_p.shape[1])
+    likelihood = np.empty(len(cell))
+    for d in range(len(cell)):
+        likelihood[d] = posterior(
+            d, cell, first, pool, impressions, clicks, log_share, log_p, log_q, level
+        )
+    return likelihood
+
+
+@numba.njit(cache=True, nogil=True)
 def mean_ratio(  # type: ignore[no-untyped-def]
     first, pool, impressions, clicks, weight, likelihood, log_p, log_q
 ):

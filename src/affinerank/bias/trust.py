@@ -118,9 +118,14 @@ def _slopes_towards_trust(
     """``[n_queries]`` slope of log-likelihood where ``learnt`` would go with trust."""
     freed = replace(without, layout=replace(without.layout, tied=False))
     at = freed.layout.vector(freed.levels)
-    uphill = document_scores(learnt, freed).T @ learnt.weight
-    uphill -= prior_precision(freed.layout, prior) @ at
+    uphill = -prior_precision(freed.layout, prior) @ at
+    for part in learnt.parts():
+        uphill += document_scores(part, freed).T @ part.weight
     told = precision_of(learnt, freed, prior).information
     inverse = np.linalg.pinv(told, rcond=1e-12, hermitian=True)
-    each = held.weight * (document_scores(held, freed) @ (inverse @ uphill))
-    return np.bincount(held.documents.query, each).astype(np.float64)
+    slopes = np.zeros(held.documents.n_queries)
+    for part in held.parts():
+        each = part.weight * (document_scores(part, freed) @ (inverse @ uphill))
+        query, rows = np.unique(part.documents.query, return_inverse=True)
+        slopes[query] = np.bincount(rows.reshape(-1), each)
+    return slopes

@@ -42,12 +42,14 @@ class Bands:
         beta: ``[n_pools]``.
         alpha_error: ``[n_pools]`` standard error of alpha; ``nan`` where not known.
         beta_error: ``[n_pools]`` standard error of beta, likewise.
+        covariance: ``[2 n_pools, 2 n_pools]`` of alpha, then beta, where it is known.
     """
 
     alpha: Floats
     beta: Floats
     alpha_error: Floats
     beta_error: Floats
+    covariance: Floats | None = None
 
     @property
     def known(self) -> bool:
@@ -78,19 +80,22 @@ class Precision:
 
 def precision_of(population: Population, fit: Fit, prior: Prior) -> Precision:
     """Information and covariance of the parameters, from one pass over documents."""
-    scores = document_scores(population, fit)
-    weighted = sparse.diags(population.weight) @ scores
-    told = (scores.T @ weighted).toarray() + prior_precision(fit.layout, prior)
-    query = population.documents.query
-    size = (int(query.max()) + 1, len(query))
-    together = sparse.csr_matrix(
-        (np.ones(len(query)), (query, np.arange(len(query)))), size
-    )
-    by_query = together @ weighted
-    n = len(np.unique(query))
-    squared = (by_query.T @ by_query).toarray() * n / max(n - 1, 1)
+    told = prior_precision(fit.layout, prior)
+    squared, n = np.zeros_like(told), 0
+    for part in population.parts():
+        scores = document_scores(part, fit)
+        weighted = sparse.diags(part.weight) @ scores
+        told += (scores.T @ weighted).toarray()
+        names, query = np.unique(part.documents.query, return_inverse=True)
+        together = sparse.csr_matrix(
+            (np.ones(len(query)), (query, np.arange(len(query)))),
+            (len(names), len(query)),
+        )
+        by_query = together @ weighted
+        squared += (by_query.T @ by_query).toarray()
+        n += len(names)
     inverse = np.linalg.pinv(told, rcond=1e-12, hermitian=True)
-    return Precision(told, inverse @ squared @ inverse)
+    return Precision(told, inverse @ squared @ inverse * (n / max(n - 1, 1)))
 
 
 def told_by_clicks(fit: Fit, prior: Prior, precision: Precision) -> Floats:
@@ -127,10 +132,11 @@ def mixture_bands(fit: Fit, precision: Precision, gauge: Gauge) -> Bands:
         step = np.zeros_like(vector)
         step[i] = STEP
         slope[:, i] = (values(vector + step) - values(vector - step)) / (2 * STEP)
-    error = np.sqrt(np.maximum(np.sum((slope @ variance) * slope, axis=1), 0.0))
+    covariance = slope @ variance @ slope.T
+    error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     here = values(vector)
     n = fit.layout.n_pools
-    return Bands(here[:n], here[n:], error[:n], error[n:])
+    return Bands(here[:n], here[n:], error[:n], error[n:], covariance)
 
 
 def for_inference(impressions: Floats) -> Gauge:

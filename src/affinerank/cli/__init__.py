@@ -10,6 +10,7 @@ import typer
 
 from affinerank import display
 from affinerank.cli import (
+    audit,
     clicks,
     data,
     debias,
@@ -33,6 +34,7 @@ import_app = typer.Typer(help="Bring the logs of other systems onto our columns.
 app.command()(experiments.demo)
 app.command()(clicks.simulate)
 app.command()(clicks.count)
+app.command()(audit.audit)
 app.command()(estimation.estimate)
 app.command()(debias.debias)
 app.command()(learning.train)

@@ -12,6 +12,7 @@ from affinerank.cli.options import (
     Data,
     Fold,
     Json,
+    ListId,
     MissingValues,
     Output,
     RelevantAbove,
@@ -151,6 +152,7 @@ def count(
     column: Annotated[
         list[str] | None, typer.Option(help="Name in the log, as in rank=position.")
     ] = None,
+    list_id: ListId = None,
     ranks_from: Annotated[
         int, typer.Option(help="What the log calls the first rank: 1 or 0.")
     ] = 1,
@@ -171,7 +173,12 @@ def count(
     holdout: Annotated[
         float | None, typer.Option(help="Share to set aside, as in 0.2.")
     ] = None,
-    holdout_by: Annotated[str, typer.Option(help="query, or time.")] = "query",
+    holdout_by: Annotated[
+        str, typer.Option(help="query, or time: the last sessions.")
+    ] = "query",
+    holdout_from: Annotated[
+        str | None, typer.Option(help="Set aside what began then or later, instead.")
+    ] = None,
     memory: Annotated[str, typer.Option(help="DuckDB spills beyond this.")] = "4GB",
     as_json: Json = False,
 ) -> None:
@@ -187,6 +194,7 @@ def count(
         raise ConfigError("give a LOG, or --from CONNECTION with --table NAME")
     options = LogOptions(
         columns=mapping(column or []),
+        list_id=list_id,
         ranks_from=ranks_from,
         where=where,
         since=since,
@@ -210,6 +218,7 @@ def count(
                 bad_rows=bad_rows,
                 holdout=holdout,
                 holdout_by=holdout_by,
+                holdout_from=holdout_from,
                 progress=progress,
             )
     except LogFaultsError as error:

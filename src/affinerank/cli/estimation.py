@@ -11,6 +11,7 @@ from affinerank import display
 from affinerank.cli.options import (
     Fold,
     Json,
+    ListId,
     MissingValues,
     Seed,
     Split,
@@ -58,7 +59,8 @@ def estimate(
     split: Split = None,
     fold: Fold = 1,
     seed: Seed = 0,
-    missing: MissingValues = "error",
+    missing: MissingValues = "keep",
+    list_id: ListId = None,
     as_json: Json = False,
 ) -> None:
     """Estimate how users click, and say how good the estimate is."""
@@ -91,7 +93,9 @@ def estimate(
         writable(plot)
     true_users = UserModel.load(truth) if truth else None
     clicks = ClickCounts.load(counts)
-    read = None if data is None else read_data(data, split, fold, missing)
+    read = None
+    if data is not None:
+        read = read_data(data, split, fold, missing, list_id=list_id)
     with bars() as progress:
         found = estimate_users(
             clicks, read, settings=settings, truth=true_users, progress=progress

@@ -11,6 +11,7 @@ from affinerank import display
 from affinerank.cli.options import (
     Fold,
     Json,
+    ListId,
     MissingValues,
     RelevantAbove,
     Seed,
@@ -69,7 +70,8 @@ def evaluate(
     relevant_above: RelevantAbove = 2.0,
     fold: Fold = 1,
     seed: Seed = 0,
-    missing: MissingValues = "error",
+    missing: MissingValues = "keep",
+    list_id: ListId = None,
     as_json: Json = False,
 ) -> None:
     """Judge rankers by labels, or by the clicks that another ranking brought."""
@@ -84,7 +86,9 @@ def evaluate(
             counts,
             (users, estimated_from),
             _asked(metric, rank_weights, estimator, against, replicates, seed),
-            lambda default, name: read_data(data, name, fold, missing, default=default),
+            lambda default, name: read_data(
+                data, name, fold, missing, default=default, list_id=list_id
+            ),
             split,
         )
         show(about, as_json, evaluated_from_clicks)
@@ -99,7 +103,7 @@ def evaluate(
             raise ConfigError(f"{option} is about clicks: give --counts with it")
     judged = evaluate_rankers(
         {str(folder): load_ranker(folder) for folder in models},
-        read_data(data, split, fold, missing, default="test"),
+        read_data(data, split, fold, missing, default="test", list_id=list_id),
         metric=Metric.parse(metric or "nDCG@10"),
         relevant_above=relevant_above,
     )

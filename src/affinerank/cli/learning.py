@@ -13,6 +13,7 @@ from affinerank import display
 from affinerank.cli.options import (
     Fold,
     Json,
+    ListId,
     MissingValues,
     RelevantAbove,
     Seed,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from affinerank.clicks.counts import ClickCounts
     from affinerank.clicks.usermodel import UserModel
     from affinerank.data.dataset import RankingDataset
+    from affinerank.pipeline import Choice, Trained, TrainedTrees
     from affinerank.progress import Progress
 
 ONLY_FOR = {
@@ -56,18 +58,24 @@ def train(
         list[str] | None,
         typer.Option(
             help="naive, ips, bayes-ips, affine (the default) or full-information; "
-            "several are trained together, one folder each."
+            "several are trained together, one folder each; auto: the one that does "
+            "best on held-out queries."
         ),
     ] = None,
     clip: Annotated[
-        str | None, typer.Option(help="Least alpha: a number, or 10/sqrt(n).")
+        str | None,
+        typer.Option(help="Least alpha: a number, or 10/sqrt(n), which auto tries."),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse ranks the user model lacks.")
     ] = False,
     ranker: Annotated[
-        str, typer.Option(help="mlp (networks) or lightgbm (trees).")
-    ] = "mlp",
+        str | None,
+        typer.Option(
+            help="mlp (networks) or lightgbm (trees); mlp if left out, both for auto.",
+            show_default=False,
+        ),
+    ] = None,
     epochs: Annotated[int, typer.Option(min=1)] = 32,
     learning_rate: Annotated[
         float | None,
@@ -104,18 +112,19 @@ def train(
     relevant_above: RelevantAbove = 2.0,
     fold: Fold = 1,
     seed: Seed = 0,
-    missing: MissingValues = "error",
+    missing: MissingValues = "keep",
+    list_id: ListId = None,
     as_json: Json = False,
 ) -> None:
     """Train networks or trees on corrected clicks."""
     from affinerank.clicks.counts import ClickCounts
     from affinerank.files import writable
     from affinerank.pipeline import (
-        Trained,
-        TrainedTrees,
+        AUTO,
+        CLIP,
+        ChoiceSettings,
         held_out,
-        save_trained,
-        save_trees,
+        train_chosen,
         train_rankers,
         train_trees,
     )
@@ -123,71 +132,131 @@ def train(
     from affinerank.rankers.mlp import NetworkSettings
 
     names = list(dict.fromkeys(estimator or ["affine"]))
-    _require_own_options(context, ranker)
+    auto = AUTO in names
+    kinds = [ranker] if ranker else [*ONLY_FOR] if auto else ["mlp"]
+    _require_own_options(context, kinds)
     if output.exists():
         raise ConfigError(f"{output}: exists already; choose another name or remove it")
+    if auto:
+        _require_comparable(context, names, kinds)
+        names = ["affine"]  # the users that judge are those of affine
     _require_known(names, users, save_users)
     for path in (output, checkpoint, save_users):
         if path is not None:
             writable(path)
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
-    rate = LEARNING_RATES[ranker] if learning_rate is None else learning_rate
-    fit: Callable[..., Trained | TrainedTrees]
-    if ranker == "mlp":
-        networks = NetworkSettings(
-            hidden=sizes(hidden),
-            loss=loss,
-            learning_rate=rate,
-            epochs=epochs,
-            device=device,
-            precision=precision,
-            data_seed=seed,
-            patience=patience,
-        )
-        fit = partial(train_rankers, settings=networks, checkpoint=checkpoint)
-    else:
-        grown = TreeSettings(
-            trees=trees, leaves=leaves, learning_rate=rate, patience=patience
-        )
-        fit = partial(train_trees, settings=grown)
+    rates = {
+        kind: rate if learning_rate is None else learning_rate
+        for kind, rate in LEARNING_RATES.items()
+    }
+    networks = NetworkSettings(
+        hidden=sizes(hidden),
+        loss=loss,
+        learning_rate=rates["mlp"],
+        epochs=epochs,
+        device=device,
+        precision=precision,
+        data_seed=seed,
+        patience=patience,
+    )
+    grown = TreeSettings(
+        trees=trees, leaves=leaves, learning_rate=rates["lightgbm"], patience=patience
+    )
     clicks = ClickCounts.load(counts)
-    read = read_data(data, split, fold, missing)
+    read = read_data(data, split, fold, missing, list_id=list_id)
     held = None
     if validation is not None:
-        judged = read_data(data, None, fold, missing, default="validation")
+        judged = read_data(
+            data, None, fold, missing, default="validation", list_id=list_id
+        )
         held = (ClickCounts.load(validation), judged)
     elif patience is not None:
         held = (held_out(clicks), read)
+    fit: Callable[..., Trained | TrainedTrees] = (
+        partial(train_rankers, settings=networks, checkpoint=checkpoint)
+        if kinds == ["mlp"]
+        else partial(train_trees, settings=grown)
+    )
+    choice = None
     with bars() as progress:
         known = _users(users, save_users, clicks, read, names, seed, progress)
-        trained = fit(
-            clicks,
-            read,
-            known,
-            estimators=names,
-            seeds=[seed],
-            clip=clip,
-            strict=strict,
-            relevant_above=relevant_above,
-            validation=held,
-            progress=progress,
-        )
+        if auto and known is not None:
+            own: dict[str, NetworkSettings | TreeSettings]
+            own = {"mlp": networks, "lightgbm": grown}
+            trained, choice = train_chosen(
+                clicks,
+                read,
+                known,
+                settings=ChoiceSettings(
+                    {kind: own[kind] for kind in kinds}, clip or CLIP, seed=seed
+                ),
+                strict=strict,
+                progress=progress,
+            )
+        else:
+            trained = fit(
+                clicks,
+                read,
+                known,
+                estimators=names,
+                seeds=[seed],
+                clip=clip,
+                strict=strict,
+                relevant_above=relevant_above,
+                validation=held,
+                progress=progress,
+            )
+    _show_saved(trained, choice, output, as_json)
+
+
+def _show_saved(
+    trained: Trained | TrainedTrees, choice: Choice | None, folder: Path, as_json: bool
+) -> None:
+    """Save what was trained, and print it, below what it was chosen from."""
+    from affinerank.pipeline import TrainedTrees, save_trained, save_trees
+
+    draw = display.trained
     if isinstance(trained, TrainedTrees):
-        show(save_trees(trained, output), as_json, display.trained_trees)
+        about, draw = save_trees(trained, folder), display.trained_trees
     else:
-        show(save_trained(trained, output), as_json, display.trained)
+        about = save_trained(trained, folder)
+    if choice is not None:
+        about["choice"] = choice.summary()
+        if not as_json:
+            display.chosen(about["choice"])
+    show(about, as_json, draw)
 
 
-def _require_own_options(context: typer.Context, ranker: str) -> None:
-    """Refuse an option that the other kind of ranker has."""
-    require_choice("--ranker", ranker, *ONLY_FOR)
+def _require_comparable(
+    context: typer.Context, names: list[str], kinds: list[str]
+) -> None:
+    """Refuse options that leave nothing to compare, or mean two things."""
+    if len(names) > 1:
+        raise ConfigError("--estimator auto compares estimators: name no other")
+    for name in ("patience", "validation", "checkpoint"):
+        if _given(context, name):
+            raise ConfigError(f"--{name} cannot be given with --estimator auto")
+    if len(kinds) > 1 and _given(context, "learning_rate"):
+        raise ConfigError(
+            "--learning-rate means different things to networks and trees: name "
+            "--ranker mlp or --ranker lightgbm, or leave it out"
+        )
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _require_own_options(context: typer.Context, kinds: list[str]) -> None:
+    """Refuse an option that only another kind of ranker has."""
+    for kind in kinds:
+        require_choice("--ranker", kind, *ONLY_FOR)
     for kind, names in ONLY_FOR.items():
         for name in names:
-            source = context.get_parameter_source(name)
-            given = source is not None and source.name != "DEFAULT"
-            if given and kind != ranker:
-                raise ConfigError(f"--{name} is for --ranker {kind}, not {ranker}")
+            if kind not in kinds and _given(context, name):
+                raise ConfigError(f"--{name} is for --ranker {kind}, not {kinds[0]}")
 
 
 def _require_known(

@@ -35,6 +35,10 @@ MissingValues = Annotated[
     str,
     typer.Option(help="What NULL and nan become: error, keep, or a number."),
 ]
+ListId = Annotated[
+    str | None,
+    typer.Option(help="Column of the id that a list has, if not query_id."),
+]
 RelevantAbove = Annotated[
     float, typer.Option(help="Labels above this are relevant; sets of 0 to 2 need 0.")
 ]
@@ -48,12 +52,15 @@ def read_data(
     fold: int,
     missing: str,
     default: DefaultSplit = "train",
+    list_id: str | None = None,
 ) -> Any:
     """Read DATA: the split asked for, or the one a command takes by itself."""
     from affinerank.data.catalog import DataSource
     from affinerank.data.dataset import parse_split
 
-    source = DataSource.parse(data, fold=fold, missing=missing_value(missing))
+    source = DataSource.parse(
+        data, fold=fold, missing=missing_value(missing), list_id=list_id
+    )
     return source.read(parse_split(split) if split else source.default_split(default))
 
 

@@ -43,7 +43,7 @@ from affinerank.clicks.engines import (
     open_table,
     quoted,
 )
-from affinerank.clicks.log import LogOptions, normalised
+from affinerank.clicks.log import LogOptions, normalised, seconds_of
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import written_whole
 from affinerank.progress import Progress, quiet
@@ -82,6 +82,7 @@ def count_log(
     check: bool = True,
     holdout: float | None = None,
     holdout_by: str = "query",
+    holdout_from: str | None = None,
     progress: Progress = quiet,
 ) -> Counted:
     """Count a log into a Parquet file that :meth:`ClickCounts.load` reads.
@@ -97,14 +98,18 @@ def count_log(
         holdout: Share to set aside as the split ``"holdout"``.
         holdout_by: Whether to set aside queries, by a hash of their ids, or the last
             sessions.
+        holdout_from: Instead, set the sessions aside that began at this moment or
+            later.
         progress: Told of each step.
     """
     started = time.perf_counter()
     _require_choice("bad_rows", bad_rows, "error", "drop")
     _require_choice("holdout_by", holdout_by, "query", "time")
     share = None if holdout is None else checked_share(holdout)
+    if share is not None and holdout_from is not None:
+        raise ConfigError("hold out a share, or from a moment on, not both")
     asked = options or LogOptions()
-    by_time = share is not None and holdout_by == "time"
+    by_time = holdout_from is not None or (share is not None and holdout_by == "time")
     log = normalised(table, asked, timed=by_time)
     report, dropped = None, {"sessions": 0, "rows": 0}
     if check:
@@ -117,8 +122,8 @@ def count_log(
         progress("checking the log", 1, 1)
     progress("counting", 0, 1)
     with engine_errors("the log"):
-        if share is not None and by_time:
-            log = _split_by_time(log, share)
+        if by_time:
+            log = _split_by_time(log, share, holdout_from)
         rows = report.rows if report else int(log.count().to_pyarrow().as_py())
         repeats = report is not None and report.repeats
         parts = [
@@ -266,8 +271,8 @@ def _dropped(log: ir.Table, report: LogReport) -> tuple[ir.Table, dict[str, int]
     return kept, {"sessions": sessions, "rows": report.rows - rows}
 
 
-def _split_by_time(log: ir.Table, share: float) -> ir.Table:
-    """Set the last ``share`` of sessions aside, by the moment they began."""
+def _split_by_time(log: ir.Table, share: float | None, since: str | None) -> ir.Table:
+    """Set the last ``share`` of sessions aside, or those that began at ``since`` on."""
     moment = log.timestamp
     if not moment.type().is_numeric():
         moment = moment.epoch_seconds()
@@ -276,17 +281,37 @@ def _split_by_time(log: ir.Table, share: float) -> ir.Table:
         .group_by("session_id")
         .agg(begun=lambda t: t.moment.min())
     )
-    times = begun.begun
-    limits = begun.agg(cut=times.quantile(1 - share), first=times.min())
+    cut = _cut(begun.begun, share, since, numeric=log.timestamp.type().is_numeric())
+    split = ibis.ifelse(begun.begun >= cut, HELD_OUT, KEPT)
+    sides = begun.select("session_id", split=split)
+    return log.join(sides, "session_id").drop("timestamp")
+
+
+def _cut(
+    times: ir.Column, share: float | None, since: str | None, *, numeric: bool
+) -> float:
+    """The moment from which on sessions are held out; some begin before, some later."""
+    if since is not None:
+        cut = seconds_of(since, "--holdout-from", numeric=numeric)
+        sides = times.as_table().agg(before=(times < cut).sum(), all=times.count())
+        row = sides.to_pyarrow().to_pylist()[0]
+        before = int(row["before"] or 0)
+        if before in (0, int(row["all"])):
+            when = "from then on" if before else "before"
+            raise DataError(
+                f"--holdout-from {since}: no session began {when}, so there is nothing "
+                f"to {'hold out' if before else 'learn from'}"
+            )
+        return cut
+    kept = 1 - (share or 0.0)
+    limits = times.as_table().agg(cut=times.quantile(kept), first=times.min())
     found = limits.to_pyarrow().to_pylist()[0]
     if found["cut"] is None or found["cut"] <= found["first"]:
         raise DataError(
             "holding out by time needs sessions that began at different moments; "
-            f"the first {1 - share:.0%} of them began at one"
+            f"the first {kept:.0%} of them began at one"
         )
-    split = ibis.ifelse(times >= found["cut"], HELD_OUT, KEPT)
-    sides = begun.select("session_id", split=split)
-    return log.join(sides, "session_id").drop("timestamp")
+    return float(found["cut"])
 
 
 def _require_choice(name: str, value: str, *choices: str) -> None:

@@ -270,7 +270,10 @@ class ClickCounts:
         """Read counts written by :meth:`save` or by the counting engine."""
         source = existing_file(path)
         try:
-            return cls(pq.read_table(source))
+            found = cls(pq.read_table(source))
+            # Sorting took room for several of it, which Arrow would keep.
+            pa.default_memory_pool().release_unused()
+            return found
         except DataError as error:
             raise DataError(f"{source}: {error}") from None
         except (pa.ArrowException, OSError) as error:

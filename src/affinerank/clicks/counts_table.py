@@ -12,6 +12,7 @@ from affinerank.errors import DataError
 
 KEYS = ("query_id", "doc_id", "rank")
 EXTRA_KEYS = ("ranker", "segment", "split")
+IDS_AT_ONCE = 1_000_000
 NUMBERS = ("impressions", "clicks", "sessions")
 
 
@@ -123,5 +124,8 @@ def _typed(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 def arrow_column(values: Ids) -> pa.Array:
     """Turn an array of ids or numbers into one of Arrow."""
     if values.dtype.kind in "OTU":
-        return pa.array(values.tolist(), type=pa.string())
+        parts = range(0, max(len(values), 1), IDS_AT_ONCE)
+        return pa.concat_arrays(
+            pa.array(values[i : i + IDS_AT_ONCE].tolist(), pa.string()) for i in parts
+        )
     return pa.array(values)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import arrow_column
-from affinerank.data.dataset import RankingDataset
+from affinerank.data.dataset import Ids, RankingDataset
 from affinerank.errors import DataError
 
 Ints = NDArray[np.int64]
@@ -39,44 +39,51 @@ def join_counts(counts: ClickCounts, data: RankingDataset) -> JoinedCounts:
 
     Ids are compared as text where one side has integers and the other strings.
     """
-    documents = pa.table(
-        {
-            "query_id": arrow_column(data.query_ids[data.query_of_doc]),
-            "doc_id": arrow_column(data.doc_ids),
-            "doc": pa.array(np.arange(data.n_docs)),
-        }
-    )
-    table = counts.table.append_column("row", pa.array(np.arange(len(counts.rank))))
-    for position, name in enumerate(("query_id", "doc_id")):
-        if table[name].type != documents[name].type:
-            documents = documents.set_column(
-                position, name, documents[name].cast(pa.string())
-            )
-            table = table.set_column(
-                table.column_names.index(name), name, table[name].cast(pa.string())
-            )
-    keys = ["query_id", "doc_id"]
-    if documents.group_by(keys).aggregate([]).num_rows != documents.num_rows:
+    table = counts.table
+    if not table.num_rows or not data.n_docs:
+        raise DataError("there are no counts, or no data, to join")
+    _, query = _numbered(data.query_ids, table["query_id"])
+    code, within = _numbered(data.doc_ids, table["doc_id"])
+    size = int(code.max()) + 1
+    # One number a document, sorted: less memory than a join of tables.
+    there = data.query_of_doc * size + code
+    order = np.argsort(there, kind="stable")
+    there = there[order]
+    if np.any(there[1:] == there[:-1]):
         raise DataError(
             "the data hold several documents of one id in one query, "
             "so counts cannot be told to belong to one of them"
         )
-    pairs = table.select(["row", *keys]).join(documents, keys=keys, join_type="inner")
-    doc = np.full(table.num_rows, -1, dtype=np.int64)
-    doc[pairs["row"].to_numpy()] = pairs["doc"].to_numpy()
-    known = doc >= 0
+    wanted = np.where((query < 0) | (within < 0), -1, query * size + within)
+    place = np.minimum(np.searchsorted(there, wanted), len(there) - 1)
+    known = there[place] == wanted
     if not known.any():
         raise DataError(
             "the counts and the data share no document: "
             f"counts have query {table['query_id'][0].as_py()!r} with document "
             f"{table['doc_id'][0].as_py()!r}, the data have query "
-            f"{documents['query_id'][0].as_py()!r} with document "
-            f"{documents['doc_id'][0].as_py()!r}"
-            if table.num_rows and documents.num_rows
-            else "there are no counts, or no data, to join"
+            f"{data.query_ids[:1].tolist()[0]!r} with document "
+            f"{data.doc_ids[:1].tolist()[0]!r}"
         )
-    kept = ClickCounts(counts.table.filter(pa.array(known)))
-    return JoinedCounts(kept, doc[known], _unmatched(counts, known))
+    unmatched = _unmatched(counts, known)
+    if not known.all():
+        counts = ClickCounts(table.filter(pa.array(known)))
+    return JoinedCounts(counts, order[place[known]], unmatched)
+
+
+def _numbered(ids: Ids, column: pa.ChunkedArray) -> tuple[Ints, Ints]:
+    """Number ids from 0, each differing one once, and say what number others have.
+
+    Returns:
+        The numbers of ``ids``, and those of ``column``; -1 where ``ids`` lack it.
+    """
+    ours = arrow_column(ids)
+    if ours.type != column.type:
+        ours, column = ours.cast(pa.string()), column.cast(pa.string())
+    encoded = ours.dictionary_encode()
+    found = pc.index_in(column, value_set=encoded.dictionary)
+    number = np.asarray(encoded.indices, dtype=np.int64)
+    return number, np.asarray(found.fill_null(-1), dtype=np.int64)
 
 
 def _unmatched(counts: ClickCounts, known: NDArray[np.bool_]) -> dict[str, Any]:

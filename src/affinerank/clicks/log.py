@@ -31,6 +31,8 @@ class LogOptions:
 
     Attributes:
         columns: Names in the log of our columns, as in ``{"rank": "position"}``.
+        list_id: Column that tells lists apart, in the place of ``query_id``: where
+            features are logged per session, ``session_id``.
         ranks_from: What the log calls the first rank: 1, or 0 where it says so.
         where: Condition in the engine's own SQL; rows that fail it are left out. It is
             run as it is: it must be the user's own.
@@ -42,6 +44,7 @@ class LogOptions:
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
+    list_id: str | None = None
     ranks_from: int = 1
     where: str | None = None
     since: str | None = None
@@ -64,6 +67,11 @@ class LogOptions:
                 f"there is no column {sorted(unknown)[0]!r} to map; the columns of a "
                 f"log are {', '.join((*REQUIRED, *OPTIONAL))}"
             )
+        if self.list_id is not None and "query_id" in self.columns:
+            raise ConfigError(
+                f"--list-id {self.list_id} takes the place of query_id, so it cannot "
+                f"be mapped to {self.columns['query_id']!r} too; give one of the two"
+            )
 
     @property
     def chooses(self) -> bool:
@@ -75,6 +83,8 @@ class LogOptions:
         """Return the name in the log of one of our columns; ``None`` if unused."""
         if column == "segment":
             return self.segment or self.columns.get("segment")
+        if column == "query_id" and self.list_id is not None:
+            return self.columns.get(self.list_id, self.list_id)
         return self.columns.get(column, column)
 
 
@@ -212,19 +222,31 @@ def _between(log: ir.Table, options: LogOptions) -> ir.Table:
 
 def _moment(text: str, log: ir.Table) -> ir.Value:
     """Read a moment as the timestamp column has it: a number, or a date (UTC)."""
-    numeric = log.timestamp.type().is_numeric()
+    moment = _parsed(
+        text, "--since and --until take", log.timestamp.type().is_numeric()
+    )
+    return ibis.literal(moment)
+
+
+def seconds_of(text: str, option: str, *, numeric: bool) -> float:
+    """Read a moment as a number: as the log has it, or seconds since 1970 (UTC)."""
+    moment = _parsed(text, f"{option} takes", numeric)
+    if isinstance(moment, datetime):
+        return moment.replace(tzinfo=UTC).timestamp()
+    return moment
+
+
+def _parsed(text: str, takes: str, numeric: bool) -> float | datetime:
     try:
         if numeric:
-            return ibis.literal(float(text))
+            return float(text)
         moment = datetime.fromisoformat(text)
     except ValueError:
         kind = "a number" if numeric else "a date, as in 2026-01-31"
-        raise ConfigError(
-            f"--since and --until take {kind} for this log, got {text!r}"
-        ) from None
+        raise ConfigError(f"{takes} {kind} for this log, got {text!r}") from None
     if moment.tzinfo is not None:
         moment = moment.astimezone(UTC).replace(tzinfo=None)
-    return ibis.literal(moment)
+    return moment
 
 
 def _limited(log: ir.Table, most: int) -> ir.Table:

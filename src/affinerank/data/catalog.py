@@ -135,15 +135,21 @@ class DataSource:
         seed: int = 0,
         missing: Missing = "error",
         cache: bool = False,
+        list_id: str | None = None,
     ) -> DataSource:
         """Understand a world, the folder of a public set, or a file.
 
-        A world is ``yahoo-like:2000`` (training queries) or ``yahoo-like:2000@7`` (and
+        ``list_id`` names the column of a Parquet file that stands for ``query_id``. A
+        world is ``yahoo-like:2000`` (training queries) or ``yahoo-like:2000@7`` (and
         its seed, in place of ``seed``).
         """
+        path = Path(text)
+        if list_id is not None and path.suffix != ".parquet":
+            raise ConfigError(
+                f"--list-id names a column of a Parquet file, and {text} is none"
+            )
         if _is_world(text):
             return _world_source(text, seed)
-        path = Path(text)
         if path.is_dir():
             return _folder_source(path, fold, missing, cache)
         if path.is_file():
@@ -151,7 +157,7 @@ class DataSource:
                 name=text,
                 splits=(),
                 synthetic=False,
-                read_split=lambda _: _read_file(path, missing, cache),
+                read_split=lambda _: _read_file(path, missing, cache, list_id),
             )
         raise DataError(
             f"{text!r} is neither a file, nor a folder, nor a built-in world; "
@@ -330,9 +336,11 @@ def _found(folder: Path, file: str, fold: int) -> Path | None:
     return None
 
 
-def _read_file(path: Path, missing: Missing, cache: bool) -> RankingDataset:
+def _read_file(
+    path: Path, missing: Missing, cache: bool, list_id: str | None = None
+) -> RankingDataset:
     if path.suffix == ".parquet":
         from affinerank.data.parquet import read_parquet
 
-        return read_parquet(path, missing=missing)
+        return read_parquet(path, missing=missing, list_id=list_id or "query_id")
     return read_letor(path, missing=missing, cache=cache)

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from affinerank.data.mapped import ROWS_AT_ONCE, blocks, empty_matrix, release, taken
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
 
 Floats = NDArray[np.float32]
@@ -24,7 +25,8 @@ Split = Literal["train", "validation", "test"]
 Missing = Literal["error", "keep"] | float
 SPLITS: tuple[Split, ...] = get_args(Split)
 
-ROWS_AT_ONCE = 65_536  # bounds the temporary arrays of whole-matrix operations
+# Scaled features are sorted into so many steps from 0 to 1 to find their median.
+STEPS = 2**14
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -149,7 +151,7 @@ class RankingDataset:
             note_scattered(came_back)
         if np.any(steps < 0):
             rows = np.argsort(groups, kind="stable")
-            matrix, ids = matrix[rows], ids[rows]
+            matrix, ids = taken(matrix, rows), ids[rows]
             given = None if given is None else given[rows]
         sizes = np.bincount(groups, minlength=len(queries))
         return cls(
@@ -210,7 +212,7 @@ class RankingDataset:
         rows = np.arange(offsets[-1]) + shift
         return replace(
             self,
-            features=self.features[rows],
+            features=taken(self.features, rows),
             offsets=offsets,
             labels=None if self.labels is None else self.labels[rows],
             query_ids=self.query_ids[chosen],
@@ -220,22 +222,24 @@ class RankingDataset:
 
     def select_features(self, names: Sequence[str]) -> RankingDataset:
         """Return the columns of these names, in this order."""
-        if tuple(names) == self.feature_names:
-            return self
+        return FeatureMapping(tuple(names), per_query_min_max=False).apply(self)
+
+    def with_columns(self, names: Sequence[str]) -> tuple[RankingDataset, list[int]]:
+        """These data, and where they have the columns of these names.
+
+        What the source leaves out because it is 0 is added.
+        """
         column = {name: i for i, name in enumerate(self.feature_names)}
         absent = [name for name in names if name not in column]
         if absent and self.absent_is_zero:
-            return self._widened(absent).select_features(names)
+            return self._widened(absent).with_columns(names)
         if absent:
             raise DataError(
                 f"the data lack {len(absent)} of {len(names)} features, "
                 f"{absent[0]!r} first; they have {self.n_features}: "
                 f"{self.feature_names[0]!r} to {self.feature_names[-1]!r}"
             )
-        columns = [column[name] for name in names]
-        return replace(
-            self, features=self.features[:, columns], feature_names=tuple(names)
-        )
+        return self, [column[name] for name in names]
 
     def _widened(self, names: Sequence[str]) -> RankingDataset:
         """Add columns of 0 for features that no row mentions."""
@@ -251,16 +255,7 @@ class RankingDataset:
 
         Missing values stay missing and do not take part.
         """
-        scaled = np.empty_like(self.features)
-        for rows, starts in self._blocks():
-            block = self.features[rows]
-            low = np.fmin.reduceat(block, starts, axis=0)
-            span = np.fmax.reduceat(block, starts, axis=0) - low
-            span[span == 0] = 1.0
-            sizes = np.diff(np.append(starts, len(block)))
-            np.subtract(block, np.repeat(low, sizes, axis=0), out=scaled[rows])
-            scaled[rows] /= np.repeat(span, sizes, axis=0)
-        return replace(self, features=scaled)
+        return FeatureMapping(self.feature_names).apply(self)
 
     def varying_features(self) -> tuple[str, ...]:
         """Names of the features that differ between two documents of some query.
@@ -269,13 +264,14 @@ class RankingDataset:
         leaves them out everywhere alike.
         """
         varies = np.zeros(self.n_features, dtype=bool)
-        for rows, starts in self._blocks():
+        for rows, starts in self.blocks():
             block = self.features[rows]
             low = np.fmin.reduceat(block, starts, axis=0)
             varies |= (np.fmax.reduceat(block, starts, axis=0) > low).any(axis=0)
             some = np.logical_or.reduceat(np.isnan(block), starts, axis=0)
             every = np.logical_and.reduceat(np.isnan(block), starts, axis=0)
             varies |= (some & ~every).any(axis=0)
+            release(self.features)
         return tuple(np.array(self.feature_names, dtype=object)[varies])
 
     def relevance(self, relevant_above: float = 2.0) -> Floats:
@@ -302,10 +298,6 @@ class RankingDataset:
                 f"{value:g}": int(count) / self.n_docs
                 for value, count in zip(values, counts, strict=True)
             }
-        missing = sum(
-            int(np.count_nonzero(np.isnan(self.features[i : i + ROWS_AT_ONCE])))
-            for i in range(0, self.n_docs, ROWS_AT_ONCE)
-        )
         return {
             "queries": self.n_queries,
             "documents": self.n_docs,
@@ -317,10 +309,19 @@ class RankingDataset:
                 "max": int(sizes.max()) if known else 0,
             },
             "label_shares": shares,
-            "missing_values": missing,
+            "missing_values": sum(self.missing_values().values()),
         }
 
-    def _blocks(self) -> Iterator[tuple[slice, Ints]]:
+    def missing_values(self) -> dict[str, int]:
+        """Names of the features that lack values, and how many each lacks."""
+        lacking = np.zeros(self.n_features, dtype=np.int64)
+        for part in blocks(self.n_docs):
+            lacking += np.isnan(self.features[part]).sum(axis=0)
+            release(self.features)
+        pairs = zip(self.feature_names, lacking.tolist(), strict=True)
+        return {name: number for name, number in pairs if number}
+
+    def blocks(self) -> Iterator[tuple[slice, Ints]]:
         """Yield runs of whole queries of about ``ROWS_AT_ONCE`` rows, with starts."""
         query = 0
         while query < self.n_queries:
@@ -338,26 +339,81 @@ class FeatureMapping:
     Attributes:
         names: The features the ranker reads, in its order.
         per_query_min_max: Whether each is scaled to [0, 1] within its query.
+        fill: ``[n_features]`` what is put in the place of a missing value, after
+            scaling; ``None`` leaves it missing.
     """
 
     names: tuple[str, ...]
     per_query_min_max: bool = True
+    fill: tuple[float, ...] | None = None
 
     @classmethod
-    def fit(cls, train: RankingDataset) -> FeatureMapping:
-        """Keep the features that vary within some query of ``train``."""
+    def fit(cls, train: RankingDataset, *, impute: bool = False) -> FeatureMapping:
+        """Keep the features that vary within some query of ``train``.
+
+        ``impute`` also learns what to put in the place of missing values: the median of
+        the known ones, scaled, to within 1 / 16,384.
+        """
         names = train.varying_features()
         if not names:
             raise DataError(
                 "every feature is constant within every query, so nothing can tell "
                 "documents apart; give data whose features differ within a query"
             )
-        return cls(names=names)
+        found = cls(names=names)
+        return replace(found, fill=_medians(found, train)) if impute else found
 
     def apply(self, data: RankingDataset) -> RankingDataset:
-        """Return ``data`` with these features alone, scaled where the mapping says."""
-        chosen = data.select_features(self.names)
-        return chosen.normalised() if self.per_query_min_max else chosen
+        """Return ``data`` with these features alone, scaled and filled as it says.
+
+        One pass, one new matrix, which lies in a temporary file where it is large.
+        """
+        plain = not self.per_query_min_max and self.fill is None
+        if plain and self.names == data.feature_names:
+            return data
+        mapped = empty_matrix(data.n_docs, len(self.names))
+        for rows, block in self.blocks(data):
+            mapped[rows] = block
+            release(mapped)
+        return replace(data, features=mapped, feature_names=self.names)
+
+    def blocks(self, data: RankingDataset) -> Iterator[tuple[slice, Floats]]:
+        """Yield rows of ``data``, and their features as this mapping makes them."""
+        wide, columns = data.with_columns(self.names)
+        whole = columns == list(range(wide.n_features))
+        fill = None if self.fill is None else np.array(self.fill, dtype=np.float32)
+        for rows, starts in wide.blocks():
+            block = wide.features[rows] if whole else wide.features[rows, columns]
+            if self.per_query_min_max:
+                block = _min_max(block, starts)
+            if fill is not None:
+                block = np.where(np.isnan(block), fill, block)
+            yield rows, block
+            release(wide.features)
+
+
+def _min_max(block: Floats, starts: Ints) -> Floats:
+    """Scale to [0, 1] within the lists that begin at ``starts``."""
+    low = np.fmin.reduceat(block, starts, axis=0)
+    span = np.fmax.reduceat(block, starts, axis=0) - low
+    span[span == 0] = 1.0
+    sizes = np.diff(np.append(starts, len(block)))
+    scaled: Floats = block - np.repeat(low, sizes, axis=0)
+    scaled /= np.repeat(span, sizes, axis=0)
+    return scaled
+
+
+def _medians(mapping: FeatureMapping, train: RankingDataset) -> tuple[float, ...]:
+    """The lower median of each feature's known values, from a count of their steps."""
+    counts = np.zeros((len(mapping.names), STEPS + 1), dtype=np.int64)
+    for _, block in mapping.blocks(train):
+        # A missing value goes to a step beyond the last.
+        steps = np.nan_to_num(np.rint(block * STEPS), nan=STEPS + 1).astype(np.int32)
+        for i, column in enumerate(steps.T):
+            counts[i] += np.bincount(column, minlength=STEPS + 2)[:-1]
+    upto = np.cumsum(counts, axis=1)
+    middle = (upto[:, -1:] + 1) // 2
+    return tuple((np.argmax(upto >= middle, axis=1) / STEPS).tolist())
 
 
 def concatenate(parts: Sequence[RankingDataset]) -> RankingDataset:
@@ -425,13 +481,14 @@ def _as_matrix(features: ArrayLike) -> Floats:
         raise DataError(
             f"features must be a matrix [n_docs, n_features], got shape {matrix.shape}"
         )
-    for start in range(0, len(matrix), ROWS_AT_ONCE):
-        block = np.isinf(matrix[start : start + ROWS_AT_ONCE])
+    for part in blocks(len(matrix)):
+        block = np.isinf(matrix[part])
+        release(matrix)
         if block.any():
             row, column = np.argwhere(block)[0]
             raise DataError(
-                f"row {start + row}, feature {column + 1}: a feature must be finite "
-                "or NaN (missing), got an infinite value"
+                f"row {part.start + row}, feature {column + 1}: a feature must be "
+                "finite or NaN (missing), got an infinite value"
             )
     return matrix
 

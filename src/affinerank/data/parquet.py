@@ -1,12 +1,18 @@
 """Ranking data as Parquet: ``query_id, doc_id, [label], f1 .. fn``, one row a document.
 
-Columns of other names are features too, and keep their names.
+Columns of other names are features too, and keep their names. Another column may stand
+for ``query_id``: whatever tells lists with their features apart. A log that has the
+features in it can be read so too: the columns of the log are no features.
+
+Features are decoded a batch of rows at a time into one matrix, which lies in a
+temporary file where it is large (:mod:`affinerank.data.mapped`).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,15 +27,22 @@ from affinerank.data.dataset import (
     RankingDataset,
     require_missing,
 )
-from affinerank.errors import DataError
+from affinerank.data.mapped import ROWS_AT_ONCE, empty_matrix, release
+from affinerank.errors import AffineRankWarning, DataError
 from affinerank.files import existing_file, written_whole
 
-ROWS_AT_ONCE = 65_536
+BUFFER = 2**20
+IDS_AT_ONCE = 1_000_000
+LOG = ("session_id", "rank", "clicked")
+ALSO_OF_LOGS = ("query_id", "ranker", "timestamp", "user_id")
 _CACHE_KEY = b"affinerank.cache"
 
 
 def read_parquet(
-    path: str | os.PathLike[str], *, missing: Missing = "keep"
+    path: str | os.PathLike[str],
+    *,
+    missing: Missing = "keep",
+    list_id: str = "query_id",
 ) -> RankingDataset:
     """Read ranking data from Parquet.
 
@@ -39,12 +52,15 @@ def read_parquet(
             value; a null id or label is an error.
         missing: What to do with missing values: refuse them (``"error"``), ``"keep"``
             them, or put a number in their place.
+        list_id: The column that tells lists apart: ``session_id``, where features are
+            logged per session.
     """
     source = existing_file(path)
     require_missing(missing)
     try:
-        with pq.ParquetFile(source) as file:
-            return _read(file, missing)
+        # Buffered ahead, all that is read of the file would be held to the end.
+        with pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER) as file:
+            return _read(file, missing, list_id)
     except DataError as error:
         raise DataError(f"{source}: {error}") from None
     except (pa.ArrowException, OSError) as error:
@@ -85,11 +101,12 @@ def _cache_key(path: Path) -> bytes | None:
         return None  # not a cache we wrote: it is written anew
 
 
-def _read(file: pq.ParquetFile, missing: Missing) -> RankingDataset:
+def _read(file: pq.ParquetFile, missing: Missing, list_id: str) -> RankingDataset:
     schema = file.schema_arrow
-    names = _feature_names(schema)
-    table = file.read(columns=[n for n in schema.names if n not in names])
-    queries = table["query_id"].combine_chunks().dictionary_encode()
+    names = _feature_names(schema, list_id)
+    ids = [list_id, "doc_id", *(["label"] if "label" in schema.names else [])]
+    table = file.read(columns=ids)
+    queries = table[list_id].combine_chunks().dictionary_encode()
     labels = None
     if "label" in table.column_names:
         labels = table["label"].to_numpy()
@@ -97,18 +114,8 @@ def _read(file: pq.ParquetFile, missing: Missing) -> RankingDataset:
         if table[name].null_count:
             row = int(np.argmax(table[name].is_null().to_numpy()))
             raise DataError(f"row {row}: {name} is null, expected a value")
-    features = _features(file, names)
-    absent = np.isnan(features)
-    if missing == "error" and absent.any():
-        row, column = np.argwhere(absent)[0]
-        raise DataError(
-            f"row {row}: {names[column]} has no value (null or nan); say what to do "
-            "with missing values: keep them, or a number to put there"
-        )
-    if not isinstance(missing, str):
-        features[absent] = missing
     return RankingDataset.from_groups(
-        features,
+        _features(file, names, missing),
         queries.indices.to_numpy(),
         _ids(queries.dictionary),
         labels=labels,
@@ -117,14 +124,14 @@ def _read(file: pq.ParquetFile, missing: Missing) -> RankingDataset:
     )
 
 
-def _feature_names(schema: pa.Schema) -> list[str]:
+def _feature_names(schema: pa.Schema, list_id: str) -> list[str]:
     """Check the columns; return those that are features."""
     if len(set(schema.names)) != len(schema.names):
         raise DataError("two columns have the same name; give each a name of its own")
-    for name in ("query_id", "doc_id"):
+    for name in (list_id, "doc_id"):
         if name not in schema.names:
             raise DataError(
-                f"there is no column {name!r}; expected query_id, doc_id, "
+                f"there is no column {name!r}; expected {list_id}, doc_id, "
                 f"optionally label, and features; found {', '.join(schema.names[:8])}"
             )
         kind = schema.field(name).type
@@ -132,7 +139,15 @@ def _feature_names(schema: pa.Schema) -> list[str]:
             raise DataError(
                 f"column {name!r} must hold integers or strings, holds {kind}"
             )
-    names = [n for n in schema.names if n not in ("query_id", "doc_id", "label")]
+    names = [n for n in schema.names if n not in (list_id, "doc_id", "label")]
+    if set(LOG) <= set(schema.names):
+        logged = [name for name in names if name in (*LOG, *ALSO_OF_LOGS)]
+        names = [name for name in names if name not in logged]
+        warnings.warn(
+            f"this is a log, so {', '.join(logged)} are not taken for features",
+            AffineRankWarning,
+            stacklevel=4,
+        )
     for name in [*names, *(["label"] if "label" in schema.names else [])]:
         kind = schema.field(name).type
         if not (
@@ -153,23 +168,45 @@ def _is_string(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def _features(file: pq.ParquetFile, names: list[str]) -> Floats:
-    """Read the features a batch of rows at a time; a null becomes NaN."""
-    features = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32)
+def _features(file: pq.ParquetFile, names: list[str], missing: Missing) -> Floats:
+    """Read the features a batch of rows at a time; a null is a missing value."""
+    features = empty_matrix(file.metadata.num_rows, len(names))
     start = 0
     for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names):
         rows = features[start : start + len(batch)]
         for i, name in enumerate(names):
             column = batch.column(name).cast(pa.float32(), safe=False)
             rows[:, i] = column.to_numpy(zero_copy_only=False)
+        if missing != "keep":
+            _without_missing(rows, start, names, missing)
+        release(features)
         start += len(batch)
     return features
+
+
+def _without_missing(
+    rows: Floats, start: int, names: list[str], missing: Missing
+) -> None:
+    """Refuse missing values, or put a number in their place, in ``rows`` themselves."""
+    absent = np.isnan(rows)
+    if not isinstance(missing, str):
+        rows[absent] = missing
+    elif absent.any():
+        row, column = np.argwhere(absent)[0]
+        raise DataError(
+            f"row {start + row}: {names[column]} has no value (null or nan); say what "
+            "to do with missing values: keep them, or a number to put there"
+        )
 
 
 def _ids(column: pa.Array) -> Ids:
     if pa.types.is_integer(column.type):
         return np.asarray(column)
-    return np.array(column.to_pylist(), dtype=np.dtypes.StringDType())
+    ids = np.empty(len(column), dtype=np.dtypes.StringDType())
+    for start in range(0, len(column), IDS_AT_ONCE):
+        part = column.slice(start, IDS_AT_ONCE)
+        ids[start : start + len(part)] = part.to_pylist()
+    return ids
 
 
 def _write(data: RankingDataset, path: Path, metadata: dict[bytes, bytes]) -> None:

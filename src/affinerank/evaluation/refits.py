@@ -11,14 +11,17 @@ clicks at an average rank. Two resamples give the two intervals, each with a ref
   (:math:`S^2 / m \, (1 - m / n) = S^2 / n` for :math:`m = n / 2`), and no query enters
   twice, which would make features look better than they are.
 
-The cost is two fits a replicate, one to half of the queries. A resample that tells too
-little to be fitted is drawn again, a few times.
+The cost is two fits a replicate, one to half of the queries. They keep the pools of
+ranks and the number of levels of a first fit, and start from it. A resample that tells
+too little to be fitted is drawn again, a few times.
 """
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +29,12 @@ from numpy.typing import NDArray
 
 from affinerank.bias.gauge import inference_gauge
 from affinerank.bias.interventions import fit_interventions
-from affinerank.bias.level_mixture import ClickRows, MixtureSettings, fit_mixture
+from affinerank.bias.level_mixture import (
+    ClickRows,
+    LevelMixture,
+    MixtureSettings,
+    fit_mixture,
+)
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.join import JoinedCounts
 from affinerank.clicks.usermodel import UserModel
@@ -63,10 +71,8 @@ class Held:
         """Differences ``[n_differences, n_queries]``, and shares ``[n_queries]``."""
         counts = self.joined.counts
         seen = np.bincount(counts.rank, counts.impressions)[1:]
-        with warnings.catch_warnings():  # what there is to warn of holds for all refits
-            warnings.simplefilter("ignore", AffineRankWarning)
-            gauged = inference_gauge(users.to_depth(len(seen)), seen)
-            labels = label_documents(self.joined, affine(counts, gauged), self.data)
+        gauged = inference_gauge(users.to_depth(len(seen)), seen)
+        labels = label_documents(self.joined, affine(counts, gauged), self.data)
         query = self.data.query_of_doc
         values = [labels.by_query(each, query) for each in self.rank_weights]
         return np.stack(values), labels.share
@@ -106,16 +112,28 @@ class Learnt:
                 f"repeat for an interval; estimate them by {', '.join(REFITTED)}"
             )
 
-    def fit(self, rng: np.random.Generator, *, part: float = 1.0) -> UserModel:
-        """Estimate the users; of ``part`` of the clicks, so that ranks pool alike."""
-        standard = MixtureSettings()
-        how = MixtureSettings(
-            part * standard.least_clicks,
-            2 if self.method == "two-level" else standard.most_levels,
-        )
+    def first_fit(self, rng: np.random.Generator) -> LevelMixture | None:
+        """Fit the clicks as they are; interventions need no fit to start from."""
         if self.method == "interventions":
-            return fit_interventions(self.rows, rng=rng, settings=how).users
-        return fit_mixture(self.rows, self.features, rng=rng, settings=how).users
+            return None
+        standard = MixtureSettings()
+        most = 2 if self.method == "two-level" else standard.most_levels
+        how = replace(standard, most_levels=most)
+        return fit_mixture(self.rows, self.features, rng=rng, settings=how)
+
+    def refit(
+        self,
+        rng: np.random.Generator,
+        first: LevelMixture | None,
+        *,
+        part: float = 1.0,
+    ) -> UserModel:
+        """Estimate the users from a resample, ``part`` of the clicks."""
+        if first is not None:
+            return fit_mixture(self.rows, self.features, rng=rng, like=first).users
+        least = part * MixtureSettings().least_clicks  # so that ranks pool alike
+        how = MixtureSettings(least_clicks=least)
+        return fit_interventions(self.rows, rng=rng, settings=how).users
 
     def half(self, chosen: NDArray[np.bool_]) -> Learnt:
         """The queries ``chosen [n_queries]``."""
@@ -160,15 +178,12 @@ def estimate_differences(
     """
     if replicates < 2:
         raise ConfigError(f"an interval needs 2 replicates or more, got {replicates}")
-    by_query, share = held.by_query(users)
+    with warnings.catch_warnings():  # what there is to warn of holds for all refits
+        warnings.simplefilter("ignore", AffineRankWarning)
+        by_query, share = held.by_query(users)
+        drawn = _replicates(held, learnt, same, rng.spawn(replicates), progress)
     values = by_query @ share
-    drawn = np.empty((2, replicates, len(values)))
-    for i in range(replicates):
-        progress("refitting users", i, replicates)
-        for row, resample in enumerate((_sessions_again, _half_of_queries)):
-            drawn[row, i] = _refitted(resample, held, learnt, same, rng)
-    progress("refitting users", replicates, replicates)
-    variances = drawn.var(axis=1, ddof=1)
+    variances = drawn.var(axis=0, ddof=1)
     found = []
     for value, *spread in zip(values.tolist(), *variances.tolist(), strict=True):
         intervals = [Interval.around(value, v, replicates - 1) for v in spread]
@@ -176,10 +191,44 @@ def estimate_differences(
     return found
 
 
-def _refitted(
-    resample: Callable[[Held, Learnt, bool, np.random.Generator], Floats],
+def _replicates(
     held: Held,
     learnt: Learnt,
+    same: bool,
+    rngs: Sequence[np.random.Generator],
+    progress: Progress,
+) -> Floats:
+    """Differences of resamples ``[n, sessions or queries, n_differences]``."""
+    progress("refitting users", 0, len(rngs))
+    try:
+        first = learnt.first_fit(rngs[0].spawn(1)[0])
+    except AffineRankError as error:
+        raise _too_little(str(error)) from None
+
+    def both(rng: np.random.Generator) -> list[Floats]:
+        return [
+            _refitted(resample, held, learnt, first, same, rng)
+            for resample in (_sessions_again, _half_of_queries)
+        ]
+
+    drawn = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for found in pool.map(both, rngs):
+            drawn.append(found)
+            progress("refitting users", len(drawn), len(rngs))
+    return np.array(drawn)
+
+
+Resample = Callable[
+    [Held, Learnt, LevelMixture | None, bool, np.random.Generator], Floats
+]
+
+
+def _refitted(
+    resample: Resample,
+    held: Held,
+    learnt: Learnt,
+    first: LevelMixture | None,
     same: bool,
     rng: np.random.Generator,
 ) -> Floats:
@@ -187,17 +236,25 @@ def _refitted(
     fault = ""
     for _ in range(TRIES):
         try:
-            return resample(held, learnt, same, rng)
+            return resample(held, learnt, first, same, rng)
         except AffineRankError as error:
             fault = str(error)
-    raise DataError(
+    raise _too_little(fault)
+
+
+def _too_little(fault: str) -> DataError:
+    return DataError(
         f"users cannot be refitted to resamples of the clicks ({fault}); give more of "
         "those they were estimated from (--estimated-from)"
     )
 
 
 def _sessions_again(
-    held: Held, learnt: Learnt, same: bool, rng: np.random.Generator
+    held: Held,
+    learnt: Learnt,
+    first: LevelMixture | None,
+    same: bool,
+    rng: np.random.Generator,
 ) -> Floats:
     again = held.clicked_again(rng)
     if same:
@@ -205,15 +262,19 @@ def _sessions_again(
         source = replace(learnt, rows=replace(learnt.rows, clicks=clicks))
     else:
         source = learnt.clicked_again(rng)
-    by_query, share = again.by_query(source.fit(rng))
+    by_query, share = again.by_query(source.refit(rng, first))
     return np.asarray(by_query @ share)
 
 
 def _half_of_queries(
-    held: Held, learnt: Learnt, same: bool, rng: np.random.Generator
+    held: Held,
+    learnt: Learnt,
+    first: LevelMixture | None,
+    same: bool,
+    rng: np.random.Generator,
 ) -> Floats:
     chosen = _half(learnt.rows.query, rng)
-    by_query, share = held.by_query(learnt.half(chosen).fit(rng, part=0.5))
+    by_query, share = held.by_query(learnt.half(chosen).refit(rng, first, part=0.5))
     asked = chosen if same else _half(held.data.query_of_doc[held.joined.doc], rng)
     kept = np.flatnonzero(asked)
     return np.asarray(by_query[:, kept] @ share[kept] / share[kept].sum())

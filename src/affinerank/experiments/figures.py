@@ -193,9 +193,15 @@ def _first_each(estimates: Sequence[Estimate]) -> list[Estimate]:
 
 
 def _click_axes(counts: Sequence[float]) -> Axes:
-    x = alt.X("x:Q", title="Training clicks").scale(type="log", nice=False)
-    apart = {"labelOverlap": "greedy", "labelSeparation": 6}
-    x = x.axis(format="~s", values=list(counts), grid=False, **apart)
+    axis = alt.Axis(
+        title="Training clicks",
+        format="~s",
+        values=list(counts),
+        grid=False,
+        labelOverlap="greedy",
+        labelSeparation=6,
+    )
+    x = alt.X("x:Q", axis=axis).scale(type="log", nice=False)
     tip = alt.Tooltip("x:Q", title="clicks", format=",.0f")
     return Axes(x, "nDCG@10", alt.Scale(zero=False), tip)
 

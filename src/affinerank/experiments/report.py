@@ -1,20 +1,12 @@
-"""The report: one HTML file with everything a run measured, that opens offline.
-
-Nothing in it comes from elsewhere, and its policy forbids the browser to fetch or
-evaluate anything. Texts are escaped where they enter the page, figures travel as JSON.
-"""
+"""The report: one HTML file with everything a run measured, that opens offline."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from html import escape
-from importlib import resources
 from pathlib import Path
-
-import vl_convert
 
 from affinerank.charts import Spec, save_figure
 from affinerank.errors import DataError
@@ -27,13 +19,10 @@ from affinerank.experiments.series import METHODS, Point, title_of
 from affinerank.experiments.statements import judge_statements
 from affinerank.experiments.summary import Summary, place_of
 from affinerank.files import written_whole
+from affinerank.page import html_page, html_table
 
 REPORT = "report.html"
 FORMATS = ("png", "svg", "pdf")
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "img-src data:"
-)
 
 
 def write_report(
@@ -92,7 +81,7 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
         _circumstances(results),
         f"<h3>Plan</h3><pre>{escape(plan.to_toml())}</pre>",
     ]
-    return _page(title, body, figures)
+    return html_page(title, body, figures)
 
 
 def _drawn(names: Sequence[str], results: Sequence[Result]) -> dict[str, Spec]:
@@ -102,33 +91,6 @@ def _drawn(names: Sequence[str], results: Sequence[Result]) -> dict[str, Spec]:
         with suppress(DataError):
             figures[name] = draw(name, results)
     return figures
-
-
-def _page(title: str, body: Iterable[str], figures: dict[str, Spec]) -> str:
-    own = resources.files("affinerank.experiments")
-    specs = [
-        f'<script type="application/json" id="{name}">{_inert(spec)}</script>'
-        for name, spec in figures.items()
-    ]
-    script = vl_convert.javascript_bundle((own / "page.js").read_text())
-    return "\n".join(
-        [
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(title)}</title>",
-            f"<style>{(own / 'page.css').read_text()}</style></head><body>",
-            *body,
-            *specs,
-            f"<script>{script}</script>" if figures else "",
-            "</body></html>\n",
-        ]
-    )
-
-
-def _inert(spec: Spec) -> str:
-    """JSON that cannot end the element it stands in."""
-    return json.dumps(spec).replace("<", "\\u003c")
 
 
 def _overview(plan: Plan, results: Sequence[Result]) -> str:
@@ -158,7 +120,7 @@ def _statements(results: Sequence[Result]) -> str:
         ]
         for statement, found in judge_statements(results)
     ]
-    return _table(("Statement", "Here", "Number", "Holds if"), rows)
+    return html_table(("Statement", "Here", "Number", "Holds if"), rows)
 
 
 def _values(summary: Summary) -> list[str]:
@@ -178,7 +140,9 @@ def _values(summary: Summary) -> list[str]:
             [escape(p.method), *[_value(p)] * len(counts)] for p in levels if counts
         ]
         parts.append(f"<h3>{escape(f'{data}, {title_of(setting)}')}</h3>")
-        parts.append(_table(("Method", *(f"{c:,.0f} clicks" for c in counts)), rows))
+        parts.append(
+            html_table(("Method", *(f"{c:,.0f} clicks" for c in counts)), rows)
+        )
     return parts
 
 
@@ -210,7 +174,7 @@ def _tests(summary: Summary) -> str:
     if not rows:
         return '<p class="note">Needs two runs or more of affine and another.</p>'
     heads = ("Setting", "Affine against", "Difference", "95 % interval", "p")
-    return _table((*heads, "p, Holm", "p in the paper"), rows)
+    return html_table((*heads, "p, Holm", "p in the paper"), rows)
 
 
 def _circumstances(results: Sequence[Result]) -> str:
@@ -222,16 +186,4 @@ def _circumstances(results: Sequence[Result]) -> str:
         *(["Versions", escape(name)] for name in {m.versions: 0 for m in machines}),
         *(["Commit", escape(name)] for name in {m.commit: 0 for m in machines}),
     ]
-    return _table(("", ""), rows)
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML already."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    return html_table(("", ""), rows)

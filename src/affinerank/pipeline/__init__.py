@@ -1,5 +1,15 @@
 """The stages, composed: the only place where one stage's result enters the next."""
 
+from affinerank.pipeline.audit import audit, audit_file
+from affinerank.pipeline.choice import (
+    AUTO,
+    CLIP,
+    Candidate,
+    Choice,
+    ChoiceSettings,
+    compare,
+    train_chosen,
+)
 from affinerank.pipeline.debias import debias, save_labels
 from affinerank.pipeline.description import (
     RANKS_SHOWN,
@@ -16,7 +26,11 @@ from affinerank.pipeline.estimation import (
     rows_and_features,
 )
 from affinerank.pipeline.evaluation import evaluate_rankers
-from affinerank.pipeline.offpolicy import OffPolicySettings, evaluate_from_clicks
+from affinerank.pipeline.offpolicy import (
+    OffPolicySettings,
+    evaluate_from_clicks,
+    gain_over_logged,
+)
 from affinerank.pipeline.production import (
     JUDGED_BY,
     PRODUCTION_QUERIES,
@@ -45,11 +59,16 @@ from affinerank.pipeline.training import (
 from affinerank.pipeline.trees import TrainedTrees, save_trees, train_trees
 
 __all__ = [
+    "AUTO",
+    "CLIP",
     "FULL_INFORMATION",
     "JUDGED_BY",
     "METHODS",
     "PRODUCTION_QUERIES",
     "RANKS_SHOWN",
+    "Candidate",
+    "Choice",
+    "ChoiceSettings",
     "Estimated",
     "EstimationSettings",
     "OffPolicySettings",
@@ -57,13 +76,17 @@ __all__ = [
     "Ranker",
     "Trained",
     "TrainedTrees",
+    "audit",
+    "audit_file",
     "click_rows",
+    "compare",
     "debias",
     "describe",
     "estimate_users",
     "evaluate_from_clicks",
     "evaluate_rankers",
     "full_information",
+    "gain_over_logged",
     "held_out",
     "judge",
     "needs_users",
@@ -78,6 +101,7 @@ __all__ = [
     "simulate",
     "simulation_rankers",
     "stacked",
+    "train_chosen",
     "train_production_ranker",
     "train_rankers",
     "train_trees",

@@ -80,8 +80,8 @@ def save_labels(labels: pa.Table, path: str | os.PathLike[str]) -> dict[str, Any
 def _labels(
     counts: ClickCounts, users: UserModel, estimator: str, clip: str | float | None
 ) -> pa.Table:
-    ids = _ids(counts)
-    data = _documents(ids)
+    ids = ids_of(counts)
+    data = documents_of(ids)
     joined = join_counts(counts, data)
     correction = parse_estimator(estimator)(joined.counts, users)
     if clip is not None:
@@ -98,14 +98,14 @@ def _labels(
     return pa.table(columns).filter(pa.array(found.shown))
 
 
-def _ids(counts: ClickCounts) -> pa.Table:
+def ids_of(counts: ClickCounts) -> pa.Table:
     """The queries and documents of counts, sorted."""
     keys = ["query_id", "doc_id"]
     pairs = counts.table.group_by(keys).aggregate([])
     return pairs.sort_by([(key, "ascending") for key in keys])
 
 
-def _documents(ids: pa.Table) -> RankingDataset:
+def documents_of(ids: pa.Table) -> RankingDataset:
     """Data of these documents, without features."""
     query = ids["query_id"].combine_chunks().dictionary_encode()
     return RankingDataset.from_groups(

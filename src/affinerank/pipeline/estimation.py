@@ -43,6 +43,7 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.join import JoinedCounts, join_counts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.data.mapped import taken
 from affinerank.errors import ConfigError, DataError
 from affinerank.pipeline.training import note_unmatched, train_part
 from affinerank.progress import Progress, quiet
@@ -242,7 +243,7 @@ def estimate_users(
         overlap,
         found.test,
         error,
-        (*_about_log(kept, found.pools), *found.notes),
+        (*_about_log(kept, found.pools, data), *found.notes),
     )
 
 
@@ -265,9 +266,18 @@ class Found:
         return clicked.astype(np.float64)
 
 
-def _about_log(counts: ClickCounts, pools: RankPools) -> list[str]:
-    """What was put together: rare ranks, and segments."""
+def _about_log(
+    counts: ClickCounts, pools: RankPools, data: RankingDataset | None
+) -> list[str]:
+    """What was filled in or put together: missing values, rare ranks, and segments."""
     notes = []
+    lacking = {} if data is None else data.missing_values()
+    if lacking:
+        names = ", ".join([*list(lacking)[:5], *(["..."] if len(lacking) > 5 else [])])
+        notes.append(
+            f"{sum(lacking.values()):,} missing values ({names}) were filled with the "
+            "median of their feature"
+        )
     if "segment" in counts.keys:
         notes.append(
             "segments were added up; where users click differently by segment, select "
@@ -444,7 +454,8 @@ def _by_em(
 
 
 def _features(data: RankingDataset) -> NDArray[np.float32]:
-    return FeatureMapping.fit(data).apply(data).features
+    """Features as networks read them, with medians in the place of missing values."""
+    return FeatureMapping.fit(data, impute=True).apply(data).features
 
 
 def rows_and_features(
@@ -464,7 +475,7 @@ def rows_and_features(
     number = np.empty(data.n_docs, dtype=np.int64)
     number[order] = np.arange(data.n_docs)
     if np.any(order[1:] < order[:-1]):
-        features = features[order]
+        features = taken(features, order)
     rows = click_rows(joined, data)
     return replace(rows, doc=number[rows.doc], query=query[rows.doc]), features
 

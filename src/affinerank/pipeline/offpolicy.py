@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from affinerank.clicks.join import JoinedCounts, join_counts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.corrections import Correction, parse_estimator
 from affinerank.data.dataset import FeatureMapping, RankingDataset
-from affinerank.errors import ConfigError, DataError
+from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.evaluation.labels import DocumentLabels, label_documents
 from affinerank.evaluation.offpolicy import (
     MOST_NEVER_SHOWN,
@@ -150,6 +151,37 @@ def evaluate_from_clicks(
     return _summary(log, asked, named, refits)
 
 
+def gain_over_logged(
+    ranker: Ranker,
+    counts: ClickCounts,
+    data: RankingDataset,
+    users: UserModel,
+    *,
+    rank_weights: RankWeights | None = None,
+) -> float:
+    """The value of a ranker less that of the logged ranking, as a bare number.
+
+    By the affine correction, in units of clicks at an average rank, so that users need
+    be known up to gauge only. Documents that were never shown do not count. For
+    intervals, and a guard against queries learnt from, see
+    :func:`evaluate_from_clicks`.
+
+    Args:
+        ranker: Any.
+        counts: Clicks on the logged ranking.
+        data: Features of the documents.
+        users: How users click.
+        rank_weights: The metric, DCG@10 where left out.
+    """
+    asked = rank_weights or OffPolicySettings().rank_weights
+    log = _corrected(counts, data, users, "affine")
+    held = _differences_up_to_gauge({"the ranker": score(ranker, data)}, log, asked)
+    with warnings.catch_warnings():  # what there is to warn of, _corrected has
+        warnings.simplefilter("ignore", AffineRankWarning)
+        by_query, share = held.by_query(users)
+    return float(by_query[0] @ share)
+
+
 def held_part(counts: ClickCounts) -> ClickCounts:
     """The held-out part of counts that are split, or all of them."""
     if "split" not in counts.keys:
@@ -269,7 +301,7 @@ def _learnt(
         joined, same = join_counts(train_part(source), data), False
     elif "split" in counts.keys and len(train_part(counts).rank):
         joined, same = join_counts(train_part(counts), data), False
-    features = FeatureMapping.fit(data).apply(data).features
+    features = FeatureMapping.fit(data, impute=True).apply(data).features
     return Learnt(click_rows(joined, data), features, method), same
 
 

@@ -37,11 +37,13 @@ class Trained:
         rankers: One for each estimator and seed.
         losses: ``[epochs, n]`` mean loss of each.
         unmatched: What the counts hold that the data have no features for.
+        imputed: Which features lacked values, how many, and what was put there.
     """
 
     rankers: Mapping[Name, MLPRanker]
     losses: Any
     unmatched: Mapping[str, Any]
+    imputed: Sequence[Mapping[str, Any]] = ()
 
 
 def train_rankers(
@@ -63,7 +65,7 @@ def train_rankers(
 
     Args:
         counts: Clicks; of their ``split``, where they have one, the part ``train``.
-        data: Features of the documents.
+        data: Features of the documents; missing values are filled with medians.
         users: How users click. The naive estimator needs none.
         estimators: Names of ``ESTIMATORS``; ``full-information`` learns from labels.
         seeds: One network of each estimator for each.
@@ -79,7 +81,9 @@ def train_rankers(
     weigher = partial(
         weigh, users=users, clip=clip, strict=strict, relevant_above=relevant_above
     )
-    lesson = prepare_lesson(counts, data, weigher, estimators, seeds, validation)
+    lesson = prepare_lesson(
+        counts, data, weigher, estimators, seeds, validation, impute=True
+    )
     fitted = fit_networks(
         lesson.features,
         lesson.targets,
@@ -95,7 +99,8 @@ def train_rankers(
         name: MLPRanker(_alone(fitted, i, asked), lesson.mapping, told(name))
         for i, name in enumerate(lesson.names)
     }
-    return Trained(rankers, fitted.losses, lesson.joined.unmatched)
+    imputed = imputed_values(lesson.mapping, data)
+    return Trained(rankers, fitted.losses, lesson.unmatched, imputed)
 
 
 def save_trained(trained: Trained, folder: Path) -> dict[str, Any]:
@@ -115,7 +120,23 @@ def save_trained(trained: Trained, folder: Path) -> dict[str, Any]:
         }
         for i, ((name, seed), target) in enumerate(written.items())
     ]
-    return {"rankers": rows, "unmatched": dict(trained.unmatched)}
+    return {
+        "rankers": rows,
+        "unmatched": dict(trained.unmatched),
+        "imputed": list(trained.imputed),
+    }
+
+
+def imputed_values(
+    mapping: FeatureMapping, data: RankingDataset
+) -> list[dict[str, Any]]:
+    """Features of ``data`` that lack values, and what ``mapping`` fills them with."""
+    fill = dict(zip(mapping.names, mapping.fill or (), strict=False))
+    return [
+        {"feature": name, "missing": n, "share": n / data.n_docs, "median": fill[name]}
+        for name, n in data.missing_values().items()
+        if name in fill
+    ]
 
 
 class Saved(Protocol):
@@ -152,7 +173,9 @@ class Lesson:
         features: ``[n_docs, n_features]`` mapped.
         targets: Of each ranker.
         validation: What to stop early by.
-        joined: The counts behind the targets.
+        unmatched: What the counts hold that the data have no features for.
+        clicks: Behind the targets.
+        sessions: Behind the targets.
         queries: Names of the queries.
     """
 
@@ -161,7 +184,9 @@ class Lesson:
     features: NDArray[np.float32]
     targets: Targets
     validation: Validation | None
-    joined: JoinedCounts
+    unmatched: Mapping[str, Any]
+    clicks: int
+    sessions: int
     queries: Sequence[str]
 
     def provenance(
@@ -174,14 +199,13 @@ class Lesson:
     ) -> dict[str, Any]:
         """How the ranker of this name was trained, for the reader of its file."""
         estimator, seed = name
-        summary = self.joined.counts.summary()
         return {
             "trained_on": "labels" if estimator == FULL_INFORMATION else "clicks",
             "estimator": estimator,
             "clip": clip,
             "seed": seed,
-            "clicks": summary["clicks"],
-            "sessions": summary["sessions"],
+            "clicks": self.clicks,
+            "sessions": self.sessions,
             "users": dict(users.provenance) if users else None,
             "settings": settings,
             "queries": list(self.queries),
@@ -195,14 +219,17 @@ def prepare_lesson(
     estimators: Sequence[str],
     seeds: Sequence[int],
     validation: tuple[ClickCounts, RankingDataset] | None,
+    *,
+    impute: bool = False,
 ) -> Lesson:
     """Map features, join counts with them, and weigh both; see :func:`train_rankers`.
 
-    ``weigher`` is :func:`weigh`, all but its counts, data and estimator given.
+    ``weigher`` is :func:`weigh`, all but its counts, data and estimator given;
+    ``impute`` fills missing values, which networks cannot read.
     """
     if not estimators or not seeds:
         raise ConfigError("give an estimator or more, and a seed or more")
-    mapping = FeatureMapping.fit(data)
+    mapping = FeatureMapping.fit(data, impute=impute)
     joined = join_counts(train_part(counts), data)
     note_unmatched(joined, stacklevel=4)
 
@@ -224,7 +251,9 @@ def prepare_lesson(
         mapping.apply(data).features,
         targets(joined, data),
         judged,
-        joined,
+        joined.unmatched,
+        int(joined.counts.clicks.sum()),
+        joined.counts.n_sessions,
         _learnt_from(joined, data, estimators, validation),
     )
 

@@ -70,7 +70,7 @@ def train_trees(
         name: TreeRanker(trees.model, lesson.mapping, told(name))
         for name, trees in by_name.items()
     }
-    return TrainedTrees(rankers, by_name, lesson.joined.unmatched)
+    return TrainedTrees(rankers, by_name, lesson.unmatched)
 
 
 def save_trees(trained: TrainedTrees, folder: Path) -> dict[str, Any]:

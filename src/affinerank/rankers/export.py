@@ -142,9 +142,7 @@ def _onnx(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
         "output": _tensor(OUTPUT, "n_documents"),
         "one_call": "all the documents of one query, 1 or more",
         "normalisation": _normalisation(ranker, done_by="the file"),
-        "missing": "a document with a missing value (NaN) is scored NaN"
-        if network
-        else "NaN",
+        "missing": _missing(ranker),
         "versions": {**_versions("affinerank", "onnx"), "opset": opsets},
     }
     return build_model(ranker).SerializeToString(deterministic=True), about
@@ -190,6 +188,16 @@ def _normalisation(ranker: Ranker, *, done_by: str) -> dict[str, Any] | None:
         "in": "float32",
         "done_by": done_by,
     }
+
+
+def _missing(ranker: Ranker) -> str | dict[str, Any]:
+    """Say what becomes of missing values."""
+    if ranker.mapping.fill is not None:
+        fill = dict(zip(ranker.mapping.names, ranker.mapping.fill, strict=True))
+        return {"value": "NaN", "filled_by": "the file", "after_scaling": fill}
+    if isinstance(ranker, MLPRanker):
+        return "a document with a missing value (NaN) is scored NaN"
+    return "NaN"
 
 
 def _versions(*names: str) -> dict[str, str]:
@@ -267,7 +275,8 @@ def _some_lists(ranker: Ranker, data: RankingDataset) -> RankingDataset:
 def _made_up_lists(ranker: Ranker) -> RankingDataset:
     """Heavy-tailed lists of 1 to 40 documents, the same each time.
 
-    In each list some features are constant; for trees, some values are missing.
+    In each list some features are constant; for rankers that read them, some values are
+    missing.
     """
     rng = np.random.default_rng(0)
     sizes = 1 + np.arange(LISTS_COMPARED) % 40
@@ -276,7 +285,7 @@ def _made_up_lists(ranker: Ranker) -> RankingDataset:
     signs = rng.choice([-1.0, 1.0], size=n_features)
     constant = rng.random((len(sizes), n_features)) < 0.2
     features = np.where(np.repeat(constant, sizes, axis=0), 3.0, features * signs)
-    if isinstance(ranker, TreeRanker):
+    if isinstance(ranker, TreeRanker) or ranker.mapping.fill is not None:
         features[rng.random(features.shape) < 0.05] = np.nan
     return RankingDataset(
         features=features.astype(np.float32),

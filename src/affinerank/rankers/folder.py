@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def write_folder(
         "kind": kind,
         "features": list(mapping.names),
         "per_query_min_max": mapping.per_query_min_max,
+        "fill": None if mapping.fill is None else list(mapping.fill),
         **about,
         "provenance": dict(provenance),
     }
@@ -49,6 +51,7 @@ def read_about(
         about = json.loads(path.read_text())
         found = (about["format"], about["version"])
         names, min_max = tuple(about["features"]), about["per_query_min_max"]
+        fill = _fill(about.get("fill"), len(names))
         about["kind"], about["provenance"]
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
@@ -63,4 +66,14 @@ def read_about(
         raise DataError(
             f"{path}: expected a ranker of kind {kind}, got {about['kind']!r}"
         )
-    return about, FeatureMapping(names, bool(min_max))
+    return about, FeatureMapping(names, bool(min_max), fill)
+
+
+def _fill(values: Any, n_features: int) -> tuple[float, ...] | None:
+    """What missing values become; rankers of before do not say, and take none."""
+    if values is None:
+        return None
+    fill = tuple(float(value) for value in values)
+    if len(fill) != n_features or not all(map(math.isfinite, fill)):
+        raise ValueError(f"fill must be {n_features} numbers, got {values!r:.100}")
+    return fill

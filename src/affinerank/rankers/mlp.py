@@ -12,6 +12,7 @@ another, and only the pairwise loss gathers lists of similar length.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -157,12 +158,15 @@ def forward(
     features: Tensor,
     activate: Callable[[Tensor, Tensor, int], Tensor],
 ) -> Tensor:
-    """Scores ``[n_networks, n_docs]`` of ``features [n_docs, filled-up features]``.
+    """Scores ``[n_networks, n_docs]`` of ``features [n_docs, n_features]``.
 
-    ``activate`` takes the values of each hidden layer, its bias and its number.
+    Features that are not filled up to what the first layer reads are here. ``activate``
+    takes the values of each hidden layer, its bias and its number.
     """
-    n = len(parameters[0])
-    values = features.expand(n, -1, -1)
+    n, inputs = len(parameters[0]), parameters[0].shape[1]
+    filling = inputs - features.shape[1]
+    filled = torch.nn.functional.pad(features, (0, filling)) if filling else features
+    values = filled.expand(n, -1, -1)
     layers = len(parameters) // 2
     for layer in range(layers):
         weight, bias = parameters[2 * layer], parameters[2 * layer + 1]
@@ -281,7 +285,15 @@ class MLPRanker:
 
 
 def on_device(features: NDArray[np.float32], device: torch.device) -> Tensor:
-    """Move features to the device, filled up with zeros to a multiple of 8 columns."""
+    """Move features to the device, filled up with zeros to a multiple of 8 columns.
+
+    On the CPU they stay where they are, as they are: there may be more than fit twice.
+    """
+    if device.type == "cpu":
+        with warnings.catch_warnings():
+            # That they may not be written to: nobody does.
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            return torch.from_numpy(features)
     n_docs, n_features = features.shape
     filled = np.zeros((n_docs, n_features + -n_features % ALIGNED), dtype=np.float32)
     filled[:, :n_features] = features
@@ -296,6 +308,6 @@ def require_numbers(features: NDArray[np.float32]) -> None:
             row, column = bad[0]
             raise DataError(
                 f"document {start + row}, feature {column + 1}: the value is missing, "
-                "and a network needs numbers; read the data with a number in place of "
-                "missing values (--missing 0)"
+                "and this network was not taught what to put there; read the data with "
+                "a number in place of missing values (--missing 0)"
             )

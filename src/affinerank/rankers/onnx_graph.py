@@ -1,7 +1,8 @@
 """Rankers as ONNX graphs that score one list of raw features at a time.
 
 A graph takes ``features [n_documents, n_features]`` of one query, scales each feature
-within the list as :class:`~affinerank.data.dataset.FeatureMapping` does, and gives
+within the list and fills what is missing as
+:class:`~affinerank.data.dataset.FeatureMapping` does, and gives
 ``scores [n_documents]``. It is written node by node; nothing is traced.
 """
 
@@ -59,6 +60,10 @@ def build_model(ranker: MLPRanker | TreeRanker) -> ModelProto:
     values = INPUT
     if ranker.mapping.per_query_min_max:
         values = _add_min_max(graph, values)
+    if ranker.mapping.fill is not None:
+        fill = graph.constant("fill", np.array(ranker.mapping.fill, np.float32))
+        missing = graph.add("IsNaN", [values], "missing_scaled")
+        values = graph.add("Where", [missing, fill, values], "filled")
     if isinstance(ranker, MLPRanker):
         column = _add_network(graph, values, ranker)
     else:

@@ -1,0 +1,207 @@
+"""A log of lists that were shown once each: how much memory each command takes.
+
+Writes a log and its features into a temporary folder, a chunk at a time: lists of ten
+documents with 50 features by the law of ``yahoo-like``, ordered by a production ranker
+and clicked by the paper's users with trust bias (eta = 1, eps-_1 = 0.65). Every list is
+a session of its own, with ids of its own (``--list-id session_id``). Then it runs
+count, estimate (by features) and train (one epoch of a network), each a process of its
+own, and prints seconds, those of the processor, and peak memory. A process that goes
+over ``--most`` is stopped.
+
+Peak memory is what the system says at the end of the process (``ru_maxrss``); pages of
+mapped files are in it, which the system takes back where memory is short.
+
+    python benchmarks/large_log.py [--rows 2e7] [--folder DIR] [--hidden 512,256,128]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from affinerank.clicks.usermodel import UserModel
+from affinerank.data.dataset import RankingDataset, default_feature_names
+from affinerank.data.synthetic import WORLDS, _draw_split
+from affinerank.metrics import ranks_by_score
+from affinerank.pipeline import train_production_ranker
+from affinerank.rankers.gbdt import TreeRanker
+
+LENGTH = 10
+LISTS_AT_ONCE = 20_000
+CATALOGUE = 5_000_000
+# A tenth of the features, each sqrt(10) times as clear: together they tell as much.
+WORLD = replace(
+    WORLDS["yahoo-like"],
+    n_features=50,
+    median_docs=float(LENGTH),
+    docs_spread=0.0,
+    max_docs=LENGTH,
+    clear=(8, 1.6),
+    faint=(33, 1.3),
+)
+USERS = UserModel.paper(eta=1.0, eps_minus_1=0.65, depth=LENGTH)
+
+
+def lists(n_lists: int) -> Iterator[RankingDataset]:
+    """Draw lists, some at a time, with labels."""
+    for chunk, first in enumerate(range(0, n_lists, LISTS_AT_ONCE)):
+        n = min(LISTS_AT_ONCE, n_lists - first)
+        sizes, features, labels = _draw_split(WORLD, n, 0, chunk)
+        rng = np.random.default_rng([1, chunk])
+        start, step = rng.integers(CATALOGUE, size=n), rng.integers(1, 1000, size=n)
+        doc = start[:, None] + step[:, None] * np.arange(LENGTH)
+        yield RankingDataset(
+            features=features,
+            offsets=np.concatenate([[0], np.cumsum(sizes)]),
+            labels=labels,
+            query_ids=np.arange(first, first + n),
+            doc_ids=rng.permuted(doc, axis=1).reshape(-1),
+        )
+
+
+def columns(data: RankingDataset, ranker: TreeRanker) -> tuple[pa.Table, pa.Table]:
+    """The rows of a log, and of features, of some lists that are shown once."""
+    scores = ranker.predict(ranker.mapping.apply(data).features)
+    rank = ranks_by_score(scores, data.offsets)
+    first = int(data.query_ids[0])
+    rng = np.random.default_rng([2, first])
+    p = USERS.click_probability(rank, data.relevance())
+    session = data.query_ids[data.query_of_doc]
+    ids = {"session_id": session, "doc_id": data.doc_ids}
+    query = rng.zipf(1.3, data.n_queries) % 100_000
+    log = {
+        **ids,
+        "query_id": query[data.query_of_doc],
+        "rank": rank.astype(np.int32),
+        "clicked": rng.random(data.n_docs) < p,
+        "timestamp": 1_700_000_000 + session,
+    }
+    names = default_feature_names(data.n_features)
+    values = {name: data.features[:, i] for i, name in enumerate(names)}
+    return pa.table(log), pa.table({**ids, **values})
+
+
+def write(n_lists: int, folder: Path) -> None:
+    """Write ``log.parquet`` and ``features.parquet``, never whole in memory."""
+    ranker, writers = None, list[pq.ParquetWriter]()
+    for data in lists(n_lists):
+        ranker = ranker or train_production_ranker(data)
+        tables = columns(data, ranker)
+        if not writers:
+            names = (folder / "log.parquet", folder / "features.parquet")
+            writers = [
+                pq.ParquetWriter(name, table.schema, use_dictionary=False)
+                for name, table in zip(names, tables, strict=True)
+            ]
+        for writer, table in zip(writers, tables, strict=True):
+            writer.write_table(table)
+    for writer in writers:
+        writer.close()
+    USERS.save(folder / "truth.json")
+
+
+def measured(command: Sequence[str], most: float) -> tuple[str, str]:
+    """Seconds, seconds of the processor and peak GB of a command; what it printed."""
+    started = time.perf_counter()
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen(command, stdout=out)  # noqa: S603
+        over = False
+        while (found := os.wait4(process.pid, os.WNOHANG))[0] == 0:
+            if resident(process.pid) > most and not over:
+                over = True
+                os.kill(process.pid, signal.SIGKILL)
+            time.sleep(0.2)
+        seconds = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(found[1])
+        out.seek(0)
+        text = out.read()
+    peak = found[2].ru_maxrss * 1024 / 1e9
+    if process.returncode:
+        why = f"went over {most:g} GB" if over else f"failed ({process.returncode})"
+        print(f"{' '.join(command[1:4])} {why} after {seconds:.0f} s, {peak:.2f} GB")
+        raise SystemExit(1)
+    busy = found[2].ru_utime + found[2].ru_stime
+    return f"{seconds:9.0f}{busy:9.0f}{peak:9.2f}", text
+
+
+def resident(pid: int) -> float:
+    """Memory of a process now, GB."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e9
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--rows", type=float, default=2e7)
+    parser.add_argument("--folder", type=Path, help="keeps what is written there")
+    parser.add_argument("--hidden", default="512,256,128")
+    parser.add_argument("--most", type=float, default=10.0, help="GB")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.folder or Path(temporary)
+        folder.mkdir(exist_ok=True)
+        if not (folder / "truth.json").exists():
+            started = time.perf_counter()
+            write(int(args.rows) // LENGTH, folder)
+            print(f"written in {time.perf_counter() - started:.0f} s")
+        with tempfile.TemporaryDirectory(dir=folder) as aside:
+            run(folder, Path(aside), args.hidden, args.most)
+
+
+def run(folder: Path, aside: Path, hidden: str, most: float) -> None:
+    """Run the three commands in ``folder``, and print what each took."""
+    for name in ("log", "features"):
+        path = folder / f"{name}.parquet"
+        rows = pq.read_metadata(path).num_rows
+        print(f"{name}: {rows:,} rows, {path.stat().st_size / 1e6:,.0f} MB")
+    counts, users = folder / "counts.parquet", folder / "users.json"
+    by_list = ["--list-id", "session_id"]
+    data = ["--data", str(folder / "features.parquet"), *by_list]
+    commands = {
+        "count": ["count", str(folder / "log.parquet"), "-o", str(counts), *by_list],
+        "estimate": [
+            *("estimate", str(counts), *data, "-o", str(users)),
+            *("--truth", str(folder / "truth.json")),
+        ],
+        "train": [
+            *(
+                "train",
+                str(counts),
+                *data,
+                "--users",
+                str(users),
+                "-o",
+                str(aside / "model"),
+            ),
+            *("--epochs", "1", "--hidden", hidden, "--device", "cpu"),
+        ],
+    }
+    print(f"{'':10}{'seconds':>9}{'CPU s':>9}{'peak GB':>9}")
+    program = [str(Path(sys.executable).with_name("affinerank"))]
+    for name, command in commands.items():
+        took, text = measured([*program, *command, "--json"], most)
+        about = json.loads(text)
+        wanted = ("rows", "sessions", "clicks", "method")
+        told = {key: about[key] for key in wanted if key in about}
+        told |= {"error": about.get("against_truth", {}).get("error")}
+        print(f"{name:10}{took}  {json.dumps(told)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""Draws the pictures of idea.md: `python docs/make_pictures.py`, SVG into docs/images.
+
+Expectations under the paper's users, not samples; the relevant shares by rank are those
+of a production ranker on a synthetic world.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import affinerank as ar
+from affinerank.bias.gauge import display_gauge
+from affinerank.charts import Spec, save_figure
+from affinerank.metrics import ranks_by_score
+
+USERS = ar.UserModel.paper(eta=1.0, eps_minus_1=0.65, depth=10)
+RANKS = np.arange(1, 11)
+SHOWN = (1, 2, 3, 10)
+DARK, MIDDLE, LIGHT = "#08306b", "#2171b5", "#9ecae1"
+ORANGE = "#d55e00"
+CONFIG: Spec = {
+    "font": "DejaVu Sans, Verdana, Arial, sans-serif",
+    "axis": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"},
+    "axisQuantitative": {"labelFlush": False},
+    "legend": {"labelFontSize": 12, "titleFontSize": 12, "labelLimit": 400},
+    "title": {"fontSize": 13, "anchor": "start"},
+    "view": {"stroke": None},
+}
+
+
+def chart(values: list[dict[str, Any]], **content: Any) -> Spec:
+    """A specification with its data."""
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "data": {"values": values},
+        "config": CONFIG,
+        **content,
+    }
+
+
+def axis(field: str, title: str, **scale: Any) -> Spec:
+    """A channel of numbers."""
+    about: Spec = {"field": field, "type": "quantitative", "title": title}
+    return {**about, **({"scale": scale} if scale else {})}
+
+
+def relevant_share() -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Share of relevant documents at ranks 1 to 10 under a production ranker."""
+    data = ar.load("yahoo-like:1000").train
+    ranker = ar.train_production_ranker(data, seed=0)
+    ranks = ranks_by_score(ar.score(ranker, data), data.offsets)
+    relevant = data.relevance(2.0)
+    return np.array([relevant[ranks == k].mean() for k in RANKS])
+
+
+def clicks_by_rank() -> Spec:
+    """Of 100 impressions at a rank: relevant documents, and clicks on what."""
+    share = relevant_share()
+    parts = {
+        "clicks on relevant documents": share * USERS.zeta_plus,
+        "clicks on irrelevant documents": (1 - share) * USERS.zeta_minus,
+    }
+    values = [
+        {"rank": int(k), "what": name, "order": i, "rate": float(rate[k - 1])}
+        for i, (name, rate) in enumerate(parts.items())
+        for k in RANKS
+    ]
+    values += [
+        {"rank": int(k), "what": "relevant documents", "share": float(share[k - 1])}
+        for k in RANKS
+    ]
+    x: Spec = {
+        "field": "rank",
+        "type": "ordinal",
+        "title": "rank",
+        "axis": {"labelAngle": 0},
+    }
+    names = [*parts, "relevant documents"]
+    colour: Spec = {
+        "field": "what",
+        "type": "nominal",
+        "title": None,
+        "scale": {"domain": names, "range": [DARK, LIGHT, ORANGE]},
+        "legend": {
+            "orient": "top-right",
+            "symbolType": "square",
+            "fillColor": "white",
+            "padding": 6,
+        },
+    }
+    bars = {
+        "transform": [{"filter": "isValid(datum.rate)"}],
+        "mark": {"type": "bar"},
+        "encoding": {
+            "x": x,
+            "y": axis("rate", "share of impressions"),
+            "color": colour,
+            "order": {"field": "order"},
+        },
+    }
+    points = {
+        "transform": [{"filter": "isValid(datum.share)"}],
+        "mark": {
+            "type": "line",
+            "strokeWidth": 2.5,
+            "point": {"size": 60, "filled": True},
+        },
+        "encoding": {"x": x, "y": axis("share", ""), "color": colour},
+    }
+    return chart(values, width=520, height=280, layer=[bars, points])
+
+
+def corrections() -> Spec:
+    """Expected click against relevance by rank: raw, by IPS, and affine."""
+    panels: dict[str, Callable[[float, int], float]] = {
+        "Clicks": lambda p, _: p,
+        "IPS: clicks / theta": lambda p, k: p / float(USERS.theta[k - 1]),
+        "Affine: (clicks - beta) / alpha": lambda p, k: (
+            (p - float(USERS.beta[k - 1])) / float(USERS.alpha[k - 1])
+        ),
+    }
+    values = [
+        {
+            "panel": title,
+            "rank": f"rank {k}",
+            "relevance": g,
+            "value": value(float(USERS.click_probability([k], [g])[0]), k),
+        }
+        for title, value in panels.items()
+        for k in SHOWN
+        for g in (0.0, 1.0)
+    ]
+    names = [f"rank {k}" for k in SHOWN]
+    line: Spec = {
+        "x": axis("relevance", "relevance of the document"),
+        "y": axis("value", "expected value", domain=[0, 1.05], nice=False),
+        "color": {
+            "field": "rank",
+            "type": "nominal",
+            "title": None,
+            "sort": names,
+            "scale": {"domain": names, "range": [DARK, MIDDLE, ORANGE, "#777777"]},
+        },
+        "strokeDash": {
+            "field": "rank",
+            "type": "nominal",
+            "title": None,
+            "sort": names,
+            "scale": {"domain": names, "range": [[1, 0], [8, 3], [4, 3], [1, 3]]},
+            "legend": {"symbolSize": 500, "symbolStrokeWidth": 2.5},
+        },
+    }
+    drawn = [
+        {
+            "width": 215,
+            "height": 230,
+            "title": title,
+            "transform": [{"filter": f"datum.panel == '{title}'"}],
+            "mark": {"type": "line", "strokeWidth": 2.5},
+            "encoding": line,
+        }
+        for title in panels
+    ]
+    return chart(values, hconcat=drawn, bounds="flush", spacing=60)
+
+
+def gauges() -> Spec:
+    """The same users in two gauges: other numbers, the same order of documents."""
+    moved = display_gauge(USERS)
+    named = {"true alpha and beta": USERS, "as estimate prints them": moved}
+    values: list[dict[str, Any]] = [
+        {"gauge": name, "rank": int(k), "beta": float(model.beta[k - 1])}
+        for name, model in named.items()
+        for k in RANKS
+    ]
+    for name, model in named.items():
+        for g in (0.0, 0.25, 0.5, 0.75, 1.0):
+            p = float(USERS.click_probability([3], [g])[0])
+            label = (p - float(model.beta[2])) / float(model.alpha[2])
+            values.append({"gauge": name, "relevance": g, "label": label})
+    look: Spec = {
+        "field": "gauge",
+        "type": "nominal",
+        "title": None,
+        "sort": list(named),
+    }
+    common: Spec = {
+        "color": {**look, "scale": {"domain": list(named), "range": [DARK, ORANGE]}},
+        "shape": {
+            **look,
+            "scale": {"domain": list(named), "range": ["circle", "triangle-up"]},
+        },
+    }
+    panels = [
+        ("Beta by rank", "rank", axis("rank", "rank", domain=[1, 10]), "beta", "beta"),
+        (
+            "Corrected label of a document",
+            "relevance",
+            axis("relevance", "relevance of the document"),
+            "label",
+            "corrected label",
+        ),
+    ]
+    drawn = [
+        {
+            "width": 270,
+            "height": 230,
+            "title": title,
+            "transform": [{"filter": f"isValid(datum.{y}) && isValid(datum.{x})"}],
+            "mark": {"type": "line", "point": {"size": 70, "filled": True}},
+            "encoding": {"x": channel, "y": axis(y, y_title), **common},
+        }
+        for title, x, channel, y, y_title in panels
+    ]
+    return chart(values, hconcat=drawn, bounds="flush", spacing=60)
+
+
+PICTURES: dict[str, Callable[[], Spec]] = {
+    "clicks-by-rank": clicks_by_rank,
+    "corrections": corrections,
+    "gauge": gauges,
+}
+
+
+def main(folder: Path, ending: str = ".svg") -> None:
+    """Write every picture into a folder."""
+    for name, spec in PICTURES.items():
+        save_figure(spec(), folder / f"{name}{ending}")
+
+
+if __name__ == "__main__":
+    main(Path(__file__).parent / "images", *sys.argv[1:])
