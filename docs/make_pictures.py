@@ -28,7 +28,7 @@ CONFIG: Spec = {
     "axis": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"},
     "axisQuantitative": {"labelFlush": False},
     "legend": {"labelFontSize": 12, "titleFontSize": 12, "labelLimit": 400},
-    "title": {"fontSize": 13, "anchor": "start"},
+    "title": {"fontSize": 13, "anchor": "start", "frame": "group", "offset": 14},
     "view": {"stroke": None},
 }
 
