@@ -34,9 +34,11 @@ from affinerank.cli import main
 from affinerank.clicks.counting import open_table
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.join import join_counts
+from affinerank.clicks.log import LogOptions
 from affinerank.clicks.survey import survey_log
 from affinerank.clicks.usermodel import UserModel
 from affinerank.data.catalog import load
+from affinerank.errors import ConfigError
 from affinerank.evaluation import first_rank
 from affinerank.evaluation.first_rank import judge_first_rank
 from affinerank.pipeline import audit, audit_file, prepare_simulation
@@ -309,6 +311,55 @@ def test_the_error_of_users_enters_by_the_slope_of_relevance() -> None:
     assert first.difference == pytest.approx([relevance(0.5, 0.1) - 20 / 50])
     added = 0.01 * by_alpha**2 + 0.04 * by_beta**2
     assert second.error**2 == pytest.approx(first.error**2 + added)
+
+
+def test_a_log_may_have_fractions_of_seconds_and_numbers_of_its_own(
+    tmp_path: Path,
+) -> None:
+    moments = [f"2026-01-0{1 + i // 2} 00:00:00.{i}" for i in range(8)]
+    extra: dict[str, list[Any]] = {
+        "timestamp": moments,
+        "impressions": [1] * 8,
+        "clicks": [0] * 8,
+    }
+    about = audit_file(log_of(tmp_path / "log.parquet", ROWS[:8], **extra))
+    assert about["usable"]["sessions"] == 4
+    assert about["usable"]["days"] == pytest.approx(3.0, abs=0.1)
+
+
+def test_counts_by_list_are_audited_with_the_features_of_their_lists(
+    tmp_path: Path, world: tuple[ClickCounts, dict[tuple[str, str], float]]
+) -> None:
+    path = tmp_path / "counts.parquet"
+    world[0].save(path)
+    by_list = LogOptions(list_id="session_id")
+    assert audit_file(str(path), options=by_list)["usable"]["sessions"] > 0
+    with pytest.raises(ConfigError, match="holds counts, and how a log is to be read"):
+        audit_file(str(path), options=LogOptions(ranks_from=0))
+
+
+def test_the_first_stays_only_if_it_beats_those_that_are_hardly_known() -> None:
+    """Clicks speak against the third, but its alpha may be anything."""
+    counts = ClickCounts.from_columns(
+        query_id=["q"] * 3,
+        doc_id=np.arange(3),
+        rank=np.arange(1, 4),
+        impressions=np.full(3, 1000),
+        clicks=[800, 600, 100],
+    )
+    data = documents_of(ids_of(counts))
+    users = UserModel(
+        alpha=np.array([1.0, 1.0, 0.5]), beta=np.zeros(3), identified="gauge"
+    )
+    unsure = np.zeros((6, 6))
+    unsure[2, 2] = 4.0  # slope -.1 / .5^2 = -.4, so an error of .8 for .2 - .8 = -.6
+    zero = np.zeros(3)
+    bands = Bands(users.alpha, users.beta, zero, zero, unsure)
+    pools = RankPools(np.arange(3), np.full(3, 1000.0))
+    judged = judge_first_rank(join_counts(counts, data), data, users, bands, pools)
+    assert judged.challenger.tolist() == [2]
+    assert judged.difference / judged.error == pytest.approx(-0.75, abs=0.01)
+    assert judged.stays.tolist() == [False]
 
 
 @pytest.mark.parametrize(("rivals", "better"), [(1, True), (5, False)])

@@ -304,6 +304,15 @@ def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
     )
     model.users_ = scaled
     assert model.score(second_first, **held) == pytest.approx(gain)
+    # Documents that were never shown do not count, wherever they are ranked.
+    three: dict[str, Any] = {
+        "clicks": [4, 3, 0],
+        "qid": ["new"] * 3,
+        "position": [1, 2, 0],
+        "impressions": [10, 10, 0],
+    }
+    unseen_high = np.array([[0.0], [1.0], [1.0]])
+    assert model.score(unseen_high, **three) == pytest.approx(gain)
 
 
 def test_score_on_queries_learnt_from_warns() -> None:

@@ -306,6 +306,22 @@ def test_a_session_that_goes_on_into_the_night_is_not_cut_in_two(count: Count) -
     assert counts.select("split", "holdout").impressions.tolist() == [2, 2, 2]
 
 
+def test_moments_may_have_fractions_and_lie_far_ahead(count: Count) -> None:
+    rows = [
+        {
+            "session_id": name,
+            "query_id": "q",
+            "doc_id": 1,
+            "rank": 1,
+            "clicked": 0,
+            "timestamp": f"2040-01-01 00:00:0{name}.25",
+        }
+        for name in range(4)
+    ]
+    counts, _ = count(rows, holdout=0.5, holdout_by="time")
+    assert counts.select("split", "holdout").impressions.tolist() == [2]
+
+
 def test_sessions_of_one_moment_cannot_be_held_out_by_time(count: Count) -> None:
     rows = [{**row, "timestamp": 7} for row in random_log(3, 9)]
     with pytest.raises(DataError, match="needs sessions that began at different mom"):
@@ -317,6 +333,7 @@ def test_sessions_of_one_moment_cannot_be_held_out_by_time(count: Count) -> None
     [
         ({"bad_rows": "ignore"}, "bad_rows must be error or drop, got 'ignore'"),
         ({"holdout_by": "user"}, "holdout_by must be query or time, got 'user'"),
+        ({"holdout_by": "time"}, "needs the share to set aside"),
         ({"holdout": 1.0}, "the share to hold out must be between 0 and 1, got 1"),
     ],
 )

@@ -42,6 +42,17 @@ def test_a_large_matrix_keeps_its_values_when_its_pages_go() -> None:
     np.testing.assert_array_equal(taken(matrix, rows), np.array(matrix)[rows])
 
 
+def test_what_others_have_mapped_stays_as_they_made_it(tmp_path: Path) -> None:
+    """A private map keeps its changes in pages that must not be let go."""
+    np.zeros((6, 2), dtype=np.float32).tofile(tmp_path / "features")
+    theirs = np.memmap(tmp_path / "features", np.float32, mode="c", shape=(6, 2))
+    theirs += np.arange(12.0).reshape(6, 2)
+    data = RankingDataset.from_groups(theirs, np.repeat([0, 1], 3), np.array([7, 8]))
+    FeatureMapping.fit(data).apply(data)
+    np.testing.assert_array_equal(theirs[:, 1], np.arange(1, 12, 2))
+    np.testing.assert_array_equal(data.features[:, 1], np.arange(1, 12, 2))
+
+
 @pytest.mark.usefixtures("nothing_in_memory")
 def test_pages_that_were_released_do_not_count_as_memory() -> None:
     def resident() -> int:

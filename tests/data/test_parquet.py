@@ -154,11 +154,19 @@ def test_another_column_can_tell_lists_apart(tmp_path: Path) -> None:
 
 def test_the_columns_of_a_log_are_no_features(tmp_path: Path) -> None:
     path = written(tmp_path, LOGGED)
-    message = "query_id, rank, clicked, timestamp are not taken for features"
+    message = "query_id, rank, clicked, timestamp: .* not taken for features"
     with pytest.warns(AffineRankWarning, match=message):
         data = read_parquet(path, list_id="session_id")
     assert data.feature_names == ("bm25",)
     assert data.features[:, 0].tolist() == [0.5, 1.0, 2.0]
+
+
+def test_a_log_under_other_names_teaches_nobody_its_clicks(tmp_path: Path) -> None:
+    columns = {"position": LOGGED["rank"], **LOGGED}
+    del columns["rank"]
+    with pytest.warns(AffineRankWarning, match=r"position, query_id, clicked, time"):
+        data = read_parquet(written(tmp_path, columns), list_id="session_id")
+    assert data.feature_names == ("bm25",)
 
 
 def test_a_list_id_that_is_not_there_is_named(tmp_path: Path) -> None:

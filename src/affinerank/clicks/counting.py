@@ -106,6 +106,11 @@ def count_log(
     _require_choice("bad_rows", bad_rows, "error", "drop")
     _require_choice("holdout_by", holdout_by, "query", "time")
     share = None if holdout is None else checked_share(holdout)
+    if holdout_by == "time" and share is None and holdout_from is None:
+        raise ConfigError(
+            "--holdout-by time needs the share to set aside (--holdout 0.2) or the "
+            "moment to split at (--holdout-from)"
+        )
     if share is not None and holdout_from is not None:
         raise ConfigError("hold out a share, or from a moment on, not both")
     asked = options or LogOptions()
@@ -275,7 +280,7 @@ def _split_by_time(log: ir.Table, share: float | None, since: str | None) -> ir.
     """Set the last ``share`` of sessions aside, or those that began at ``since`` on."""
     moment = log.timestamp
     if not moment.type().is_numeric():
-        moment = moment.epoch_seconds()
+        moment = moment.epoch_seconds().cast("float64")
     begun = (
         log.select("session_id", moment=moment)
         .group_by("session_id")

@@ -122,7 +122,7 @@ def _days(table: ir.Table, options: LogOptions) -> float | None:
     log = normalised(table, options, timed=True)
     if log.timestamp.type().is_numeric():
         return None
-    second = log.timestamp.epoch_seconds()
+    second = log.timestamp.epoch_seconds().cast("float64")
     ends = log.agg(first=second.min(), last=second.max())
     found = ends.to_pyarrow().to_pylist()[0]
     if found["first"] is None or found["last"] <= found["first"]:

@@ -23,6 +23,10 @@ IN_MEMORY = 2**28  # bytes; a smaller matrix is an array like any other
 ROWS_AT_ONCE = 65_536  # bounds the temporary arrays of whole-matrix operations
 
 
+class _Held(mmap.mmap):
+    """A file of :func:`empty_matrix`: nobody else's pages are ever let go."""
+
+
 def empty_matrix(n_rows: int, n_columns: int) -> Floats:
     """Room for ``[n_rows, n_columns]`` float32, in a temporary file if it is large."""
     size = n_rows * n_columns * 4
@@ -34,7 +38,7 @@ def empty_matrix(n_rows: int, n_columns: int) -> Floats:
             if hasattr(os, "posix_fallocate"):
                 # Taken now: a disk that is full later would end the process.
                 os.posix_fallocate(file.fileno(), 0, size)
-            held = mmap.mmap(file.fileno(), size)
+            held = _Held(file.fileno(), size)
     except OSError as error:
         raise DataError(
             f"{size / 1e9:.1f} GB of features do not fit into {tempfile.gettempdir()} "
@@ -50,7 +54,7 @@ def release(matrix: NDArray[np.float32]) -> None:
         owner = owner.base
     if isinstance(owner, memoryview):
         owner = owner.obj
-    if isinstance(owner, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+    if isinstance(owner, _Held) and hasattr(mmap, "MADV_DONTNEED"):
         owner.madvise(mmap.MADV_DONTNEED)
 
 

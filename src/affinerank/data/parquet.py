@@ -33,8 +33,18 @@ from affinerank.files import existing_file, written_whole
 
 BUFFER = 2**20
 IDS_AT_ONCE = 1_000_000
-LOG = ("session_id", "rank", "clicked")
-ALSO_OF_LOGS = ("query_id", "ranker", "timestamp", "user_id")
+# What users did and what they saw is never a feature, whatever table it is found in.
+OF_LOGS = (
+    "session_id",
+    "query_id",
+    "rank",
+    "position",
+    "clicked",
+    "click",
+    "ranker",
+    "timestamp",
+    "user_id",
+)
 _CACHE_KEY = b"affinerank.cache"
 
 
@@ -140,11 +150,12 @@ def _feature_names(schema: pa.Schema, list_id: str) -> list[str]:
                 f"column {name!r} must hold integers or strings, holds {kind}"
             )
     names = [n for n in schema.names if n not in (list_id, "doc_id", "label")]
-    if set(LOG) <= set(schema.names):
-        logged = [name for name in names if name in (*LOG, *ALSO_OF_LOGS)]
+    logged = [name for name in names if name in OF_LOGS]
+    if logged:
         names = [name for name in names if name not in logged]
         warnings.warn(
-            f"this is a log, so {', '.join(logged)} are not taken for features",
+            f"{', '.join(logged)}: by their names columns of a log, so they are not "
+            "taken for features",
             AffineRankWarning,
             stacklevel=4,
         )

@@ -32,8 +32,9 @@ from affinerank.clicks.join import JoinedCounts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.corrections import affine
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.mapped import blocks
 from affinerank.errors import ConfigError
-from affinerank.evaluation.labels import DocumentLabels, label_documents
+from affinerank.evaluation.labels import label_documents
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -98,15 +99,19 @@ def judge_first_rank(
     shown = np.flatnonzero((first >= 0) & enough[np.maximum(first, 0)])
     judged = np.isin(np.arange(data.n_queries), shown)
     rivals = np.flatnonzero(enough & judged[query_of] & (first[query_of] != _all(data)))
-    query, challenger, number = _challengers(labels, first, rivals, query_of)
-    one, other = first[query], challenger
+    one = first[query_of[rivals]]
+    ahead = labels.relevance[rivals] - labels.relevance[one]
+    variance = labels.standard_error[one] ** 2 + labels.standard_error[rivals] ** 2
+    for part in blocks(len(rivals)):  # a slope for each parameter is wide
+        gradient = _gradients(rivals[part], joined, users, pools)
+        leaders, which = np.unique(one[part], return_inverse=True)
+        gradient -= _gradients(leaders, joined, users, pools)[which]
+        variance[part] += np.einsum("ij,jk,ik->i", gradient, bands.covariance, gradient)
+    every = ahead / np.sqrt(variance)
+    query, at, number = _strongest(every, query_of[rivals])
+    one, other, z = one[at], rivals[at], every[at]
     relevance = np.stack([labels.relevance[one], labels.relevance[other]], axis=1)
-    variance = labels.standard_error[one] ** 2 + labels.standard_error[other] ** 2
-    gradient = _gradients(other, joined, users, pools)
-    gradient -= _gradients(one, joined, users, pools)
-    variance += np.einsum("ij,jk,ik->i", gradient, bands.covariance, gradient)
-    error = np.sqrt(variance)
-    z = (relevance[:, 1] - relevance[:, 0]) / error
+    error = np.sqrt(variance[at])
     return FirstRank(
         query,
         one,
@@ -138,17 +143,11 @@ def _first_documents(joined: JoinedCounts, data: RankingDataset) -> Ints:
     return first
 
 
-def _challengers(
-    labels: DocumentLabels, first: Ints, rivals: Ints, query_of: Ints
-) -> tuple[Ints, Ints, Ints]:
-    """Queries that have rivals, the strongest of each, and how many there are."""
-    query = query_of[rivals]
-    ahead = labels.relevance[rivals] - labels.relevance[first[query]]
-    squared = labels.standard_error[rivals] ** 2
-    z = ahead / np.sqrt(squared + labels.standard_error[first[query]] ** 2)
+def _strongest(z: Floats, query: Ints) -> tuple[Ints, Ints, Ints]:
+    """Queries that have rivals, the place of each one's strongest, and their number."""
     order = np.lexsort((-z, query))
     there, at, number = np.unique(query[order], return_index=True, return_counts=True)
-    return there, rivals[order][at], number
+    return there, order[at], number
 
 
 def _gradients(

@@ -35,6 +35,8 @@ from affinerank.bias.level_mixture import (
     MixtureSettings,
     fit_mixture,
 )
+from affinerank.bias.levels import MOST_LEVELS
+from affinerank.bias.pooling import LEAST_CLICKS
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.join import JoinedCounts
 from affinerank.clicks.usermodel import UserModel
@@ -98,11 +100,13 @@ class Learnt:
         rows: The counts.
         features: ``[n_docs, n_features]`` by number of the document, if there are any.
         method: Of ``REFITTED``.
+        least_clicks: Ranks with fewer were pooled with the next.
     """
 
     rows: ClickRows
     features: NDArray[np.float32] | None
     method: str
+    least_clicks: float = LEAST_CLICKS
 
     def __post_init__(self) -> None:
         """Refuse a method that is not refitted."""
@@ -116,9 +120,8 @@ class Learnt:
         """Fit the clicks as they are; interventions need no fit to start from."""
         if self.method == "interventions":
             return None
-        standard = MixtureSettings()
-        most = 2 if self.method == "two-level" else standard.most_levels
-        how = replace(standard, most_levels=most)
+        most = 2 if self.method == "two-level" else MOST_LEVELS
+        how = MixtureSettings(self.least_clicks, most)
         return fit_mixture(self.rows, self.features, rng=rng, settings=how)
 
     def refit(
@@ -131,8 +134,7 @@ class Learnt:
         """Estimate the users from a resample, ``part`` of the clicks."""
         if first is not None:
             return fit_mixture(self.rows, self.features, rng=rng, like=first).users
-        least = part * MixtureSettings().least_clicks  # so that ranks pool alike
-        how = MixtureSettings(least_clicks=least)
+        how = MixtureSettings(part * self.least_clicks)  # so that ranks pool alike
         return fit_interventions(self.rows, rng=rng, settings=how).users
 
     def half(self, chosen: NDArray[np.bool_]) -> Learnt:

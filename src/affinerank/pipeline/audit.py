@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +66,9 @@ def audit_file(
     asked = options or LogOptions()
     counts: ClickCounts | None
     with open_table(source) as table, tempfile.TemporaryDirectory() as folder:
-        if {"impressions", "clicks"} <= set(table.columns) - {"clicked"}:
-            if asked != LogOptions():
+        counted = {"impressions", "clicks", "sessions"} <= set(table.columns)
+        if counted and "clicked" not in table.columns:
+            if replace(asked, list_id=None) != LogOptions():  # features have it too
                 raise ConfigError(
                     f"{source}: holds counts, and how a log is to be read was asked "
                     "for; ask it of count, or audit the log"

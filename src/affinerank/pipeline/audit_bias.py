@@ -32,9 +32,11 @@ EXAMPLES = 10
 def position_bias(about: Audited) -> Section:
     """Whether the rank changes clicks on one and the same document."""
     says, verdicts = [], []
-    effect = rank_effect(about.rows)
+    effect, slopes = rank_effect(about.rows), _slopes(about.found)
+    # Two tests, one verdict: each has half of what may be wrong.
+    level = LEVEL / max(1, (effect is not None) + (slopes is not None))
     if effect is not None:
-        found = effect.p < LEVEL
+        found = effect.p < level
         verdicts.append(found)
         change = f"{effect.slope:+.4f} ± {1.96 * effect.error:.4f}"
         says.append(
@@ -49,9 +51,8 @@ def position_bias(about: Audited) -> Section:
                 else "That is no more than chance would do."
             )
         )
-    slopes = _slopes(about.found)
     if slopes is not None:
-        verdicts.append(slopes["p"] < LEVEL)
+        verdicts.append(slopes["p"] < level)
         first, last = slopes["first"], slopes["last"]
         says.append(
             f"By the estimate, what relevance adds to a click rate (alpha) is "

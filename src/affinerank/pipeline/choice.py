@@ -2,7 +2,9 @@ r"""Choosing by data: which estimator, clipping and kind of ranker clicks speak 
 
 Every candidate is trained without one part of the queries, part after part, and ranks
 the queries that it did not see. All are judged by the clicks on those, through one
-correction, affine: it is unbiased, whatever a candidate learnt from. What is judged is
+correction, affine: unbiased if the users are right. (Where they were estimated, the
+judge shares their error with the affine candidates, so users that are far off speak for
+affine, and no standard error tells.) What is judged is
 DCG@10 over the documents that were shown, less that of the logged ranking, so that
 users need be known up to gauge only.
 

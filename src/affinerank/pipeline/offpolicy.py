@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from affinerank.bias.pooling import LEAST_CLICKS
 from affinerank.clicks.counts import HELD_OUT, ClickCounts
 from affinerank.clicks.join import JoinedCounts, join_counts
 from affinerank.clicks.usermodel import UserModel
@@ -129,6 +130,7 @@ def evaluate_from_clicks(
         rows = [_valued(new, log, asked) for new in scores.values()]
     else:
         learnt, same = _learnt(users, counts, log, estimated_from)
+        _require_shown(scores, log, asked.rank_weights)
         held = _differences_up_to_gauge(scores, log, asked.rank_weights)
         found = estimate_differences(
             held,
@@ -256,13 +258,10 @@ def _valued(new: Floats, log: _Log, asked: OffPolicySettings) -> dict[str, Any]:
     return row
 
 
-def _differences_up_to_gauge(
+def _require_shown(
     scores: Mapping[str, Floats], log: _Log, weights: RankWeights
-) -> Held:
-    """Rank weights of rankings less those of the log, among the shown documents."""
-    data = log.data
-    logged = logged_weights(log.joined, log.sessions, data, weights)
-    differences = []
+) -> None:
+    """Refuse rankings much of whose weight is on documents that were never shown."""
     for name, new in scores.items():
         unseen = _unseen(new, log, weights)
         if unseen > MOST_NEVER_SHOWN:
@@ -272,6 +271,16 @@ def _differences_up_to_gauge(
                 "are known: what relevance 0 and 1 are; choose a smaller cutoff, or a "
                 "log that shows more documents"
             )
+
+
+def _differences_up_to_gauge(
+    scores: Mapping[str, Floats], log: _Log, weights: RankWeights
+) -> Held:
+    """Rank weights of rankings less those of the log, among the shown documents."""
+    data = log.data
+    logged = logged_weights(log.joined, log.sessions, data, weights)
+    differences = []
+    for new in scores.values():
         there = shown_weights(new, log.joined, log.sessions, data, weights)
         differences.append(centred(there - logged, log.labels.shown, data.query_of_doc))
     return Held(log.joined, data, np.stack(differences))
@@ -301,8 +310,11 @@ def _learnt(
         joined, same = join_counts(train_part(source), data), False
     elif "split" in counts.keys and len(train_part(counts).rank):
         joined, same = join_counts(train_part(counts), data), False
-    features = FeatureMapping.fit(data, impute=True).apply(data).features
-    return Learnt(click_rows(joined, data), features, method), same
+    features = None
+    if users.provenance.get("features", True):  # refitted as it was fitted
+        features = FeatureMapping.fit(data, impute=True).apply(data).features
+    least = float(users.provenance.get("least_clicks", LEAST_CLICKS))
+    return Learnt(click_rows(joined, data), features, method, least), same
 
 
 def _rests_on(
