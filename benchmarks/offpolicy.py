@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.clicks.join import join_counts
+from affinerank.bias.level_mixture import fit_mixture
+from affinerank.clicks.join import JoinedCounts, join_counts
 from affinerank.clicks.simulate import Traffic, prepare, simulate_counts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.corrections import ESTIMATORS
@@ -30,12 +31,15 @@ from affinerank.evaluation.labels import label_documents
 from affinerank.evaluation.offpolicy import Estimate, Interval, estimate
 from affinerank.evaluation.rank_weights import (
     RankWeights,
+    centred,
     logged_weights,
     never_shown_share,
     ranked_weights,
 )
+from affinerank.evaluation.refits import Held, Learnt, estimate_differences
 from affinerank.metrics import Metric, ranks_by_score
 from affinerank.pipeline import score, train_production_ranker
+from affinerank.pipeline.estimation import click_rows
 from affinerank.seeds import stage_rng
 
 Floats = NDArray[np.float64]
@@ -103,6 +107,9 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=150)
     parser.add_argument("--population", type=int, default=3000)
     parser.add_argument("--clicks", type=float, default=3e4)
+    parser.add_argument(
+        "--estimated", action="store_true", help="users estimated from each log"
+    )
     options = parser.parse_args()
     population = populated(options.population)
     users = UserModel.paper(depth=int(population.data.docs_per_query.max()))
@@ -111,6 +118,14 @@ def main() -> None:
         f"{options.population} queries, {options.clicks:g} clicks each; paper's users, "
         "eta 1, eps- .65; DCG@10"
     )
+    if options.estimated:
+        so_far = []
+        for seed in range(options.logs):
+            so_far.append(
+                refitted(population, users, options.queries, options.clicks, seed)
+            )
+            print(f"{seed + 1} logs, users estimated: {summary(so_far)}", flush=True)
+        return
     for case in CASES:
         started = time.perf_counter()
         logs = [
@@ -147,22 +162,8 @@ def measure(
     seed: int,
 ) -> Found:
     """Simulate a log; estimate value and difference, each with both targets."""
-    rng = stage_rng("traffic", seed)
-    drawn = rng.choice(population.data.n_queries, n_queries, replace=False)
-    log = population.select(drawn)
+    log, joined = logged(case, population, users, n_queries, clicks, seed)
     data = log.data
-    simulation = prepare(
-        data,
-        {"old": ranks_by_score(log.old, data.offsets)},
-        log.relevance,
-        users,
-        traffic=case.traffic,
-        rng=rng,
-    )
-    counts = simulate_counts(
-        simulation, simulation.sessions_for(clicks), rng=stage_rng("clicks", seed)
-    )
-    joined = join_counts(counts, data)
     new = ranked_weights(log.new, data, DCG)
     future = targets(population)
     found: Found = {}
@@ -184,6 +185,64 @@ def measure(
                 future[what],
             )
     return found
+
+
+def logged(
+    case: Case,
+    population: Population,
+    users: UserModel,
+    n_queries: int,
+    clicks: float,
+    seed: int,
+) -> tuple[Population, JoinedCounts]:
+    """Draw the queries of a log, and clicks on their old ranking."""
+    rng = stage_rng("traffic", seed)
+    drawn = rng.choice(population.data.n_queries, n_queries, replace=False)
+    log = population.select(drawn)
+    simulation = prepare(
+        log.data,
+        {"old": ranks_by_score(log.old, log.data.offsets)},
+        log.relevance,
+        users,
+        traffic=case.traffic,
+        rng=rng,
+    )
+    counts = simulate_counts(
+        simulation, simulation.sessions_for(clicks), rng=stage_rng("clicks", seed)
+    )
+    return log, join_counts(counts, log.data)
+
+
+def refitted(
+    population: Population, users: UserModel, n_queries: int, clicks: float, seed: int
+) -> tuple[Estimate, float, float]:
+    """Estimate users and the difference from one log; both targets, in its units.
+
+    Differences are in clicks at an average rank: those of relevance, times the mean
+    alpha over impressions.
+    """
+    log, joined = logged(CASES[0], population, users, n_queries, clicks, seed)
+    data, counts = log.data, joined.counts
+    shows = np.bincount(data.query_of_doc[joined.doc], counts.impressions)
+    sessions = np.asarray(shows / data.docs_per_query, dtype=np.float64)
+    change = ranked_weights(log.new, data, DCG)
+    change -= logged_weights(joined, sessions, data, DCG)
+    shown = np.ones(data.n_docs, dtype=bool)
+    held = Held(joined, data, centred(change, shown, data.query_of_doc)[None])
+    learnt = Learnt(click_rows(joined, data), None, "mixture")
+    fitted = fit_mixture(learnt.rows, rng=stage_rng("estimation", seed))
+    found = estimate_differences(
+        held, fitted.users, learnt, same=True, rng=stage_rng("estimation", seed, 1)
+    )[0]
+    by_query = np.bincount(data.query_of_doc, log.relevance * change)
+    here = np.average(users.alpha[counts.rank - 1], weights=counts.impressions)
+    ranks = ranks_by_score(population.old, population.data.offsets)
+    ahead = users.alpha[ranks - 1].mean()
+    return (
+        found,
+        float(by_query @ sessions / sessions.sum() * here),
+        float(targets(population)["difference"] * ahead),
+    )
 
 
 def targets(population: Population) -> Mapping[str, float]:
