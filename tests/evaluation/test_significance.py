@@ -15,6 +15,14 @@ from affinerank.evaluation.significance import (
 from affinerank.metrics import Metric
 
 
+def test_welch_does_not_take_spreads_for_the_same() -> None:
+    """Means 2 and 4, variances 1 and 4, three runs each: t = 2 / sqrt(5 / 3)."""
+    runs = {"a": [1.0, 2.0, 3.0], "b": [2.0, 4.0, 6.0]}
+    (found,) = compare_runs(runs, against="b", equal_variances=False)
+    t, freedom = -2 / np.sqrt(5 / 3), (5 / 3) ** 2 / (1 / 9 / 2 + 16 / 9 / 2)
+    assert found.p == pytest.approx(2 * stats.t.cdf(t, freedom))
+
+
 def test_runs_are_compared_by_students_t_test() -> None:
     runs = {"a": [0.70, 0.72, 0.71, 0.73], "b": [0.68, 0.69, 0.70, 0.66]}
     (found,) = compare_runs(runs, against="b")

@@ -39,12 +39,15 @@ class Comparison:
     n: int
 
 
-def compare_runs(runs: Mapping[str, Sequence[float]], against: str) -> list[Comparison]:
-    """Student's t-test of each set of runs against one of them, equal variances.
+def compare_runs(
+    runs: Mapping[str, Sequence[float]], against: str, *, equal_variances: bool = True
+) -> list[Comparison]:
+    """Student's t-test of each set of runs against one of them, or Welch's.
 
     Args:
         runs: Values of independent runs, by name.
         against: Name of the one to compare with.
+        equal_variances: Student's, which takes the spread of all for the same.
     """
     reference = np.asarray(_known(runs, against), dtype=np.float64)
     found = []
@@ -53,7 +56,7 @@ def compare_runs(runs: Mapping[str, Sequence[float]], against: str) -> list[Comp
             array = np.asarray(values, dtype=np.float64)
             if len(array) < 2 or len(reference) < 2:
                 raise DataError("a t-test needs two runs or more of each")
-            test = stats.ttest_ind(array, reference)
+            test = stats.ttest_ind(array, reference, equal_var=equal_variances)
             found.append(_comparison(name, against, array, reference, test))
     return corrected(found)
 

@@ -167,14 +167,17 @@ def _tests(summary: Summary) -> str:
             f"{test.p:.2g}",
             f"{test.p_corrected:.2g}",
             f"≤ {allowed_p(panel):g}",
+            f"{welch.p:.2g}",
         ]
         for panel in summary.panels
-        for test in summary.tests(panel)
+        for test, welch in zip(
+            summary.tests(panel), summary.tests(panel, welch=True), strict=True
+        )
     ]
     if not rows:
         return '<p class="note">Needs two runs or more of affine and another.</p>'
     heads = ("Setting", "Affine against", "Difference", "95 % interval", "p")
-    return html_table((*heads, "p, Holm", "p in the paper"), rows)
+    return html_table((*heads, "p, Holm", "p in the paper", "p, Welch"), rows)
 
 
 def _circumstances(results: Sequence[Result]) -> str:

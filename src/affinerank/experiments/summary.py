@@ -48,10 +48,11 @@ class Summary:
                 return point.mean
         return None
 
-    def tests(self, panel: Panel) -> list[Comparison]:
+    def tests(self, panel: Panel, *, welch: bool = False) -> list[Comparison]:
         """t-tests over runs of affine against the others, at the most clicks.
 
-        None where there are fewer than two runs.
+        Student's, as in the paper, or Welch's, which does not take their spreads for
+        the same. None where there are fewer than two runs.
         """
         runs = {}
         for name in ("affine", *OTHERS):
@@ -59,7 +60,7 @@ class Summary:
             if curve:
                 runs[name] = list(curve.values())[-1].values
         try:
-            return compare_runs(runs, against="affine")
+            return compare_runs(runs, against="affine", equal_variances=not welch)
         except DataError:
             return []
 
