@@ -371,6 +371,7 @@ def test_fitted_estimators_travel_between_processes(ranker: str) -> None:
     np.testing.assert_array_equal(
         scores(found["estimator"][0], table), scores(here, table)
     )
+    # In memory, as between two processes; the package itself never unpickles.
     again = pickle.loads(pickle.dumps(here))  # noqa: S301
     np.testing.assert_array_equal(scores(again, table), scores(here, table))
 

@@ -101,12 +101,15 @@ class Learnt:
         features: ``[n_docs, n_features]`` by number of the document, if there are any.
         method: Of ``REFITTED``.
         least_clicks: Ranks with fewer were pooled with the next.
+        first: A fit to these clicks, which refits to resamples start from;
+            interventions need none.
     """
 
     rows: ClickRows
     features: NDArray[np.float32] | None
     method: str
     least_clicks: float = LEAST_CLICKS
+    first: LevelMixture | None = None
 
     def __post_init__(self) -> None:
         """Refuse a method that is not refitted."""
@@ -116,24 +119,19 @@ class Learnt:
                 f"repeat for an interval; estimate them by {', '.join(REFITTED)}"
             )
 
-    def first_fit(self, rng: np.random.Generator) -> LevelMixture | None:
-        """Fit the clicks as they are; interventions need no fit to start from."""
+    def fitted(self, rng: np.random.Generator) -> Learnt:
+        """The same, with a first fit."""
         if self.method == "interventions":
-            return None
+            return self
         most = 2 if self.method == "two-level" else MOST_LEVELS
         how = MixtureSettings(self.least_clicks, most)
-        return fit_mixture(self.rows, self.features, rng=rng, settings=how)
+        first = fit_mixture(self.rows, self.features, rng=rng, settings=how)
+        return replace(self, first=first)
 
-    def refit(
-        self,
-        rng: np.random.Generator,
-        first: LevelMixture | None,
-        *,
-        part: float = 1.0,
-    ) -> UserModel:
+    def refit(self, rng: np.random.Generator, *, part: float = 1.0) -> UserModel:
         """Estimate the users from a resample, ``part`` of the clicks."""
-        if first is not None:
-            return fit_mixture(self.rows, self.features, rng=rng, like=first).users
+        if self.first is not None:
+            return fit_mixture(self.rows, self.features, rng=rng, like=self.first).users
         how = MixtureSettings(part * self.least_clicks)  # so that ranks pool alike
         return fit_interventions(self.rows, rng=rng, settings=how).users
 
@@ -203,13 +201,13 @@ def _replicates(
     """Differences of resamples ``[n, sessions or queries, n_differences]``."""
     progress("refitting users", 0, len(rngs))
     try:
-        first = learnt.first_fit(rngs[0].spawn(1)[0])
+        source = learnt.fitted(rngs[0].spawn(1)[0])
     except AffineRankError as error:
         raise _too_little(str(error)) from None
 
     def both(rng: np.random.Generator) -> list[Floats]:
         return [
-            _refitted(resample, held, learnt, first, same, rng)
+            _refitted(resample, held, source, same, rng)
             for resample in (_sessions_again, _half_of_queries)
         ]
 
@@ -221,16 +219,13 @@ def _replicates(
     return np.array(drawn)
 
 
-Resample = Callable[
-    [Held, Learnt, LevelMixture | None, bool, np.random.Generator], Floats
-]
+Resample = Callable[[Held, Learnt, bool, np.random.Generator], Floats]
 
 
 def _refitted(
     resample: Resample,
     held: Held,
     learnt: Learnt,
-    first: LevelMixture | None,
     same: bool,
     rng: np.random.Generator,
 ) -> Floats:
@@ -238,7 +233,7 @@ def _refitted(
     fault = ""
     for _ in range(TRIES):
         try:
-            return resample(held, learnt, first, same, rng)
+            return resample(held, learnt, same, rng)
         except AffineRankError as error:
             fault = str(error)
     raise _too_little(fault)
@@ -252,11 +247,7 @@ def _too_little(fault: str) -> DataError:
 
 
 def _sessions_again(
-    held: Held,
-    learnt: Learnt,
-    first: LevelMixture | None,
-    same: bool,
-    rng: np.random.Generator,
+    held: Held, learnt: Learnt, same: bool, rng: np.random.Generator
 ) -> Floats:
     again = held.clicked_again(rng)
     if same:
@@ -264,19 +255,15 @@ def _sessions_again(
         source = replace(learnt, rows=replace(learnt.rows, clicks=clicks))
     else:
         source = learnt.clicked_again(rng)
-    by_query, share = again.by_query(source.refit(rng, first))
+    by_query, share = again.by_query(source.refit(rng))
     return np.asarray(by_query @ share)
 
 
 def _half_of_queries(
-    held: Held,
-    learnt: Learnt,
-    first: LevelMixture | None,
-    same: bool,
-    rng: np.random.Generator,
+    held: Held, learnt: Learnt, same: bool, rng: np.random.Generator
 ) -> Floats:
     chosen = _half(learnt.rows.query, rng)
-    by_query, share = held.by_query(learnt.half(chosen).refit(rng, first, part=0.5))
+    by_query, share = held.by_query(learnt.half(chosen).refit(rng, part=0.5))
     asked = chosen if same else _half(held.data.query_of_doc[held.joined.doc], rng)
     kept = np.flatnonzero(asked)
     return np.asarray(by_query[:, kept] @ share[kept] / share[kept].sum())
