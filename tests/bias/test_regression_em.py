@@ -39,7 +39,7 @@ from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.pipeline import prepare_simulation
 from affinerank.rankers.losses import Lists
 from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.targets import Targets, scaled_tensors
+from affinerank.rankers.targets import Targets
 from affinerank.rankers.training import NetworkTrainer
 from affinerank.seeds import stage_rng
 
@@ -276,24 +276,6 @@ def test_soft_min_max_of_one_document_or_of_equal_scores_is_left_out() -> None:
     values = soft_min_max(scores, ALL, LISTS)
     assert values[0, :4].isnan().all()
     assert values[0, 4:].tolist() == [0.0, 1.0]
-
-
-@pytest.mark.parametrize("centred", [False, True])
-def test_targets_are_scaled_on_the_device_as_they_are_elsewhere(centred: bool) -> None:
-    rng = np.random.default_rng(0)
-    weights, shown = rng.normal(size=(3, 6)), rng.random((3, 6)) < 0.8
-    share = rng.random((3, 3))
-    offsets = np.array([0, 3, 4, 6])
-    expected = Targets(weights, shown, share).scaled(offsets, centred=centred)
-    w, mask, counts = (torch.from_numpy(array) for array in (weights, shown, share))
-    scaled, counts_for = scaled_tensors(w, mask, counts, LISTS, centred=centred)
-    np.testing.assert_allclose(scaled, expected.weights, rtol=1e-6)
-    np.testing.assert_allclose(
-        counts_for, expected.share.repeat([3, 1, 2], axis=1), rtol=1e-6
-    )
-    same = torch.ones(1, 6, dtype=torch.float64)
-    with pytest.raises(DataError, match="network 0: the weights are the same"):
-        scaled_tensors(same, ALL, torch.ones(1, 3).double(), LISTS)
 
 
 def problem(seed: int = 0, queries: int = 40) -> tuple[NDArray[np.float32], EMRun]:

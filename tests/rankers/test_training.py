@@ -17,13 +17,14 @@ from affinerank.metrics import ndcg
 from affinerank.rankers.checkpoint import Checkpoint
 from affinerank.rankers.early_stopping import Validation
 from affinerank.rankers.load import load_ranker
-from affinerank.rankers.losses import LOSSES
+from affinerank.rankers.losses import LOSSES, Lists
 from affinerank.rankers.mlp import (
     MLPRanker,
     Networks,
     NetworkSettings,
     initial_parameters,
 )
+from affinerank.rankers.operations import activate
 from affinerank.rankers.operations import activate
 from affinerank.rankers.parallel import Group
 from affinerank.rankers.targets import Targets
@@ -171,9 +172,33 @@ def test_masked_documents_do_not_matter() -> None:
 def test_weights_are_scaled_by_their_spread_within_queries() -> None:
     weights = np.array([[1.0, 3.0, 10.0, 10.0, 99.0]])
     shown = np.array([[True, True, True, True, False]])
-    scaled = Targets(weights, shown).scaled(np.array([0, 2, 5]))
+    scaled, _ = Targets(weights, shown).scaled(Lists.of(np.array([2, 3])))
     spread = np.sqrt((1 + 1 + 0 + 0) / 4)
-    np.testing.assert_allclose(scaled.weights, [[1, 3, 10, 10, 0]] / spread)
+    np.testing.assert_allclose(scaled, [[1, 3, 10, 10, 0]] / spread, rtol=1e-6)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_the_spread_of_weights_is_that_of_a_loop_over_queries(centred: bool) -> None:
+    rng = np.random.default_rng(0)
+    weights, shown = rng.normal(size=(3, 6)), rng.random((3, 6)) < 0.8
+    share = rng.random((3, 3))
+    sizes = np.array([3, 1, 2])
+    scaled, counts_for = Targets(weights, shown, share).scaled(
+        Lists.of(sizes), centred=centred
+    )
+    for i in range(3):
+        squares, count, expected = 0.0, 0, np.zeros(6)
+        for query, docs in enumerate(np.split(np.arange(6), [3, 4])):
+            seen = docs[shown[i, docs]]
+            away = weights[i, seen] - weights[i, seen].sum() / max(len(seen), 1)
+            counts = 3 * share[i, query] / share[i].sum()
+            squares += np.sum((away * counts) ** 2)
+            count += len(seen)
+            expected[seen] = away if centred else weights[i, seen]
+            np.testing.assert_allclose(counts_for[i, docs], counts, rtol=1e-6)
+        np.testing.assert_allclose(
+            scaled[i], expected / np.sqrt(squares / count), rtol=1e-5, atol=1e-7
+        )
 
 
 @pytest.mark.parametrize(
@@ -181,14 +206,16 @@ def test_weights_are_scaled_by_their_spread_within_queries() -> None:
     [
         ([[1.0, 1.0, 2.0]], "same for all documents of each query"),
         ([[1.0, np.nan, 2.0]], "network 0: weights must be finite"),
+        ([[1.0, 0.0, 2.0], [1.0, np.inf, 2.0]], "network 1: weights must be finite"),
+        ([[1.0, 0.0, 2.0], [1.0, 1.0, 2.0]], "network 1: the weights are the same"),
     ],
 )
 def test_weights_that_teach_nothing_are_refused(
     weights: list[list[float]], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        Targets(np.array(weights), np.ones((1, 3), dtype=bool)).scaled(
-            np.array([0, 2, 3])
+        Targets(np.array(weights), np.ones((len(weights), 3), dtype=bool)).scaled(
+            Lists.of(np.array([2, 1]))
         )
 
 
@@ -524,3 +551,22 @@ def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
         np.testing.assert_allclose(
             scores, alone.networks.predict(features), rtol=1e-3, atol=1e-3
         )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize(("units", "docs"), [(8, 5), (48, 70), (160, 40), (256, 33)])
+def test_the_cuda_activation_is_that_of_the_cpu(units: int, docs: int) -> None:
+    """Values, dropped units and both gradients; units may fill a block or not."""
+    torch.manual_seed(0)
+    values, outer = torch.randn(2, 3, docs, units)
+    bias = torch.randn(3, 1, units)
+    rows = torch.randint(0, 10**6, (docs,), dtype=torch.int32)
+    seeds = torch.tensor([1, -(2**31), 2**31 - 1], dtype=torch.int32)
+    found = []
+    for device in ("cpu", "cuda"):
+        v, b = (x.to(device).requires_grad_() for x in (values, bias))
+        y = activate(v, b, rows.to(device), seeds.to(device), 1234567, 0.3)
+        slopes = torch.autograd.grad((y * outer.to(device)).sum(), [v, b])
+        found.append([x.detach().cpu().numpy() for x in (y, *slopes)])
+    for cpu, cuda in zip(*found, strict=True):
+        np.testing.assert_allclose(cuda, cpu, rtol=1e-4, atol=1e-5)

@@ -23,7 +23,8 @@ from torch import Tensor
 
 BLOCK = 32
 ACROSS = 64
-ELEMENTS = 1024
+ROWS = 32
+UNITS_AT_ONCE = 128
 
 
 def lambda_pairs(
@@ -78,59 +79,71 @@ class Activation(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(values, bias, rows, seeds)
         ctx.salt, ctx.share = salt, share
-        return _activated(values, values, bias, rows, seeds, salt, share, False)
+        return _activated(None, values, bias, rows, seeds, salt, share)[0]
 
     @staticmethod
     def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
         values, bias, rows, seeds = ctx.saved_tensors
-        inner = _activated(
-            outer[0].contiguous(), values, bias, rows, seeds, ctx.salt, ctx.share, True
+        inner, sums = _activated(
+            outer[0].contiguous(), values, bias, rows, seeds, ctx.salt, ctx.share
         )
-        return inner, inner.sum(dim=1, keepdim=True), None, None, None, None
+        of_bias = sums.sum(dim=1, keepdim=True).to(inner.dtype)
+        return inner, of_bias, None, None, None, None
 
 
 def _activated(
-    given: Tensor,
+    outer: Tensor | None,
     values: Tensor,
     bias: Tensor,
     rows: Tensor,
     seeds: Tensor,
     salt: int,
     share: float,
-    backward: bool,
-) -> Tensor:
-    """Run the kernel forward, or backward with ``given`` the outer gradient."""
+) -> tuple[Tensor, Tensor]:
+    """Run the kernel forward, or backward from the gradient ``outer``.
+
+    Backward, each program also adds up its own documents, ``[n_networks, programs,
+    units]``: the bias's gradient needs no second reading of all.
+    """
     result = torch.empty_like(values)
     n_networks, n_docs, units = values.shape
+    at_once = min(UNITS_AT_ONCE, triton.next_power_of_2(units))
+    blocks = triton.cdiv(n_docs, ROWS)
+    sums = result.new_empty(
+        (n_networks, blocks if outer is not None else 0, units), dtype=torch.float32
+    )
     if n_docs:
-        grid = (triton.cdiv(n_docs * units, ELEMENTS), n_networks)
+        grid = (blocks, n_networks, triton.cdiv(units, at_once))
         _activate[grid](
-            given,
+            values if outer is None else outer,
             values,
             bias,
             rows,
             seeds,
             result,
+            sums,
             n_docs,
             bias.stride(0),
             salt,
             int(share * (1 << 24)),
             1.0 / (1.0 - share),
             units,
-            backward,
-            ELEMENTS,
+            outer is not None,
+            ROWS,
+            at_once,
         )
-    return result
+    return result, sums
 
 
 @triton.jit(do_not_specialize=["n_docs", "salt"])
 def _activate(
-    given,
+    outer,
     values,
     bias,
     rows,
     seeds,
     result,
+    sums,
     n_docs,
     bias_stride,
     salt,
@@ -138,30 +151,36 @@ def _activate(
     scale,
     UNITS: tl.constexpr,
     BACKWARD: tl.constexpr,
-    ELEMENTS: tl.constexpr,
+    ROWS: tl.constexpr,
+    AT_ONCE: tl.constexpr,
 ):
+    block = tl.program_id(0)
     network = tl.program_id(1)
-    at = tl.program_id(0) * ELEMENTS + tl.arange(0, ELEMENTS)
-    inside = at < n_docs * UNITS
-    row = at // UNITS
-    unit = at % UNITS
-    place = network.to(tl.int64) * n_docs * UNITS + at
+    row = block * ROWS + tl.arange(0, ROWS)
+    unit = tl.program_id(2) * AT_ONCE + tl.arange(0, AT_ONCE)
+    inside = (row < n_docs)[:, None] & (unit < UNITS)[None, :]
+    place = network.to(tl.int64) * n_docs * UNITS + row[:, None] * UNITS + unit[None, :]
     x = tl.load(values + place, mask=inside, other=0.0).to(tl.float32)
-    x += tl.load(bias + network * bias_stride + unit).to(tl.float32)
+    own = bias + network * bias_stride + unit
+    x += tl.load(own, mask=unit < UNITS, other=0.0).to(tl.float32)[None, :]
     below = tl.exp(tl.minimum(x, 0.0))
     if BACKWARD:
         y = tl.where(x > 0, 1.0, below)
-        y *= tl.load(given + place, mask=inside, other=0.0).to(tl.float32)
+        y *= tl.load(outer + place, mask=inside, other=0.0).to(tl.float32)
     else:
         y = tl.where(x > 0, x, below - 1.0)
-    document = tl.load(rows + row, mask=inside, other=0)
-    mixed = document * -1640531535 + unit * -2048144777
+    document = tl.load(rows + row, mask=row < n_docs, other=0)
+    mixed = (document * -1640531535)[:, None] + (unit * -2048144777)[None, :]
     mixed = mixed ^ (tl.load(seeds + network) + salt).to(tl.int32)
     mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) * 739982445
     mixed = (mixed ^ ((mixed >> 12) & 0xFFFFF)) * 695872825
     mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) & 0xFFFFFF
     y = tl.where(mixed >= threshold, y * scale, 0.0)
     tl.store(result + place, y.to(result.dtype.element_ty), mask=inside)
+    if BACKWARD:
+        total = tl.sum(tl.where(inside, y, 0.0), axis=0)
+        at = (network.to(tl.int64) * tl.num_programs(0) + block) * UNITS + unit
+        tl.store(sums + at, total, mask=unit < UNITS)
 
 
 @triton.jit

@@ -19,6 +19,7 @@ from affinerank.files import existing_file
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.early_stopping import Validation
 from affinerank.rankers.folder import read_about, write_folder
+from affinerank.rankers.losses import Lists
 from affinerank.rankers.targets import Targets
 
 Floats = NDArray[np.float64]
@@ -204,13 +205,14 @@ def fit_trees(
     if asked.patience is not None and validation is None:
         raise ConfigError("early stopping (patience) needs validation weights")
     judged = validation if asked.patience is not None else None
-    scaled = targets.scaled(offsets)
+    weights, counts_for = targets.scaled(Lists.of(np.diff(offsets)))
+    gains = (weights * counts_for).numpy()
     fitted: list[FittedTrees] = []
     for i, seed in enumerate(seeds):
         shown = targets.shown[i]
         if i == 0 or np.any(shown != targets.shown[i - 1]):
             binned = _binned(features, shown, judged, asked)
-        objective = _objective(scaled, offsets, i, asked.truncation)
+        objective = _objective(gains[i], shown, offsets, asked.truncation)
         judge = None if judged is None else partial(judged.value, i)
         tell = _teller(progress, i, len(seeds))
         fitted.append(_fit_one(binned, objective, judge, tell, seed, asked))
@@ -239,16 +241,18 @@ def _binned(
     return [data, data.create_valid(validation.features, label=label)]
 
 
-def _objective(targets: Targets, offsets: Ints, i: int, truncation: int) -> Objective:
+def _objective(
+    gains: NDArray[np.float32],
+    shown: NDArray[np.bool_],
+    offsets: Ints,
+    truncation: int,
+) -> Objective:
     """The loss of one ranker, over the documents that were shown."""
     from affinerank.rankers.tree_objective import LambdaObjective
 
-    shown = targets.shown[i]
-    share = np.repeat(targets.share[i], np.diff(offsets))
-    gains = (targets.weights[i] * share)[shown].astype(np.float64)
     # Boundaries among the shown: how many of them come before each.
     bounds = np.concatenate([[0], np.cumsum(shown)])[offsets]
-    return LambdaObjective(gains, bounds, truncation)
+    return LambdaObjective(gains[shown].astype(np.float64), bounds, truncation)
 
 
 def _fit_one(

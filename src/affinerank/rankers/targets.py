@@ -48,33 +48,23 @@ class Targets:
             raise DataError("the shares of a network's queries must not all be 0")
         return np.asarray(self.share * n_queries / total, dtype=np.float64)
 
-    def scaled(self, offsets: Ints, *, centred: bool = False) -> Targets:
-        """Divide each network's weights by how much they vary within queries.
+    def scaled(self, lists: Lists, *, centred: bool = False) -> tuple[Tensor, Tensor]:
+        """Scale each network's weights, on the device of ``lists``.
 
-        By the root mean square of the deviation from their query's mean, over shown
-        documents, of weights times shares: then a step depends neither on the number
-        of clicks, nor on the estimator, nor on the gauge. ``centred`` also takes the
-        query's mean away, for losses that are not blind to it.
+        A network at a time, in double precision; see :func:`scaled_tensors`.
         """
-        scaled = np.zeros(self.weights.shape, dtype=np.float32)
-        sizes = np.diff(offsets)
-        share = self.of_queries(offsets)
-        for i, (row, mask) in enumerate(zip(self.weights, self.shown, strict=True)):
-            values = np.where(mask, row, 0.0).astype(np.float64)
-            if not np.all(np.isfinite(values)):
-                raise DataError(f"network {i}: weights must be finite numbers")
-            count = np.add.reduceat(mask.astype(np.float64), offsets[:-1])
-            mean = np.add.reduceat(values, offsets[:-1]) / np.maximum(count, 1)
-            away = np.where(mask, values - np.repeat(mean, sizes), 0.0)
-            counted = away * np.repeat(share[i], sizes)
-            spread = np.sqrt(np.sum(counted**2) / max(mask.sum(), 1))
-            if not spread > 1e-12 * (np.abs(values).max() + 1e-300):
-                raise DataError(
-                    f"network {i}: the weights are the same for all documents of each "
-                    "query, so there is no order to learn"
-                )
-            scaled[i] = (away if centred else values) / spread
-        return Targets(scaled, self.shown, share)
+        device = lists.offsets.device
+        share = self.of_queries(np.concatenate([[0], np.cumsum(lists.sizes)]))
+        weights = torch.empty(self.weights.shape, device=device)
+        counts_for = torch.empty_like(weights)
+        for i, row in enumerate(self.weights):
+            values = torch.from_numpy(np.array(row, dtype=np.float64)).to(device)
+            mask = torch.from_numpy(np.array(self.shown[i])).to(device)
+            queries = torch.from_numpy(share[i]).to(device)
+            weights[i], counts_for[i] = scaled_tensors(
+                values[None], mask[None], queries[None], lists, centred=centred, first=i
+            )
+        return weights, counts_for
 
 
 def scaled_tensors(
@@ -84,15 +74,21 @@ def scaled_tensors(
     lists: Lists,
     *,
     centred: bool = False,
+    first: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Do as :meth:`Targets.scaled`, where the tensors are and for all networks at once.
+    """Divide each network's weights by how much they vary within queries.
+
+    By the root mean square of the deviation from their query's mean, over shown
+    documents, of weights times shares: then a step depends neither on the number
+    of clicks, nor on the estimator, nor on the gauge.
 
     Args:
-        weights: ``[n_networks, n_docs]`` finite where shown.
+        weights: ``[n_networks, n_docs]``, of any value where not shown.
         shown: ``[n_networks, n_docs]``.
         share: ``[n_networks, n_queries]`` share of the sessions, 0 or more.
         lists: Where each query's documents lie.
-        centred: Take the query's mean away.
+        centred: Take the query's mean away, for losses that are not blind to it.
+        first: Number of the first network, for what is wrong.
 
     Returns:
         Scaled weights and shares, ``[n_networks, n_docs]`` float32 both.
@@ -107,9 +103,14 @@ def scaled_tensors(
     spread = (total / shown.sum(dim=1).clamp(min=1)).sqrt()
     same = ~(spread > 1e-12 * (values.abs().amax(dim=1) + 1e-300))
     if bool(same.any()):
+        network = int(same.nonzero()[0])
+        if not bool(torch.isfinite(values[network]).all()):
+            raise DataError(
+                f"network {first + network}: weights must be finite numbers"
+            )
         raise DataError(
-            f"network {int(same.nonzero()[0])}: the weights are the same for all "
-            "documents of each query, so there is no order to learn"
+            f"network {first + network}: the weights are the same for all documents "
+            "of each query, so there is no order to learn"
         )
     scaled = (away if centred else values) / spread[:, None]
     return scaled.float(), per_document.float()

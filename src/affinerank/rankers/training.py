@@ -92,6 +92,7 @@ class NetworkTrainer:
         self.squares = torch.full_like(self.flat, settings.initial_accumulator)
         self.loss = LOSSES[settings.loss]
         self.steps = 0
+        self._lists = Lists.of(np.diff(offsets), self.device)
         self._seeds = torch.tensor(
             [_mixed(seed) for seed in seeds], dtype=torch.int32, device=self.device
         )
@@ -112,24 +113,21 @@ class NetworkTrainer:
                 f"weights must be [{expected[0]} networks, {expected[1]} documents], "
                 f"got {targets.weights.shape}"
             )
-        scaled = targets.scaled(self.offsets, centred=self.settings.loss == "squared")
-        share = scaled.share.repeat(np.diff(self.offsets), axis=1).astype(np.float32)
-        self._weights = torch.from_numpy(scaled.weights).to(self.device)
-        self._shown = torch.from_numpy(np.array(scaled.shown)).to(self.device)
-        self._share = torch.from_numpy(share).to(self.device)
-        if self.settings.loss == "softmax":
-            require_no_negative(self._weights, self._shown)
+        centred = self.settings.loss == "squared"
+        scaled = targets.scaled(self._lists, centred=centred)
+        shown = torch.from_numpy(np.array(targets.shown)).to(self.device)
+        self._learn(*scaled, shown)
 
     def set_target_tensors(self, weights: Tensor, shown: Tensor, share: Tensor) -> None:
         """Do as :meth:`set_targets`, with tensors that are on the device already."""
-        lists = Lists.of(np.diff(self.offsets), self.device)
         centred = self.settings.loss == "squared"
-        self._weights, self._share = scaled_tensors(
-            weights, shown, share, lists, centred=centred
-        )
-        self._shown = shown
+        scaled = scaled_tensors(weights, shown, share, self._lists, centred=centred)
+        self._learn(*scaled, shown)
+
+    def _learn(self, weights: Tensor, share: Tensor, shown: Tensor) -> None:
+        self._weights, self._share, self._shown = weights, share, shown
         if self.settings.loss == "softmax":
-            require_no_negative(self._weights, self._shown)
+            require_no_negative(weights, shown)
 
     def scores(self, first: int, last: int) -> Tensor:
         """Scores ``[n, last - first]`` of these documents now, without dropout."""
