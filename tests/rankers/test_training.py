@@ -25,7 +25,6 @@ from affinerank.rankers.mlp import (
     initial_parameters,
 )
 from affinerank.rankers.operations import activate
-from affinerank.rankers.operations import activate
 from affinerank.rankers.parallel import Group
 from affinerank.rankers.targets import Targets
 from affinerank.rankers.training import (
