@@ -44,7 +44,8 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.join import join_counts
 from affinerank.clicks.simulate import write_session_log
 from affinerank.data.catalog import DataSource
-from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.features import FeatureMapping
 from affinerank.pipeline import (
     EstimationSettings,
     Ranker,

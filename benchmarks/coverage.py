@@ -35,7 +35,7 @@ from affinerank.clicks.join import join_counts
 from affinerank.clicks.simulate import Traffic, simulate_counts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.data.catalog import DataSource
-from affinerank.data.dataset import FeatureMapping
+from affinerank.data.features import FeatureMapping
 from affinerank.pipeline import prepare_simulation
 from affinerank.seeds import stage_rng
 

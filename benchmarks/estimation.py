@@ -39,17 +39,20 @@ from numpy.typing import NDArray
 from affinerank.bias.cells import population_of
 from affinerank.bias.covariates import halves_of, predict_relevance
 from affinerank.bias.documents import documents
+from affinerank.bias.em_runs import EMRun
 from affinerank.bias.gauge import gauge_error
 from affinerank.bias.level_mixture import ClickRows, MixtureSettings, fit_mixture
 from affinerank.bias.levels import aligned_fit
-from affinerank.bias.mixture import Prior, first_guess
+from affinerank.bias.mixture import Prior
+from affinerank.bias.mixture_fit import first_guess
 from affinerank.bias.pooling import pool_ranks
-from affinerank.bias.regression_em import EMRun, fit_regression_em
+from affinerank.bias.regression_em import fit_regression_em
 from affinerank.clicks.join import JoinedCounts, join_counts
 from affinerank.clicks.simulate import Traffic, prepare, simulate_counts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.data.catalog import DataSource
-from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.features import FeatureMapping
 from affinerank.errors import AffineRankError, AffineRankWarning
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import (

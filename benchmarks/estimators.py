@@ -16,7 +16,7 @@ import time
 from affinerank.clicks.join import join_counts
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
-from affinerank.data.dataset import FeatureMapping
+from affinerank.data.features import FeatureMapping
 from affinerank.evaluation.runs import RunSummary
 from affinerank.evaluation.significance import compare_runs
 from affinerank.pipeline import (

@@ -33,7 +33,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from affinerank.clicks.usermodel import UserModel
-from affinerank.data.dataset import RankingDataset, default_feature_names
+from affinerank.data.checks import default_feature_names
+from affinerank.data.dataset import RankingDataset
 from affinerank.data.synthetic import WORLDS, _draw_split
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import train_production_ranker

@@ -39,7 +39,7 @@ from affinerank.evaluation.rank_weights import (
 from affinerank.evaluation.refits import Held, Learnt, estimate_differences
 from affinerank.metrics import Metric, ranks_by_score
 from affinerank.pipeline import score, train_production_ranker
-from affinerank.pipeline.estimation import click_rows
+from affinerank.pipeline.rows import click_rows
 from affinerank.seeds import stage_rng
 
 Floats = NDArray[np.float64]

@@ -27,20 +27,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from affinerank.bias.em_runs import Parameters
+from affinerank.bias.em_runs import EMRun, EMSettings, Parameters
 from affinerank.bias.expectation import UPDATES, Rows, as_zeta, mean_movement
-from affinerank.bias.regression_em import (
-    EMRun,
-    EMSettings,
-    RegressionEM,
-    fit_regression_em,
-)
+from affinerank.bias.regression_em import RegressionEM, fit_regression_em
 from affinerank.bias.relevance import ACTIVATIONS
 from affinerank.clicks.join import join_counts
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.data.catalog import DataSource
-from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.features import FeatureMapping
 from affinerank.errors import AffineRankWarning
 from affinerank.pipeline import prepare_simulation, stacked, weigh
 from affinerank.progress import Progress, quiet

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from affinerank.cli import main
-from affinerank.data.dataset import FeatureMapping
+from affinerank.data.features import FeatureMapping
 from affinerank.rankers.gbdt import TreeRanker, fit_lambdamart
 from affinerank.rankers.mlp import (
     MLPRanker,

@@ -11,7 +11,7 @@ from affinerank.cli import main
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
-from affinerank.data.dataset import FeatureMapping
+from affinerank.data.features import FeatureMapping
 from affinerank.pipeline import (
     judge,
     prepare_simulation,

@@ -36,7 +36,7 @@ from affinerank import (
 from affinerank import score as score_documents
 from affinerank.cli import main
 from affinerank.rankers.gbdt import TreeSettings
-from affinerank.sklearn import _read_rows
+from affinerank.sklearn_rows import read_rows
 
 USERS = UserModel.from_eps(
     [1.0, 0.8, 0.6, 0.5, 0.4, 0.3], [0.95] * 6, [0.6, 0.3, 0.2, 0.1, 0.1, 0.1]
@@ -210,7 +210,7 @@ def test_without_names_documents_are_equal_features_of_a_query() -> None:
     matrix = np.array(
         [[0.0, np.nan], [-0.0, np.nan], [1.0, 2.0], [0.0, np.nan]], dtype=np.float32
     )
-    found = _read_rows(
+    found = read_rows(
         matrix,
         [3, 2, 1, 1],
         ["b", "b", "b", "a"],
@@ -232,7 +232,7 @@ def test_without_names_documents_are_equal_features_of_a_query() -> None:
 
 
 def test_a_document_never_shown_stays_in_its_list_without_a_weight() -> None:
-    found = _read_rows(
+    found = read_rows(
         np.array([[1.0], [2.0], [3.0]], dtype=np.float32),
         [1, 0, 0],
         [7, 7, 7],

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
         estimate_metric,
     )
     from affinerank.data.catalog import DataSource, Splits, load
-    from affinerank.data.dataset import FeatureMapping, RankingDataset
+    from affinerank.data.dataset import RankingDataset
+    from affinerank.data.features import FeatureMapping
     from affinerank.data.letor import read_letor
     from affinerank.data.parquet import read_parquet, write_parquet
     from affinerank.errors import (
@@ -57,7 +58,7 @@ _HOME = {
     "DataSource": "data.catalog",
     "ESTIMATORS": "corrections",
     "EstimationSettings": "pipeline",
-    "FeatureMapping": "data.dataset",
+    "FeatureMapping": "data.features",
     "LogOptions": "clicks.log",
     "MLPRanker": "rankers.mlp",
     "Metric": "metrics",

@@ -7,23 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from affinerank.charts import Spec, bias_figure
+from affinerank.audit_figures import audit_figures
+from affinerank.charts import Spec
 from affinerank.page import html_page, html_table
 
-RANKS_DRAWN = 100
 RANKS_LISTED = 20
-LOGGED = "as logged"
-SAME = "the same documents at every rank"
-COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#000000",
-    "#999999",
-)
 TOLD = {"yes": ("care", "Yes"), "no": ("good", "Not found")}
 KNOWN = {"yes": ("good", "Up to gauge"), "partly": ("care", "In part")}
 STATUS = {
@@ -38,7 +26,7 @@ NOTHING = ("unknown", "Cannot be told")
 def audit_page(about: Mapping[str, Any]) -> str:
     """The page of what :func:`affinerank.pipeline.audit_file` found."""
     title = f"Click log: {about['source']}"
-    figures = _figures(about)
+    figures = audit_figures(about)
     answers = _answers(about)
     body = [
         f"<h1>{escape(title)}</h1>",
@@ -331,80 +319,3 @@ def _figure(name: str, figures: Mapping[str, Spec]) -> str:
     if name not in figures:
         return ""
     return f'<div class="scroll chart" data-figure="{name}"></div>'
-
-
-def _figures(about: Mapping[str, Any]) -> dict[str, Spec]:
-    """What there is to draw, by name."""
-    rates, identified = about["click_rates"], about["identified"]
-    figures: dict[str, Spec] = {}
-    if len(rates.get("by_rank", [])) > 1:
-        figures["rates"] = _rate_figure(_observed_and_same(rates["by_rank"]))
-    for key in ("ranker", "segment"):
-        groups = rates.get(f"by_{key}", [])
-        if len(groups) > 1:
-            named = {group["name"]: group["by_rank"] for group in groups}
-            figures[key] = _rate_figure(named)
-    if "by_rank" in identified:
-        drawn = bias_figure(identified["by_rank"], None)
-        # Without it the browser takes the version of Vega-Lite that the page carries.
-        figures["bias"] = {k: v for k, v in drawn.items() if k != "$schema"}
-    return figures
-
-
-def _observed_and_same(
-    rows: Sequence[Mapping[str, Any]],
-) -> dict[str, Sequence[Mapping[str, Any]]]:
-    series: dict[str, Sequence[Mapping[str, Any]]] = {LOGGED: rows}
-    same = [
-        {"rank": row["rank"], "rate": row["same_documents"]}
-        for row in rows
-        if row.get("same_documents") is not None
-    ]
-    return series | ({SAME: same} if same else {})
-
-
-def _rate_figure(series: Mapping[str, Sequence[Mapping[str, Any]]]) -> Spec:
-    """Click rate by rank, a line for each series, with intervals where there are."""
-    names = ("rank", "rate", "low", "high")
-    values = [
-        {"series": name, **{key: row[key] for key in names if key in row}}
-        for name, rows in series.items()
-        for row in rows[:RANKS_DRAWN]
-    ]
-    deep = max(value["rank"] for value in values) > RANKS_LISTED
-    axis = {"tickMinStep": 1, "format": "d", "grid": False}
-    x: Spec = {"field": "rank", "type": "quantitative", "title": "rank", "axis": axis}
-    if deep:
-        ticks = [1, 2, 3, 5, 10, 20, 50, 100]
-        x["axis"] = {"values": ticks, "grid": False}
-        x["scale"] = {"type": "log", "nice": False}
-    colour: Spec = {
-        "field": "series",
-        "type": "nominal",
-        "title": None,
-        "sort": list(series),
-        "scale": {"domain": list(series), "range": list(COLOURS[: len(series)])},
-        "legend": {"orient": "top", "labelLimit": 260} if len(series) > 1 else None,
-    }
-    y: Spec = {"type": "quantitative", "title": "click rate", "scale": {"zero": True}}
-    shared = {"x": x, "color": colour}
-    tips = [{"field": f} for f in ("series", "rank", "rate", "low", "high")]
-    return {
-        "data": {"values": values},
-        "width": "container",
-        "height": 260,
-        "encoding": shared,
-        "layer": [
-            {"mark": "line", "encoding": {"y": {**y, "field": "rate"}}},
-            {
-                "transform": [{"filter": "isValid(datum.low)"}],
-                "mark": {"type": "rule", "opacity": 0.5, "size": 3},
-                "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 50},
-                "encoding": {"y": {**y, "field": "rate"}, "tooltip": tips},
-            },
-        ],
-        "config": {"font": "DejaVu Sans, Verdana, Arial, sans-serif"},
-    }

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from affinerank.bias.cells import population_of
+from affinerank.bias.cells import Population, population_of
 from affinerank.bias.covariates import (
     PENALTIES,
     corrected_labels,
@@ -14,7 +14,7 @@ from affinerank.bias.covariates import (
     predict_relevance,
 )
 from affinerank.bias.documents import Documents
-from affinerank.bias.mixture import Levels, Population
+from affinerank.bias.mixture import Levels
 from affinerank.errors import DataError
 
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from affinerank.bias.cells import population_of
+from affinerank.bias.cells import Population, population_of
 from affinerank.bias.documents import documents
 from affinerank.bias.level_mixture import ClickRows
 from affinerank.bias.levels import (
@@ -17,14 +17,8 @@ from affinerank.bias.levels import (
     realigned,
     refine_levels,
 )
-from affinerank.bias.mixture import (
-    Fit,
-    Levels,
-    Population,
-    Prior,
-    first_guess,
-    fit_levels,
-)
+from affinerank.bias.mixture import Levels, Prior
+from affinerank.bias.mixture_fit import Fit, first_guess, fit_levels
 from affinerank.bias.pooling import RankPools
 
 Floats = NDArray[np.float64]

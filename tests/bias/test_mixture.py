@@ -7,20 +7,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from affinerank.bias import mixture
+from affinerank.bias import mixture_fit
+from affinerank.bias.cells import Population, grouped_documents
 from affinerank.bias.documents import Documents
 from affinerank.bias.mixture import (
     Layout,
     Levels,
-    Population,
     Prior,
     document_levels,
     document_likelihood,
+    expected_counts,
+    prior_precision,
+    query_likelihood,
+)
+from affinerank.bias.mixture_fit import (
+    Fit,
     document_scores,
     first_guess,
     fit_levels,
-    prior_precision,
-    query_likelihood,
 )
 
 Floats = NDArray[np.float64]
@@ -108,7 +112,7 @@ def test_likelihood_and_expected_counts_are_those_of_plain_loops(n_levels: int) 
             for row in range(rows.first[d], rows.first[d + 1]):
                 seen[rows.pool[row], j] += part * rows.impressions[row]
                 clicked[rows.pool[row], j] += part * rows.clicks[row]
-    found = mixture._expected(people, levels)
+    found = expected_counts(people, levels)
     assert found[0] == pytest.approx(likelihood)
     for got, wanted in zip(found[1:], (docs, seen, clicked), strict=True):
         np.testing.assert_allclose(got, wanted)
@@ -123,13 +127,13 @@ def test_the_gradient_is_the_slope(n_levels: int, tied: bool) -> None:
     people = population()
     layout = Layout(POOLS, n_levels, 2, tied)
     at = layout.vector(some_levels(n_levels, tied=tied))
-    _, gradient, _ = mixture._objective(people, layout, PRIOR, at)
+    _, gradient, _ = mixture_fit._objective(people, layout, PRIOR, at)
     step, slope = 1e-5, np.zeros(layout.size)
     for i in range(layout.size):
         away = np.zeros(layout.size)
         away[i] = step
-        ahead = mixture._objective(people, layout, PRIOR, at + away)[0]
-        behind = mixture._objective(people, layout, PRIOR, at - away)[0]
+        ahead = mixture_fit._objective(people, layout, PRIOR, at + away)[0]
+        behind = mixture_fit._objective(people, layout, PRIOR, at - away)[0]
         slope[i] = (ahead - behind) / (2 * step)
     np.testing.assert_allclose(gradient, slope, rtol=1e-5, atol=1e-6)
 
@@ -141,8 +145,8 @@ def test_document_scores_add_up_to_the_gradient_without_the_prior(
     people, levels = population(), some_levels(n_levels, tied=tied)
     layout = Layout(POOLS, n_levels, 2, tied)
     at = layout.vector(levels)
-    fit = mixture.Fit(layout.levels(at), layout, 0.0, 0.0, 0)
-    _, gradient, _ = mixture._objective(people, layout, PRIOR, at)
+    fit = Fit(layout.levels(at), layout, 0.0, 0.0, 0)
+    _, gradient, _ = mixture_fit._objective(people, layout, PRIOR, at)
     held = prior_precision(layout, PRIOR) @ at
     scores = document_scores(people, fit)
     np.testing.assert_allclose(scores.T @ people.weight, gradient + held, atol=1e-8)
@@ -158,7 +162,7 @@ def test_the_prior_is_the_written_out_one(n_levels: int) -> None:
     expected -= sum(b**2 for b in levels.by_rank) / (2 * 0.3**2)
     expected -= 0.01 / 2 * (sum(u**2 for u in levels.share) + sum(levels.tilt**2))
     people = population()
-    objective, _, likelihood = mixture._objective(people, layout, prior, at)
+    objective, _, likelihood = mixture_fit._objective(people, layout, prior, at)
     assert objective - likelihood == pytest.approx(expected)
 
 
@@ -175,12 +179,12 @@ def test_a_vector_and_its_levels_say_the_same(n_levels: int, tied: bool) -> None
 @pytest.mark.parametrize("moved", [False, True])
 def test_documents_that_are_the_same_may_be_counted_together(moved: bool) -> None:
     people, levels = population(n=200, moved=moved), some_levels(4)
-    grouped = mixture.grouped_documents(people)
+    grouped = grouped_documents(people)
     assert (grouped.documents.n_docs < 150) is not moved
     layout = Layout(POOLS, 4, 2)
     at = layout.vector(levels)
-    value, gradient, _ = mixture._objective(people, layout, PRIOR, at)
-    other, slope, _ = mixture._objective(grouped, layout, PRIOR, at)
+    value, gradient, _ = mixture_fit._objective(people, layout, PRIOR, at)
+    other, slope, _ = mixture_fit._objective(grouped, layout, PRIOR, at)
     assert other == pytest.approx(value)
     np.testing.assert_allclose(slope, gradient, atol=1e-9)
 
@@ -218,10 +222,10 @@ def test_a_fit_never_ends_below_its_start(n_levels: int, tied: bool, seed: int) 
     people = population(seed)
     start = some_levels(n_levels, seed, tied=tied)
     layout = Layout(POOLS, n_levels, 2, tied)
-    begun = mixture._objective(people, layout, PRIOR, layout.vector(start))[0]
+    begun = mixture_fit._objective(people, layout, PRIOR, layout.vector(start))[0]
     fit = fit_levels(people, start, PRIOR, tied=tied)
     assert fit.objective >= begun
-    value, gradient, likelihood = mixture._objective(
+    value, gradient, likelihood = mixture_fit._objective(
         people, layout, PRIOR, layout.vector(fit.levels)
     )
     assert (fit.objective, fit.likelihood) == pytest.approx((value, likelihood))
@@ -314,7 +318,7 @@ def test_a_rank_that_is_always_or_never_clicked_leaves_everything_finite(
 def test_parts_are_all_documents_with_whole_queries(
     scattered: bool, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mixture, "DOCS_AT_ONCE", at_once)
+    monkeypatch.setattr("affinerank.bias.cells.DOCS_AT_ONCE", at_once)
     people, levels = population(), some_levels(4)
     if scattered:
         query = np.random.default_rng(3).permutation(people.documents.query)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from affinerank.bias import regression_em
+from affinerank.bias.em_runs import EMRun, EMSettings
+from affinerank.bias.em_stack import EMStack
 from affinerank.bias.expectation import (
     UPDATES,
     Rows,
@@ -24,17 +25,16 @@ from affinerank.bias.expectation import (
     update_zeta,
 )
 from affinerank.bias.regression_em import (
-    EMRun,
-    EMSettings,
     RegressionEM,
     fit_regression_em,
+    result_of,
 )
 from affinerank.bias.relevance import ACTIVATIONS, sigmoid, soft_min_max, softmax
 from affinerank.clicks.join import join_counts
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.corrections import affine, document_weights
 from affinerank.data.catalog import DataSource
-from affinerank.data.dataset import FeatureMapping
+from affinerank.data.features import FeatureMapping
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.pipeline import prepare_simulation
 from affinerank.rankers.losses import Lists
@@ -319,9 +319,9 @@ def fit_noting_advice(
     return fitted, [str(warning.message) for warning in caught]
 
 
-def _stack(features: NDArray[np.float32], run: EMRun) -> regression_em._Stack:
+def _stack(features: NDArray[np.float32], run: EMRun) -> EMStack:
     offsets = np.arange(0, len(features) + 1, 5)
-    return regression_em._Stack(features, offsets, [run], RESTLESS, SMALL)
+    return EMStack(features, offsets, [run], RESTLESS, SMALL)
 
 
 @pytest.mark.parametrize("parameters", sorted(UPDATES))
@@ -371,7 +371,7 @@ def first_update(
     features: NDArray[np.float32], offsets: NDArray[np.int64], run: EMRun
 ) -> Floats:
     """Click rates after one update, before any training."""
-    stack = regression_em._Stack(features, offsets, [run], RESTLESS, SMALL)
+    stack = EMStack(features, offsets, [run], RESTLESS, SMALL)
     stack.update()
     return np.asarray(stack.zeta)
 
@@ -461,10 +461,10 @@ def test_where_all_ranks_fell_the_users_are_the_start() -> None:
     stack = _stack(features, replace(run, clicks=clicks))
     stack.parameters[0] = 0.0
     stack.update()
-    assert np.all(np.isfinite(stack.result(0).zeta_plus))
+    assert np.all(np.isfinite(result_of(stack, 0).zeta_plus))
     stack.trace[-1].zeta[:] = 0.0
-    assert stack.result(0).fallen_ranks == (1, 2, 3, 4)
-    assert stack.result(0).users.zeta_plus.tolist() == [0.999] * 4
+    assert result_of(stack, 0).fallen_ranks == (1, 2, 3, 4)
+    assert result_of(stack, 0).users.zeta_plus.tolist() == [0.999] * 4
 
 
 def test_what_still_moves_is_reported_with_advice() -> None:
@@ -495,8 +495,8 @@ def test_weights_are_those_of_the_affine_correction() -> None:
     joined = join_counts(counts, train)
     run = EMRun.of(joined, train)
     settings = replace(RESTLESS, zeta_plus=0.7, zeta_minus=0.2)
-    stack = regression_em._Stack(train.features, train.offsets, [run], settings, SMALL)
-    users = stack.result(0).users
+    stack = EMStack(train.features, train.offsets, [run], settings, SMALL)
+    users = result_of(stack, 0).users
     expected = document_weights(joined, affine(joined.counts, users), train)
     np.testing.assert_allclose(stack.weights[0], expected.weight, atol=1e-12)
     np.testing.assert_array_equal(stack.trained[0], expected.shown)

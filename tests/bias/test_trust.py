@@ -7,10 +7,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from affinerank.bias.cells import population_of
+from affinerank.bias.cells import Population, population_of
 from affinerank.bias.documents import documents
 from affinerank.bias.level_mixture import ClickRows
-from affinerank.bias.mixture import Population, Prior, first_guess, fit_levels
+from affinerank.bias.mixture import Prior
+from affinerank.bias.mixture_fit import first_guess, fit_levels
 from affinerank.bias.pooling import RankPools
 from affinerank.bias.trust import TrustTest, trust_test
 

@@ -7,19 +7,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from affinerank.bias.cells import population_of
+from affinerank.bias.cells import Population, population_of
 from affinerank.bias.documents import Documents, documents
 from affinerank.bias.level_mixture import ClickRows
 from affinerank.bias.levels import aligned_fit
-from affinerank.bias.mixture import (
+from affinerank.bias.mixture import Layout, Prior, prior_precision
+from affinerank.bias.mixture_fit import (
     Fit,
-    Layout,
-    Population,
-    Prior,
     document_scores,
     first_guess,
     fit_levels,
-    prior_precision,
 )
 from affinerank.bias.pooling import RankPools
 from affinerank.bias.replicates import query_weights
@@ -241,7 +238,7 @@ def test_precision_is_the_written_out_sandwich_however_it_is_cut(
     squared = by_query.T @ by_query * n / (n - 1)
     inverse = np.linalg.pinv(told, rcond=1e-12, hermitian=True)
     for at_once in (1, 50, 10**6):
-        monkeypatch.setattr("affinerank.bias.mixture.DOCS_AT_ONCE", at_once)
+        monkeypatch.setattr("affinerank.bias.cells.DOCS_AT_ONCE", at_once)
         found = precision_of(people, fit, PRIOR)
         np.testing.assert_allclose(found.information, told, rtol=1e-9, atol=1e-9)
         expected = inverse @ squared @ inverse

@@ -5,12 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from affinerank.data.dataset import (
-    FeatureMapping,
-    RankingDataset,
-    concatenate,
-    parse_split,
-)
+from affinerank.data.dataset import RankingDataset, concatenate
+from affinerank.data.features import FeatureMapping
+from affinerank.data.reading import parse_split
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
 
 

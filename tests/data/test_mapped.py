@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from affinerank.data import mapped
-from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.features import FeatureMapping
 from affinerank.data.mapped import empty_matrix, release, taken
 from affinerank.data.parquet import read_parquet, write_parquet
 from affinerank.errors import AffineRankWarning, DataError

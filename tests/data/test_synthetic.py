@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from affinerank.data.dataset import SPLITS, FeatureMapping, RankingDataset, Split
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.features import FeatureMapping
+from affinerank.data.reading import SPLITS, Split
 from affinerank.data.synthetic import CHUNK, WORLDS, generate_world
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import ndcg, ranks_by_score

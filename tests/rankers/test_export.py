@@ -13,7 +13,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import export
 from affinerank.rankers.export import Ranker, export_ranker

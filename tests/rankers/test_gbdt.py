@@ -8,7 +8,7 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 
-from affinerank.data.dataset import FeatureMapping
+from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import dcg
 from affinerank.rankers.early_stopping import Validation

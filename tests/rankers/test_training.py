@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from affinerank.data.dataset import FeatureMapping
+from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import ndcg
 from affinerank.rankers.checkpoint import Checkpoint

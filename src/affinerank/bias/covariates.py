@@ -15,8 +15,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from affinerank.bias.cells import Population
 from affinerank.bias.documents import Documents
-from affinerank.bias.mixture import Levels, Population
+from affinerank.bias.mixture import Levels
 from affinerank.data.mapped import blocks, release
 from affinerank.errors import DataError
 
@@ -88,8 +89,7 @@ def corrected_labels(population: Population, levels: Levels) -> tuple[Floats, Fl
     rows, doc = population.documents, population.documents.doc_of_row
     shares = np.exp(levels.log_shares(population))
     expected = (shares @ levels.levels)[population.cell][doc]
-    minus = levels.zeta_minus[rows.pool]
-    alpha = levels.zeta_plus[rows.pool] - minus
+    alpha, minus = levels.alpha[rows.pool], levels.zeta_minus[rows.pool]
     rate = np.clip(alpha * expected + minus, 1e-9, 1 - 1e-9)
     told = alpha / (rate * (1 - rate))
     corrected = rows.clicks - minus * rows.impressions

@@ -91,6 +91,19 @@ class Documents:
             self.clicks[rows],
         )
 
+    def take(self, docs: Ints) -> Documents:
+        """The documents ``docs``, in that order."""
+        sizes = np.diff(self.first)[docs]
+        first = np.concatenate([[0], np.cumsum(sizes)])
+        rows = np.repeat(self.first[docs] - first[:-1], sizes) + np.arange(first[-1])
+        return Documents(
+            self.query[docs],
+            first,
+            self.pool[rows],
+            self.impressions[rows],
+            self.clicks[rows],
+        )
+
     def capped(self, most: float) -> Documents:
         """The same click rates from at most ``most`` impressions a document."""
         scale = np.minimum(1.0, most / self.n_impressions)

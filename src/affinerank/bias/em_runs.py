@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from affinerank.bias.expectation import as_eps
-from affinerank.bias.relevance import ACTIVATIONS
+from affinerank.bias.relevance import require_activation
 from affinerank.clicks.join import JoinedCounts
 from affinerank.corrections import document_weights, naive
 from affinerank.data.dataset import RankingDataset
@@ -116,9 +116,7 @@ class EMRun:
         sizes = {name: len(getattr(self, name)) for name in names}
         if len(set(sizes.values())) > 1:
             raise DataError(f"the columns of counts differ in length: {sizes}")
-        if self.activation not in ACTIVATIONS:
-            known = ", ".join(ACTIVATIONS)
-            raise ConfigError(f"activation must be {known}, got {self.activation!r}")
+        require_activation(self.activation)
         bad = np.flatnonzero(~((self.clicks >= 0) & (self.clicks <= self.impressions)))
         if bad.size:
             raise DataError(

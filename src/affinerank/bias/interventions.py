@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from affinerank.bias.cells import population_of
+from affinerank.bias.cells import Population, population_of
 from affinerank.bias.covariates import halves_of
 from affinerank.bias.documents import Documents, documents
 from affinerank.bias.level_mixture import (
@@ -31,7 +31,7 @@ from affinerank.bias.level_mixture import (
     users_of,
 )
 from affinerank.bias.levels import choose_levels, documents_differ, refine_levels
-from affinerank.bias.mixture import Fit, Population
+from affinerank.bias.mixture_fit import Fit
 from affinerank.bias.pooling import RankPools, pool_ranks
 from affinerank.clicks.usermodel import UserModel
 from affinerank.errors import DataError

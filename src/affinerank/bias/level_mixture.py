@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.bias.cells import population_of
+from affinerank.bias.cells import Population, population_of
 from affinerank.bias.covariates import halves_of, predict_relevance
 from affinerank.bias.documents import Documents, documents
 from affinerank.bias.levels import (
@@ -22,7 +22,8 @@ from affinerank.bias.levels import (
     documents_differ,
     refine_levels,
 )
-from affinerank.bias.mixture import Fit, Population, Prior, first_guess
+from affinerank.bias.mixture import Prior
+from affinerank.bias.mixture_fit import Fit, first_guess
 from affinerank.bias.pooling import LEAST_CLICKS, RankPools, pool_ranks
 from affinerank.clicks.usermodel import UserModel
 from affinerank.errors import ConfigError, DataError
@@ -168,10 +169,9 @@ def fit_mixture(
 
 def users_of(fit: Fit, pools: RankPools) -> UserModel:
     """The user model of a fit, every rank with the values of its pool."""
-    minus = fit.levels.zeta_minus[pools.of_rank]
     return UserModel(
-        alpha=fit.levels.zeta_plus[pools.of_rank] - minus,
-        beta=minus,
+        alpha=fit.levels.alpha[pools.of_rank],
+        beta=fit.levels.zeta_minus[pools.of_rank],
         identified="gauge",
     )
 

@@ -14,18 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from affinerank.bias import mixture_kernel
+from affinerank.bias.cells import Population, grouped_documents
 from affinerank.bias.mixture import (
-    Fit,
     Levels,
-    Population,
     Prior,
     document_levels,
     document_likelihood,
-    first_guess,
-    fit_levels,
-    grouped_documents,
     query_likelihood,
 )
+from affinerank.bias.mixture_fit import Fit, first_guess, fit_levels
 
 Floats = NDArray[np.float64]
 

@@ -23,24 +23,18 @@ Two weak priors keep what the clicks hardly say from running away:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.optimize import minimize
 from scipy.special import expit, logit, softmax
 
 from affinerank.bias import mixture_kernel
-from affinerank.bias.documents import Documents
+from affinerank.bias.cells import Population
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-DOCS_AT_ONCE = 50_000  # bounds what is held of every document at once
-FAR = 3.0
 TINY = 1e-12
 
 
@@ -57,76 +51,6 @@ class Prior:
     odds_sd: float = 0.5
     rank_sd: float = 0.3
     ridge: float = 0.01
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Population:
-    """Documents sorted into cells of equal expectation.
-
-    Attributes:
-        documents: Their clicks.
-        cell: ``[n_docs]`` cell of each.
-        home: ``[n_cells]`` pool of ranks that a cell belongs to.
-        basis: ``[n_cells, n_basis]`` what the expected relevance is linear in.
-        weight: ``[n_docs]`` how often each counts.
-    """
-
-    documents: Documents
-    cell: Ints
-    home: Ints
-    basis: Floats
-    weight: Floats
-
-    def with_documents(self, documents: Documents) -> Population:
-        """The same documents with other clicks."""
-        return replace(self, documents=documents)
-
-    def parts(self) -> Iterator[Population]:
-        """Runs of documents, the documents of a query together in one of them."""
-        query = self.documents.query
-        if np.any(np.diff(query) < 0):
-            yield from self._by_query().parts()
-            return
-        starts = np.flatnonzero(np.diff(query, prepend=-1, append=-2))
-        wanted = np.arange(0, len(query), DOCS_AT_ONCE)
-        cuts = np.unique(np.append(starts[np.searchsorted(starts, wanted)], len(query)))
-        for start, end in pairwise(cuts.tolist()):
-            yield replace(
-                self,
-                documents=self.documents.between(start, end),
-                cell=self.cell[start:end],
-                weight=self.weight[start:end],
-            )
-
-    def _by_query(self) -> Population:
-        """The same documents in the order of their queries."""
-        rows = self.documents
-        order = np.argsort(rows.query, kind="stable")
-        sizes = np.diff(rows.first)[order]
-        first = np.concatenate([[0], np.cumsum(sizes)])
-        moved = np.repeat(rows.first[order] - first[:-1], sizes) + np.arange(first[-1])
-        documents = Documents(
-            rows.query[order],
-            first,
-            rows.pool[moved],
-            rows.impressions[moved],
-            rows.clicks[moved],
-        )
-        return replace(
-            self,
-            documents=documents,
-            cell=self.cell[order],
-            weight=self.weight[order],
-        )
-
-    def select(self, kept: NDArray[np.bool_]) -> Population:
-        """Only the documents of ``kept [n_docs]``, in the same cells."""
-        return replace(
-            self,
-            documents=self.documents.select(kept),
-            cell=self.cell[kept],
-            weight=self.weight[kept],
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,6 +80,11 @@ class Levels:
     def zeta_minus(self) -> Floats:
         """``[n_pools]`` click rate at level 0."""
         return np.asarray(self.zeta_plus * np.exp(-self.log_ratio), dtype=np.float64)
+
+    @property
+    def alpha(self) -> Floats:
+        """``[n_pools]`` how much more level 1 is clicked than level 0."""
+        return self.zeta_plus - self.zeta_minus
 
     def click_rate(self, levels: Floats) -> Floats:
         """``[n_pools, n]`` click rate of any levels, kept inside (0, 1)."""
@@ -256,91 +185,6 @@ class Layout:
         return low, high
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fit:
-    """A mixture fitted to documents.
-
-    Attributes:
-        levels: Its parameters.
-        layout: Which of them were free.
-        likelihood: Log-likelihood of the clicks.
-        objective: The same with the log prior: what was maximised.
-        iterations: Steps of the optimiser.
-    """
-
-    levels: Levels
-    layout: Layout
-    likelihood: float
-    objective: float
-    iterations: int
-
-
-def fit_levels(
-    population: Population,
-    start: Levels,
-    prior: Prior,
-    *,
-    tied: bool = False,
-    rounds: int = 8,
-    steps: int = 120,
-    tolerance: float = 0.01,
-) -> Fit:
-    """Maximise likelihood and prior from a start, by quasi-Newton steps.
-
-    Each round rescales the parameters by the information that they would have if the
-    levels were known, and does not go further than a few units in any of them.
-    """
-    layout = Layout(
-        len(start.zeta_plus), len(start.levels), population.basis.shape[1], tied
-    )
-    low, high = layout.bounds()
-    vector = np.clip(layout.vector(start), low, high)
-    grouped = grouped_documents(population)
-    best, iterations = -np.inf, 0
-
-    def objective(at: Floats) -> tuple[float, Floats]:
-        return _objective(grouped, layout, prior, at)[:2]
-
-    for _ in range(rounds):
-        scale = _scale(grouped, layout, prior, vector)
-        vector, value, taken = _climb(objective, vector, scale, low, high, steps)
-        iterations += taken
-        if value - best < tolerance:
-            break
-        best = value
-    levels = layout.levels(vector)
-    likelihood = _objective(grouped, layout, prior, vector)[2]
-    return Fit(levels, layout, likelihood, value, iterations)
-
-
-def first_guess(
-    population: Population,
-    n_pools: int,
-    *,
-    n_levels: int = 2,
-    share: float = 0.15,
-    log_ratio: float = 1.5,
-) -> Levels:
-    """Even levels, fewer documents the higher, that match the click rates."""
-    rows = population.documents
-    each = population.weight[rows.doc_of_row]
-    seen = np.bincount(rows.pool, each * rows.impressions, minlength=n_pools)
-    clicked = np.bincount(rows.pool, each * rows.clicks, minlength=n_pools)
-    rate = (clicked + 0.1) / (seen + 0.2)
-    plus = np.minimum(rate / (share + (1 - share) * np.exp(-log_ratio)), 0.98)
-    minus = np.clip((rate - share * plus) / (1 - share), 1e-7, 0.97 * plus)
-    ratio = np.log(plus / minus)
-    return Levels(
-        plus,
-        ratio,
-        np.linspace(0.0, 1.0, n_levels),
-        np.linspace(0.0, logit(share), n_levels),
-        np.zeros(population.basis.shape[1]),
-        np.zeros(n_pools),
-        float(ratio.mean()),
-    )
-
-
 def query_likelihood(population: Population, levels: Levels) -> Floats:
     """``[n_queries]`` log-likelihood of each query's clicks."""
     each = document_likelihood(population, levels)
@@ -352,79 +196,29 @@ def query_likelihood(population: Population, levels: Levels) -> Floats:
 
 def document_levels(population: Population, levels: Levels) -> tuple[Floats, Floats]:
     """P(level | clicks) ``[n_docs, n_levels]`` and log P(clicks) ``[n_docs]``."""
-    rows, rate = population.documents, levels.click_rate(levels.levels)
-    found, likelihood = mixture_kernel.document_levels(
-        population.cell,
-        rows.first,
-        rows.pool,
-        rows.impressions,
-        rows.clicks,
-        levels.log_shares(population),
-        np.log(rate),
-        np.log1p(-rate),
-    )
-    return found, likelihood
+    given = _given(population, levels)
+    found: tuple[Floats, Floats] = mixture_kernel.document_levels(*given)
+    return found
 
 
 def document_likelihood(population: Population, levels: Levels) -> Floats:
     """Log P(clicks) ``[n_docs]``."""
-    rows, rate = population.documents, levels.click_rate(levels.levels)
-    likelihood: Floats = mixture_kernel.document_likelihood(
-        population.cell,
-        rows.first,
-        rows.pool,
-        rows.impressions,
-        rows.clicks,
-        levels.log_shares(population),
-        np.log(rate),
-        np.log1p(-rate),
-    )
+    given = _given(population, levels)
+    likelihood: Floats = mixture_kernel.document_likelihood(*given)
     return likelihood
 
 
-def document_scores(population: Population, fit: Fit) -> sparse.csr_matrix:
-    """``[n_docs, size]`` gradient of each document's log-likelihood.
+def expected_counts(
+    population: Population, levels: Levels
+) -> tuple[float, Floats, Floats, Floats]:
+    """Log-likelihood, and what the levels are expected to have got.
 
-    It takes some 500 bytes a document: of many, one of :meth:`Population.parts` at a
-    time.
+    Documents ``[n_cells, n_levels]``, impressions and clicks ``[n_pools, n_levels]``.
     """
-    levels, layout, rows = fit.levels, fit.layout, population.documents
-    place, doc = layout.slices(), population.documents.doc_of_row
-    found, _ = document_levels(population, levels)
-    rate = levels.click_rate(levels.levels)
-    by_plus, by_ratio = _rate_slopes(levels)
-    pull = (
-        rows.clicks[:, None] / rate[rows.pool]
-        - (rows.impressions - rows.clicks)[:, None] / (1 - rate)[rows.pool]
-    ) * found[doc]
-    shares = np.exp(levels.log_shares(population))[population.cell]
-    surprise = found - shares
-    lean = surprise @ levels.levels
-    each = np.arange(rows.n_docs)
-    ratio_at = np.zeros_like(rows.pool) if layout.tied else rows.pool
-    entries = [
-        (doc, place["plus"].start + rows.pool, np.sum(pull * by_plus[rows.pool], 1)),
-        (doc, place["ratio"].start + ratio_at, np.sum(pull * by_ratio[rows.pool], 1)),
-        (each, place["rank"].start + population.home[population.cell], lean),
-    ]
-    dense = {
-        "share": surprise[:, 1:],
-        "tilt": lean[:, None] * population.basis[population.cell],
-    }
-    if layout.n_levels > 2:
-        alpha = (levels.zeta_plus - levels.zeta_minus)[rows.pool]
-        odds = levels.log_odds(population)[population.cell]
-        to_level = surprise * odds[:, None]
-        np.add.at(to_level, doc, pull * alpha[:, None])
-        dense["gap"] = _gap_slope(to_level, levels.levels)
-    for name, block in dense.items():
-        columns = np.arange(place[name].start, place[name].stop)
-        entries.append(
-            (each.repeat(len(columns)), np.tile(columns, len(each)), block.reshape(-1))
-        )
-    at, column, value = (np.concatenate(part) for part in zip(*entries, strict=True))
-    shape = (rows.n_docs, layout.size)
-    return sparse.csr_matrix((value, (at, column)), shape=shape)
+    found: tuple[float, Floats, Floats, Floats] = mixture_kernel.expected_counts(
+        population.weight, *_given(population, levels)
+    )
+    return found
 
 
 def prior_precision(layout: Layout, prior: Prior) -> Floats:
@@ -444,160 +238,16 @@ def prior_precision(layout: Layout, prior: Prior) -> Floats:
     return precision
 
 
-def _objective(
-    population: Population, layout: Layout, prior: Prior, vector: Floats
-) -> tuple[float, Floats, float]:
-    """Objective, its gradient, and the log-likelihood alone."""
-    levels = layout.levels(vector)
-    likelihood, docs, seen, clicked = _expected(population, levels)
-    rate = levels.click_rate(levels.levels)
-    pull = clicked / rate - (seen - clicked) / (1 - rate)
-    shares = np.exp(levels.log_shares(population))
-    surprise = docs - docs.sum(axis=1, keepdims=True) * shares
-    lean = surprise @ levels.levels
-    by_plus, by_ratio = _rate_slopes(levels)
-    place, gradient = layout.slices(), np.zeros(layout.size)
-    gradient[place["plus"]] = np.sum(pull * by_plus, axis=1)
-    ratio = np.sum(pull * by_ratio, axis=1)
-    gradient[place["ratio"]] = ratio.sum() if layout.tied else ratio
-    gradient[place["share"]] = surprise.sum(axis=0)[1:]
-    gradient[place["tilt"]] = population.basis.T @ lean
-    gradient[place["rank"]] = np.bincount(
-        population.home, lean, minlength=layout.n_pools
-    )
-    if layout.n_levels > 2:
-        alpha = levels.zeta_plus - levels.zeta_minus
-        to_level = alpha @ pull + levels.log_odds(population) @ surprise
-        gradient[place["gap"]] = _gap_slope(to_level, levels.levels)
-    log_prior, slope = _log_prior(layout, prior, vector)
-    return likelihood + log_prior, gradient + slope, likelihood
-
-
-def _expected(
-    population: Population, levels: Levels
-) -> tuple[float, Floats, Floats, Floats]:
+def _given(population: Population, levels: Levels) -> tuple[Ints | Floats, ...]:
+    """What the kernels read: cells, clicks, and logs of shares and click rates."""
     rows, rate = population.documents, levels.click_rate(levels.levels)
-    found: tuple[float, Floats, Floats, Floats] = mixture_kernel.expected_counts(
+    return (
         population.cell,
         rows.first,
         rows.pool,
         rows.impressions,
         rows.clicks,
-        population.weight,
         levels.log_shares(population),
         np.log(rate),
         np.log1p(-rate),
-    )
-    return found
-
-
-def _rate_slopes(levels: Levels) -> tuple[Floats, Floats]:
-    """Slopes ``[n_pools, n_levels]`` of the click rate in logit zeta+ and log ratio."""
-    minus, plus = levels.zeta_minus[:, None], levels.zeta_plus[:, None]
-    g = levels.levels
-    by_plus = (minus * (1 - g) + plus * g) * (1 - plus)
-    return by_plus, -(1 - g) * minus
-
-
-def _gap_slope(to_level: Floats, levels: Floats) -> Floats:
-    """Turn slopes in the levels, last axis, into slopes in the logs of their gaps."""
-    gaps = np.diff(levels)
-    to_gap = np.cumsum(to_level[..., ::-1], axis=-1)[..., ::-1][..., 1:]
-    mean = np.sum(to_gap * gaps, axis=-1, keepdims=True)
-    return np.asarray((gaps * (to_gap - mean))[..., :-1])
-
-
-def _log_prior(layout: Layout, prior: Prior, vector: Floats) -> tuple[float, Floats]:
-    slope = -prior_precision(layout, prior) @ vector
-    return float(vector @ slope / 2), slope
-
-
-def _scale(
-    population: Population, layout: Layout, prior: Prior, vector: Floats
-) -> Floats:
-    """``[size]`` how far each parameter moves for a step of 1: 1 / sqrt(information).
-
-    The information is what there would be if each document's level were known.
-    """
-    levels = layout.levels(vector)
-    _, docs, seen, _ = _expected(population, levels)
-    rate = levels.click_rate(levels.levels)
-    by_plus, by_ratio = _rate_slopes(levels)
-    known = seen / (rate * (1 - rate))
-    shares = np.exp(levels.log_shares(population))
-    size = docs.sum(axis=1)
-    spread = shares @ levels.levels**2 - (shares @ levels.levels) ** 2
-    place, information = layout.slices(), np.ones(layout.size)
-    information[place["plus"]] = np.sum(known * by_plus**2, axis=1)
-    ratio = np.sum(known * by_ratio**2, axis=1)
-    information[place["ratio"]] = ratio.sum() if layout.tied else ratio
-    information[place["mean"]] = layout.n_pools / prior.odds_sd**2
-    if layout.n_levels > 2:
-        alpha = levels.zeta_plus - levels.zeta_minus
-        information[place["gap"]] = (alpha**2 @ known).mean() / layout.n_levels**2
-    information[place["share"]] = (size @ (shares * (1 - shares)))[1:]
-    information[place["tilt"]] = (population.basis**2).T @ (size * spread)
-    information[place["rank"]] = np.bincount(
-        population.home, size * spread, minlength=layout.n_pools
-    )
-    held = np.diag(prior_precision(layout, prior))
-    return np.asarray(1.0 / np.sqrt(information + held + 1.0), dtype=np.float64)
-
-
-def _climb(
-    objective: Callable[[Floats], tuple[float, Floats]],
-    vector: Floats,
-    scale: Floats,
-    low: Floats,
-    high: Floats,
-    steps: int,
-) -> tuple[Floats, float, int]:
-    """One round of L-BFGS in rescaled parameters."""
-
-    def negative(step: Floats) -> tuple[float, Floats]:
-        value, gradient = objective(vector + step * scale)
-        return -value, -gradient * scale
-
-    near = np.maximum((low - vector), -FAR) / scale
-    most = np.minimum((high - vector), FAR) / scale
-    found = minimize(
-        negative,
-        np.zeros_like(vector),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=np.stack([near, most], axis=1),
-        options={
-            "maxiter": steps,
-            "maxfun": 2 * steps,
-            "ftol": 1e-12,
-            "gtol": 1e-3,
-            "maxcor": 20,
-        },
-    )
-    return vector + found.x * scale, float(-found.fun), int(found.nit)
-
-
-def grouped_documents(population: Population) -> Population:
-    """Count documents of one row and the same cell, impressions and clicks once."""
-    rows = population.documents
-    if len(rows.pool) != rows.n_docs:
-        return population
-    keys = (rows.clicks, rows.impressions, rows.pool, population.cell)
-    order = np.lexsort(keys)
-    new = np.zeros(len(order), dtype=bool)
-    new[:1] = True
-    for key in keys:
-        new[1:] |= np.diff(key[order]) != 0
-    first = order[new]
-    return replace(
-        population,
-        documents=Documents(
-            np.zeros(len(first), dtype=np.int64),
-            np.arange(len(first) + 1),
-            rows.pool[first],
-            rows.impressions[first],
-            rows.clicks[first],
-        ),
-        cell=population.cell[first],
-        weight=np.add.reduceat(population.weight[order], np.flatnonzero(new)),
     )

@@ -41,7 +41,7 @@ def posterior(  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def expected_counts(  # type: ignore[no-untyped-def]
-    cell, first, pool, impressions, clicks, weight, log_share, log_p, log_q
+    weight, cell, first, pool, impressions, clicks, log_share, log_p, log_q
 ):
     """Log-likelihood, and what the levels are expected to have got.
 

@@ -42,11 +42,7 @@ class RankPools:
     @property
     def mean_rank(self) -> Floats:
         """``[n_pools]`` mean rank of a pool's impressions; of its ranks if unseen."""
-        ranks = np.arange(1.0, len(self.of_rank) + 1)
-        unseen = self.pool_impressions[self.of_rank] == 0
-        weight = np.where(unseen, 1.0, self.impressions)
-        total = np.bincount(self.of_rank, ranks * weight)
-        return np.asarray(total / np.bincount(self.of_rank, weight), dtype=np.float64)
+        return self.mean(np.arange(1.0, len(self.of_rank) + 1))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,6 +57,13 @@ class RankPools:
     def shared(self) -> tuple[str, ...]:
         """The pools of more than one rank."""
         return tuple(name for name in self.names if "-" in name)
+
+    def mean(self, by_rank: Floats) -> Floats:
+        """``[n_pools]`` mean over a pool's impressions; over its ranks if unseen."""
+        unseen = self.pool_impressions[self.of_rank] == 0
+        weight = np.where(unseen, 1.0, self.impressions)
+        total = np.bincount(self.of_rank, by_rank * weight)
+        return np.asarray(total / np.bincount(self.of_rank, weight), dtype=np.float64)
 
     def pool(self, rank: Ints) -> Ints:
         """Pool of each of ``rank``, which count from 1."""

@@ -19,6 +19,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from affinerank.errors import ConfigError
 from affinerank.rankers.losses import Lists
 from affinerank.rankers.segments import over_lists, to_documents
 
@@ -63,3 +64,9 @@ def soft_min_max(scores: Tensor, shown: Tensor, lists: Lists) -> Tensor:
 ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
     {"sigmoid": sigmoid, "softmax": softmax, "soft-min-max": soft_min_max}
 )
+
+
+def require_activation(name: str) -> None:
+    """Refuse an activation that does not exist."""
+    if name not in ACTIVATIONS:
+        raise ConfigError(f"activation must be {', '.join(ACTIVATIONS)}, got {name!r}")

@@ -21,16 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from affinerank.bias.mixture import (
-    Fit,
-    Levels,
-    Population,
-    Prior,
-    document_scores,
-    fit_levels,
-    prior_precision,
-    query_likelihood,
-)
+from affinerank.bias.cells import Population
+from affinerank.bias.mixture import Levels, Prior, prior_precision, query_likelihood
+from affinerank.bias.mixture_fit import Fit, document_scores, fit_levels
 from affinerank.bias.uncertainty import precision_of
 
 Floats = NDArray[np.float64]

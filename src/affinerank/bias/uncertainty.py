@@ -16,14 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, stats
 
+from affinerank.bias.cells import Population
 from affinerank.bias.gauge import display_gauge, inference_gauge
-from affinerank.bias.mixture import (
-    Fit,
-    Population,
-    Prior,
-    document_scores,
-    prior_precision,
-)
+from affinerank.bias.mixture import Prior, prior_precision
+from affinerank.bias.mixture_fit import Fit, document_scores
 from affinerank.clicks.usermodel import UserModel
 from affinerank.errors import ConfigError
 
@@ -120,11 +116,9 @@ def mixture_bands(fit: Fit, precision: Precision, gauge: Gauge) -> Bands:
 
     def values(at: Floats) -> Floats:
         levels = fit.layout.levels(at)
-        minus = levels.zeta_minus
-        users = UserModel(
-            alpha=levels.zeta_plus - minus, beta=minus, identified="gauge"
+        shown = gauge(
+            UserModel(alpha=levels.alpha, beta=levels.zeta_minus, identified="gauge")
         )
-        shown = gauge(users)
         return np.concatenate([shown.alpha, shown.beta])
 
     slope = np.zeros((2 * fit.layout.n_pools, fit.layout.size))

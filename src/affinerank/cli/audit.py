@@ -9,11 +9,15 @@ import typer
 
 from affinerank import display
 from affinerank.cli.options import (
+    Column,
+    Features,
     Fold,
     Json,
     ListId,
     MissingValues,
+    RanksFrom,
     Seed,
+    Segment,
     Split,
     bars,
     mapping,
@@ -30,18 +34,10 @@ def audit(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Page to write, HTML.")
     ] = Path("audit.html"),
-    data: Annotated[
-        str | None, typer.Option(help="Features: a file, a folder or a world.")
-    ] = None,
-    column: Annotated[
-        list[str] | None, typer.Option(help="Name in the log, as in rank=position.")
-    ] = None,
-    ranks_from: Annotated[
-        int, typer.Option(help="What the log calls the first rank: 1 or 0.")
-    ] = 1,
-    segment: Annotated[
-        str | None, typer.Option(help="Column that tells segments apart.")
-    ] = None,
+    data: Features = None,
+    column: Column = None,
+    ranks_from: RanksFrom = 1,
+    segment: Segment = None,
     days: Annotated[
         float | None,
         typer.Option(help="Days that it is of, where the log has no dates."),

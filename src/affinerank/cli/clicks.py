@@ -9,14 +9,17 @@ import typer
 
 from affinerank import display
 from affinerank.cli.options import (
+    Column,
     Data,
     Fold,
     Json,
     ListId,
     MissingValues,
     Output,
+    RanksFrom,
     RelevantAbove,
     Seed,
+    Segment,
     Split,
     bars,
     mapping,
@@ -149,22 +152,16 @@ def count(
     table: Annotated[
         str | None, typer.Option(help="Table of the connection to count.")
     ] = None,
-    column: Annotated[
-        list[str] | None, typer.Option(help="Name in the log, as in rank=position.")
-    ] = None,
+    column: Column = None,
     list_id: ListId = None,
-    ranks_from: Annotated[
-        int, typer.Option(help="What the log calls the first rank: 1 or 0.")
-    ] = 1,
+    ranks_from: RanksFrom = 1,
     bad_rows: Annotated[
         str, typer.Option(help="error, or drop: sessions with faults, whole.")
     ] = "error",
     where: Annotated[
         str | None, typer.Option(help="Your own SQL condition, run as it is.")
     ] = None,
-    segment: Annotated[
-        str | None, typer.Option(help="Column that tells segments apart.")
-    ] = None,
+    segment: Segment = None,
     since: Annotated[str | None, typer.Option(help="First moment counted.")] = None,
     until: Annotated[str | None, typer.Option(help="First one not counted.")] = None,
     max_sessions_per_user: Annotated[

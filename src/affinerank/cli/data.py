@@ -35,7 +35,7 @@ def describe(
 ) -> None:
     """Say what a set holds, and how a production ranker would order it."""
     from affinerank.data.catalog import DataSource
-    from affinerank.data.dataset import parse_split
+    from affinerank.data.reading import parse_split
     from affinerank.pipeline import describe
 
     source = DataSource.parse(data, fold=fold, missing=missing_value(missing))

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from affinerank import display
-from affinerank.cli.options import Json, require_parquet, show
+from affinerank.cli.options import Counts, Json, require_parquet, show
 
 
 def debias(
-    counts: Annotated[Path, typer.Argument(metavar="COUNTS", help="Counts, Parquet.")],
+    counts: Counts,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Labels to write, Parquet.")
     ],

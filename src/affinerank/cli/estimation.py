@@ -9,6 +9,8 @@ import typer
 
 from affinerank import display
 from affinerank.cli.options import (
+    Counts,
+    Features,
     Fold,
     Json,
     ListId,
@@ -24,13 +26,11 @@ from affinerank.errors import ConfigError
 
 
 def estimate(
-    counts: Annotated[Path, typer.Argument(metavar="COUNTS", help="Counts, Parquet.")],
+    counts: Counts,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="User model to write, JSON.")
     ] = Path("users.json"),
-    data: Annotated[
-        str | None, typer.Option(help="Features: a file, a folder or a world.")
-    ] = None,
+    data: Features = None,
     method: Annotated[
         str,
         typer.Option(

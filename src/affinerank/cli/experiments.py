@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from affinerank import display
-from affinerank.cli.options import Json, Seed, bars, show
+from affinerank.cli.options import Device, Json, Seed, bars, show
 from affinerank.errors import ConfigError
 
 
@@ -74,7 +74,7 @@ def reproduce(
             "off is gone on with.",
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     seed: Annotated[
         int | None,
         typer.Option(min=0, max=2**31 - 1, help="Of the first run; else the plan's."),

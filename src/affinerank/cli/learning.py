@@ -11,6 +11,8 @@ import typer
 
 from affinerank import display
 from affinerank.cli.options import (
+    Counts,
+    Device,
     Fold,
     Json,
     ListId,
@@ -42,7 +44,7 @@ LEARNING_RATES = {"mlp": 0.02, "lightgbm": 0.05}
 
 def train(
     context: typer.Context,
-    counts: Annotated[Path, typer.Argument(metavar="COUNTS", help="Counts, Parquet.")],
+    counts: Counts,
     data: Annotated[str, typer.Option(help="Features: a file, a folder or a world.")],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="New folder for the ranker.")
@@ -89,7 +91,7 @@ def train(
     leaves: Annotated[int, typer.Option(min=2, help="Most leaves of a tree.")] = 31,
     hidden: Annotated[str, typer.Option(help="Hidden layers.")] = "512,256,128",
     loss: Annotated[str, typer.Option(help="lambda, squared or softmax.")] = "lambda",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     precision: Annotated[
         str, typer.Option(help="On CUDA: float32, tf32 or bfloat16.")
     ] = "float32",

@@ -44,6 +44,18 @@ RelevantAbove = Annotated[
 ]
 DefaultSplit = Literal["train", "validation", "test"]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
+Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="Counts, Parquet.")]
+Features = Annotated[
+    str | None, typer.Option(help="Features: a file, a folder or a world.")
+]
+Column = Annotated[
+    list[str] | None, typer.Option(help="Name in the log, as in rank=position.")
+]
+RanksFrom = Annotated[
+    int, typer.Option(help="What the log calls the first rank: 1 or 0.")
+]
+Segment = Annotated[str | None, typer.Option(help="Column that tells segments apart.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
 def read_data(
@@ -56,7 +68,7 @@ def read_data(
 ) -> Any:
     """Read DATA: the split asked for, or the one a command takes by itself."""
     from affinerank.data.catalog import DataSource
-    from affinerank.data.dataset import parse_split
+    from affinerank.data.reading import parse_split
 
     source = DataSource.parse(
         data, fold=fold, missing=missing_value(missing), list_id=list_id

@@ -14,14 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from affinerank.data.dataset import (
-    SPLITS,
-    Missing,
-    RankingDataset,
-    Split,
-    concatenate,
-)
+from affinerank.data.dataset import RankingDataset, concatenate
 from affinerank.data.letor import read_letor
+from affinerank.data.reading import SPLITS, Missing, Split
 from affinerank.errors import ConfigError, DataError
 
 _SUFFIXES = ("", ".gz", ".zst")

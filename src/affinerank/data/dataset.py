@@ -7,26 +7,30 @@ Nothing is padded.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from affinerank.data.mapped import ROWS_AT_ONCE, blocks, empty_matrix, release, taken
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.data.checks import (
+    as_ids,
+    as_labels,
+    as_matrix,
+    as_names,
+    as_offsets,
+    as_source_rows,
+    note_scattered,
+    read_only,
+)
+from affinerank.data.features import FeatureMapping
+from affinerank.data.mapped import ROWS_AT_ONCE, blocks, release, taken
+from affinerank.errors import DataError
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Ids = NDArray[Any]
-Split = Literal["train", "validation", "test"]
-Missing = Literal["error", "keep"] | float
-SPLITS: tuple[Split, ...] = get_args(Split)
-
-# Scaled features are sorted into so many steps from 0 to 1 to find their median.
-STEPS = 2**14
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -60,16 +64,11 @@ class RankingDataset:
 
     def __post_init__(self) -> None:
         """Check every array, give the optional ones their values, forbid writing."""
-        features = _as_matrix(self.features)
+        features = as_matrix(self.features)
         n_docs, n_features = features.shape
-        offsets = _as_offsets(self.offsets, n_docs)
-        names = tuple(self.feature_names) or default_feature_names(n_features)
-        if len(names) != n_features or len(set(names)) != len(names):
-            raise DataError(
-                f"feature_names must be {n_features} different names, one per column, "
-                f"got {len(names)} of which {len(set(names))} differ"
-            )
-        query_ids = _as_ids("query_ids", self.query_ids, len(offsets) - 1)
+        offsets = as_offsets(self.offsets, n_docs)
+        names = as_names(self.feature_names, n_features)
+        query_ids = as_ids("query_ids", self.query_ids, len(offsets) - 1)
         if len(np.unique(query_ids)) != len(query_ids):
             raise DataError(
                 "query_ids must name each query once; "
@@ -78,14 +77,14 @@ class RankingDataset:
         fields: dict[str, Any] = {
             "features": features,
             "offsets": offsets,
-            "labels": None if self.labels is None else _as_labels(self.labels, n_docs),
+            "labels": None if self.labels is None else as_labels(self.labels, n_docs),
             "query_ids": query_ids,
-            "doc_ids": _as_ids("doc_ids", self.doc_ids, n_docs),
+            "doc_ids": as_ids("doc_ids", self.doc_ids, n_docs),
             "feature_names": names,
-            "source_rows": _as_source_rows(self.source_rows, n_docs),
+            "source_rows": as_source_rows(self.source_rows, n_docs),
         }
         for name, value in fields.items():
-            object.__setattr__(self, name, _read_only(value))
+            object.__setattr__(self, name, read_only(value))
 
     @classmethod
     def from_rows(
@@ -107,7 +106,7 @@ class RankingDataset:
         >>> data.query_ids.tolist(), data.offsets.tolist()
         (['b', 'a'], [0, 2, 3])
         """
-        row_ids = _as_ids("query_ids", query_ids, len(np.asarray(features)))
+        row_ids = as_ids("query_ids", query_ids, len(np.asarray(features)))
         unique, first, inverse = np.unique(
             row_ids, return_index=True, return_inverse=True
         )
@@ -332,90 +331,6 @@ class RankingDataset:
             query = end
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureMapping:
-    """What is done to raw features before a ranker sees them; the same on every split.
-
-    Attributes:
-        names: The features the ranker reads, in its order.
-        per_query_min_max: Whether each is scaled to [0, 1] within its query.
-        fill: ``[n_features]`` what is put in the place of a missing value, after
-            scaling; ``None`` leaves it missing.
-    """
-
-    names: tuple[str, ...]
-    per_query_min_max: bool = True
-    fill: tuple[float, ...] | None = None
-
-    @classmethod
-    def fit(cls, train: RankingDataset, *, impute: bool = False) -> FeatureMapping:
-        """Keep the features that vary within some query of ``train``.
-
-        ``impute`` also learns what to put in the place of missing values: the median of
-        the known ones, scaled, to within 1 / 16,384.
-        """
-        names = train.varying_features()
-        if not names:
-            raise DataError(
-                "every feature is constant within every query, so nothing can tell "
-                "documents apart; give data whose features differ within a query"
-            )
-        found = cls(names=names)
-        return replace(found, fill=_medians(found, train)) if impute else found
-
-    def apply(self, data: RankingDataset) -> RankingDataset:
-        """Return ``data`` with these features alone, scaled and filled as it says.
-
-        One pass, one new matrix, which lies in a temporary file where it is large.
-        """
-        plain = not self.per_query_min_max and self.fill is None
-        if plain and self.names == data.feature_names:
-            return data
-        mapped = empty_matrix(data.n_docs, len(self.names))
-        for rows, block in self.blocks(data):
-            mapped[rows] = block
-            release(mapped)
-        return replace(data, features=mapped, feature_names=self.names)
-
-    def blocks(self, data: RankingDataset) -> Iterator[tuple[slice, Floats]]:
-        """Yield rows of ``data``, and their features as this mapping makes them."""
-        wide, columns = data.with_columns(self.names)
-        whole = columns == list(range(wide.n_features))
-        fill = None if self.fill is None else np.array(self.fill, dtype=np.float32)
-        for rows, starts in wide.blocks():
-            block = wide.features[rows] if whole else wide.features[rows, columns]
-            if self.per_query_min_max:
-                block = _min_max(block, starts)
-            if fill is not None:
-                block = np.where(np.isnan(block), fill, block)
-            yield rows, block
-            release(wide.features)
-
-
-def _min_max(block: Floats, starts: Ints) -> Floats:
-    """Scale to [0, 1] within the lists that begin at ``starts``."""
-    low = np.fmin.reduceat(block, starts, axis=0)
-    span = np.fmax.reduceat(block, starts, axis=0) - low
-    span[span == 0] = 1.0
-    sizes = np.diff(np.append(starts, len(block)))
-    scaled: Floats = block - np.repeat(low, sizes, axis=0)
-    scaled /= np.repeat(span, sizes, axis=0)
-    return scaled
-
-
-def _medians(mapping: FeatureMapping, train: RankingDataset) -> tuple[float, ...]:
-    """The lower median of each feature's known values, from a count of their steps."""
-    counts = np.zeros((len(mapping.names), STEPS + 1), dtype=np.int64)
-    for _, block in mapping.blocks(train):
-        # A missing value goes to a step beyond the last.
-        steps = np.nan_to_num(np.rint(block * STEPS), nan=STEPS + 1).astype(np.int32)
-        for i, column in enumerate(steps.T):
-            counts[i] += np.bincount(column, minlength=STEPS + 2)[:-1]
-    upto = np.cumsum(counts, axis=1)
-    middle = (upto[:, -1:] + 1) // 2
-    return tuple((np.argmax(upto >= middle, axis=1) / STEPS).tolist())
-
-
 def concatenate(parts: Sequence[RankingDataset]) -> RankingDataset:
     """Put the queries of several parts after one another; they must share features."""
     names = max((part.feature_names for part in parts), key=len)
@@ -437,116 +352,3 @@ def concatenate(parts: Sequence[RankingDataset]) -> RankingDataset:
             [part.source_rows + s for part, s in zip(aligned, starts, strict=False)]
         ),
     )
-
-
-def default_feature_names(n_features: int) -> tuple[str, ...]:
-    """Name features as LETOR numbers them: ``f1 .. fn``."""
-    return tuple(f"f{i}" for i in range(1, n_features + 1))
-
-
-def parse_split(name: str) -> Split:
-    """Return the split of this name, or an error that lists them.
-
-    >>> parse_split("test")
-    'test'
-    """
-    for split in SPLITS:
-        if name == split:
-            return split
-    raise ConfigError(f"split must be one of {', '.join(SPLITS)}, got {name!r}")
-
-
-def require_missing(missing: Missing) -> None:
-    """Refuse what says nothing about missing values."""
-    if isinstance(missing, str) and missing not in ("error", "keep"):
-        raise ConfigError(
-            f"missing must be error, keep or a number to put there, got {missing!r}"
-        )
-
-
-def note_scattered(n_returns: int) -> None:
-    """Warn that query ids came back after other queries, and were grouped."""
-    times = "time" if n_returns == 1 else "times"
-    warnings.warn(
-        f"rows of one query were not together: a query id came back {n_returns} "
-        f"{times} after another query; its rows were grouped, in their order",
-        AffineRankWarning,
-        stacklevel=3,
-    )
-
-
-def _as_matrix(features: ArrayLike) -> Floats:
-    matrix = np.asarray(features, dtype=np.float32)
-    if matrix.ndim != 2:
-        raise DataError(
-            f"features must be a matrix [n_docs, n_features], got shape {matrix.shape}"
-        )
-    for part in blocks(len(matrix)):
-        block = np.isinf(matrix[part])
-        release(matrix)
-        if block.any():
-            row, column = np.argwhere(block)[0]
-            raise DataError(
-                f"row {part.start + row}, feature {column + 1}: a feature must be "
-                "finite or NaN (missing), got an infinite value"
-            )
-    return matrix
-
-
-def _as_offsets(offsets: ArrayLike, n_docs: int) -> Ints:
-    array = np.asarray(offsets, dtype=np.int64)
-    if array.ndim != 1 or len(array) == 0 or array[0] != 0 or array[-1] != n_docs:
-        raise DataError(
-            f"offsets must start at 0 and end at the number of documents, {n_docs}"
-        )
-    bad = np.flatnonzero(np.diff(array) < 1)
-    if bad.size:
-        raise DataError(
-            f"query {bad[0]} has no documents ({bad.size} such queries); "
-            "leave out queries without documents"
-        )
-    return array
-
-
-def _as_labels(labels: ArrayLike, n_docs: int) -> Floats:
-    array = np.asarray(labels, dtype=np.float32)
-    if array.shape != (n_docs,):
-        raise DataError(
-            f"labels must be one number per document, [{n_docs}], got {array.shape}"
-        )
-    bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
-    if bad.size:
-        raise DataError(
-            f"row {bad[0]}: a label must be a number that is 0 or more, "
-            f"got {array[bad[0]]:g} ({bad.size} such rows)"
-        )
-    return array
-
-
-def _as_ids(name: str, ids: ArrayLike, length: int) -> Ids:
-    """Return int64 where all are integers, else numpy strings of any length."""
-    array = np.asarray(ids)
-    if array.shape != (length,):
-        raise DataError(f"{name} must be [{length}], got shape {array.shape}")
-    unsigned = array.dtype.kind == "u"
-    if array.dtype.kind == "i" or (unsigned and array.max(initial=0) < 2**63):
-        return array.astype(np.int64, copy=False)
-    if unsigned:
-        return array.astype(np.dtypes.StringDType())
-    if array.dtype.kind in "OUT" or length == 0:
-        return array.astype(np.dtypes.StringDType(), copy=False)
-    raise DataError(f"{name} must be integers or strings, got {array.dtype}")
-
-
-def _as_source_rows(rows: Ints, n_docs: int) -> Ints:
-    array = np.asarray(rows, dtype=np.int64) if len(rows) else np.arange(n_docs)
-    if array.shape != (n_docs,):
-        raise DataError(f"source_rows must be [{n_docs}], got shape {array.shape}")
-    return array
-
-
-def _read_only(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        value = value.view()
-        value.setflags(write=False)
-    return value

@@ -16,14 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from affinerank.data.dataset import (
-    Floats,
-    Ids,
-    Ints,
-    Missing,
-    RankingDataset,
-    require_missing,
-)
+from affinerank.data.dataset import Floats, Ids, Ints, RankingDataset
+from affinerank.data.reading import Missing, require_missing
 from affinerank.errors import DataError
 from affinerank.files import existing_file
 

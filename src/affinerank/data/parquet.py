@@ -20,14 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.data.dataset import (
-    Floats,
-    Ids,
-    Missing,
-    RankingDataset,
-    require_missing,
-)
+from affinerank.data.dataset import Floats, Ids, RankingDataset
 from affinerank.data.mapped import ROWS_AT_ONCE, empty_matrix, release
+from affinerank.data.reading import Missing, require_missing
 from affinerank.errors import AffineRankWarning, DataError
 from affinerank.files import existing_file, written_whole
 

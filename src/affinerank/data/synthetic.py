@@ -46,8 +46,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from affinerank.data import dataset
-from affinerank.data.dataset import SPLITS, Floats, Ints, RankingDataset, Split
+from affinerank.data.dataset import Floats, Ints, RankingDataset
+from affinerank.data.reading import SPLITS, Split, parse_split
 from affinerank.errors import DataError
 
 # A chunk is the unit of work and of randomness: its size is part of the law.
@@ -176,7 +176,7 @@ def generate_world(
         raise DataError(f"n_queries must be 1 or more, got {n_queries}")
     if seed < 0:
         raise DataError(f"seed must be 0 or more, got {seed}")
-    world, part = WORLDS[name], SPLITS.index(dataset.parse_split(split))
+    world, part = WORLDS[name], SPLITS.index(parse_split(split))
     count = world.queries[part]
     if n_queries is not None:
         count = max(1, round(n_queries * count / world.queries[0]))

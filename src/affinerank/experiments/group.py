@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from affinerank.bias.regression_em import EMRun, fit_regression_em
+from affinerank.bias.em_runs import EMRun
+from affinerank.bias.regression_em import fit_regression_em
 from affinerank.clicks.usermodel import UserModel
 from affinerank.corrections import Weights
 from affinerank.errors import AffineRankWarning

@@ -14,7 +14,9 @@ from affinerank.clicks.simulate import prepare, simulate_counts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.corrections import Weights
 from affinerank.data.catalog import DataSource
-from affinerank.data.dataset import FeatureMapping, RankingDataset, Split
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.features import FeatureMapping
+from affinerank.data.reading import Split
 from affinerank.errors import DataError
 from affinerank.experiments.cells import Cell, click_rng
 from affinerank.experiments.estimate import estimate_users

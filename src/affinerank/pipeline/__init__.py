@@ -17,20 +17,23 @@ from affinerank.pipeline.description import (
     describe,
     profile_production,
 )
-from affinerank.pipeline.estimation import (
-    METHODS,
-    Estimated,
-    EstimationSettings,
-    click_rows,
-    estimate_users,
-    rows_and_features,
-)
+from affinerank.pipeline.estimated import Estimated
+from affinerank.pipeline.estimation import estimate_users
+from affinerank.pipeline.estimation_methods import METHODS, EstimationSettings
 from affinerank.pipeline.evaluation import evaluate_rankers
+from affinerank.pipeline.lesson import (
+    FULL_INFORMATION,
+    full_information,
+    needs_users,
+    stacked,
+    weigh,
+)
 from affinerank.pipeline.offpolicy import (
     OffPolicySettings,
     evaluate_from_clicks,
     gain_over_logged,
 )
+from affinerank.pipeline.parts import held_out
 from affinerank.pipeline.production import (
     JUDGED_BY,
     PRODUCTION_QUERIES,
@@ -39,23 +42,14 @@ from affinerank.pipeline.production import (
     score,
     train_production_ranker,
 )
+from affinerank.pipeline.rows import click_rows, rows_and_features
 from affinerank.pipeline.simulation import (
     prepare_simulation,
     relevance_of,
     simulate,
     simulation_rankers,
 )
-from affinerank.pipeline.training import (
-    FULL_INFORMATION,
-    Trained,
-    full_information,
-    held_out,
-    needs_users,
-    save_trained,
-    stacked,
-    train_rankers,
-    weigh,
-)
+from affinerank.pipeline.training import Trained, save_trained, train_rankers
 from affinerank.pipeline.trees import TrainedTrees, save_trees, train_trees
 
 __all__ = [

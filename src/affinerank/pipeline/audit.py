@@ -31,8 +31,9 @@ from affinerank.pipeline.audit_bias import (
     trust_bias,
 )
 from affinerank.pipeline.audit_log import Audited, Section, click_rates, usable
-from affinerank.pipeline.estimation import EstimationSettings, estimate_users
-from affinerank.pipeline.training import note_unmatched, train_part
+from affinerank.pipeline.estimation import estimate_users
+from affinerank.pipeline.estimation_methods import EstimationSettings
+from affinerank.pipeline.parts import note_unmatched, train_part
 from affinerank.progress import Progress, quiet
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from affinerank.evaluation.first_rank import (
 )
 from affinerank.pipeline.audit_log import Audited, Section, display_users
 from affinerank.pipeline.debias import documents_of, ids_of
-from affinerank.pipeline.estimation import Estimated
+from affinerank.pipeline.estimated import Estimated
 
 LEVEL = 0.05
 EXAMPLES = 10

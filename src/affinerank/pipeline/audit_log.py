@@ -17,7 +17,7 @@ from affinerank.bias.pooling import LEAST_CLICKS, RankPools
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.pipeline.audit_advice import days_text
-from affinerank.pipeline.estimation import Estimated
+from affinerank.pipeline.estimated import Estimated
 
 if TYPE_CHECKING:
     from affinerank.clicks.survey import LogSurvey

@@ -33,21 +33,11 @@ from affinerank.clicks.usermodel import UserModel
 from affinerank.corrections import affine, parse_clip
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import ConfigError, DataError
-from affinerank.evaluation.labels import label_documents
 from affinerank.evaluation.offpolicy import estimate
-from affinerank.evaluation.rank_weights import (
-    RankWeights,
-    logged_weights,
-    shown_weights,
-)
-from affinerank.metrics import Metric
+from affinerank.pipeline.corrected_log import DCG_10, correct_log
+from affinerank.pipeline.parts import note_unmatched, train_part
 from affinerank.pipeline.production import score
-from affinerank.pipeline.training import (
-    Trained,
-    note_unmatched,
-    train_part,
-    train_rankers,
-)
+from affinerank.pipeline.training import Trained, train_rankers
 from affinerank.pipeline.trees import TrainedTrees, train_trees
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.gbdt import TreeSettings
@@ -60,7 +50,6 @@ AUTO = "auto"
 CLIP = "10/sqrt(n)"
 FOLDS = 5
 ERRORS = 0.5  # standard errors that are taken off a lead
-JUDGED_BY = RankWeights.of_metric(Metric("DCG", 10))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +166,7 @@ class Choice:
     def summary(self) -> dict[str, Any]:
         """The table, as plain data."""
         return {
-            "judged_by": f"{JUDGED_BY.name}, corrected by affine",
+            "judged_by": f"{DCG_10.name}, corrected by affine",
             "folds": self.folds,
             "best": asdict(self.best),
             "estimators": [asdict(row) for row in self.leads],
@@ -295,14 +284,9 @@ def choose(
         users: How users click.
         folds: In how many parts queries were held out, for the reader.
     """
-    labels = label_documents(joined, affine(joined.counts, users), data)
-    sessions = labels.share * joined.counts.n_sessions
-    logged = logged_weights(joined, sessions, data, JUDGED_BY)
-    given = {
-        candidate: shown_weights(each, joined, sessions, data, JUDGED_BY) - logged
-        for candidate, each in zip(among, scores, strict=True)
-    }
-    gains = {one: estimate(labels, weights, data) for one, weights in given.items()}
+    log = correct_log(joined, data, affine(joined.counts, users))
+    given = dict(zip(among, log.over_logged(scores, DCG_10), strict=True))
+    gains = {one: estimate(log.labels, over, data) for one, over in given.items()}
     kinds = list(dict.fromkeys(candidate.ranker for candidate in among))
     leads = []
     for estimator, clip in dict.fromkeys((one.estimator, one.clip) for one in among):
@@ -314,7 +298,7 @@ def choose(
             ],
             axis=0,
         )
-        found = estimate(labels, ahead, data)
+        found = estimate(log.labels, ahead, data)
         leads.append(Lead(estimator, clip, found.least, found.queries.standard_error))
     method = max(leads, key=lambda row: row.lead - ERRORS * row.standard_error)
     kind = max(

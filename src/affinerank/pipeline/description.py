@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from affinerank.data.catalog import DataSource
-from affinerank.data.dataset import RankingDataset, Split
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.reading import Split
 from affinerank.errors import DataError
 from affinerank.metrics import MetricValues, mean_by_rank, ranks_by_score
 from affinerank.pipeline.production import (

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from affinerank.bias.pooling import LEAST_CLICKS
-from affinerank.clicks.counts import HELD_OUT, ClickCounts
-from affinerank.clicks.join import JoinedCounts, join_counts
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.join import join_counts
 from affinerank.clicks.usermodel import UserModel
-from affinerank.corrections import Correction, parse_estimator
-from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.corrections import parse_estimator
+from affinerank.data.dataset import RankingDataset
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
-from affinerank.evaluation.labels import DocumentLabels, label_documents
 from affinerank.evaluation.offpolicy import (
     MOST_NEVER_SHOWN,
     Estimate,
@@ -25,30 +24,22 @@ from affinerank.evaluation.offpolicy import (
     estimate,
     exposure,
 )
-from affinerank.evaluation.rank_weights import (
-    RankWeights,
-    centred,
-    logged_weights,
-    never_shown_share,
-    ranked_weights,
-    shown_weights,
-)
+from affinerank.evaluation.rank_weights import RankWeights, centred, ranked_weights
 from affinerank.evaluation.refits import (
     REPLICATES,
     Held,
     Learnt,
     estimate_differences,
 )
-from affinerank.metrics import Metric
-from affinerank.pipeline.estimation import click_rows
+from affinerank.pipeline.corrected_log import DCG_10, CorrectedLog, correct_log
+from affinerank.pipeline.parts import held_part, note_unmatched, train_part
 from affinerank.pipeline.production import Ranker, score
-from affinerank.pipeline.training import note_unmatched, train_part
+from affinerank.pipeline.rows import click_rows, filled_features
 from affinerank.progress import Progress, quiet
 from affinerank.seeds import stage_rng
 
 Floats = NDArray[np.float64]
 
-LOGGED = "logged"
 RELEVANCE = "relevance from 0 to 1"
 CLICKS = "clicks at an average rank; users are known up to gauge"
 LEARNT = "the clicks they were estimated from"
@@ -68,26 +59,11 @@ class OffPolicySettings:
         seed: Of the resamples.
     """
 
-    rank_weights: RankWeights = field(
-        default_factory=lambda: RankWeights.of_metric(Metric("DCG", 10))
-    )
+    rank_weights: RankWeights = DCG_10
     estimator: str = "affine"
     against_logged: bool = False
     replicates: int = REPLICATES
     seed: int = 0
-
-
-class _Log(NamedTuple):
-    """Held-out clicks, corrected.
-
-    ``labels`` are in the gauge of the users; ``sessions`` are ``[n_queries]``.
-    """
-
-    joined: JoinedCounts
-    data: RankingDataset
-    correction: Correction
-    labels: DocumentLabels
-    sessions: Floats
 
 
 def evaluate_from_clicks(
@@ -175,26 +151,13 @@ def gain_over_logged(
         users: How users click.
         rank_weights: The metric, DCG@10 where left out.
     """
-    asked = rank_weights or OffPolicySettings().rank_weights
+    asked = rank_weights or DCG_10
     log = _corrected(counts, data, users, "affine")
     held = _differences_up_to_gauge({"the ranker": score(ranker, data)}, log, asked)
     with warnings.catch_warnings():  # what there is to warn of, _corrected has
         warnings.simplefilter("ignore", AffineRankWarning)
         by_query, share = held.by_query(users)
     return float(by_query[0] @ share)
-
-
-def held_part(counts: ClickCounts) -> ClickCounts:
-    """The held-out part of counts that are split, or all of them."""
-    if "split" not in counts.keys:
-        return counts
-    held = counts.select("split", HELD_OUT)
-    if not len(held.rank):
-        raise DataError(
-            f"the counts are split, and none are marked {HELD_OUT!r}; count with "
-            "--holdout 0.2"
-        )
-    return held
 
 
 def _estimated(users: UserModel) -> bool:
@@ -207,7 +170,7 @@ def _corrected(
     data: RankingDataset,
     users: UserModel | None,
     estimator: str,
-) -> _Log:
+) -> CorrectedLog:
     correct = parse_estimator(estimator)
     if users is None and estimator != "naive":
         raise ConfigError(f"the estimator {estimator} needs a user model (--users)")
@@ -221,14 +184,10 @@ def _corrected(
             f"the estimator {estimator} needs users that are known, and these were "
             "estimated, up to gauge; ask for affine"
         )
-    correction = correct(joined.counts, model)
-    labels = label_documents(joined, correction, data)
-    return _Log(
-        joined, data, correction, labels, labels.share * joined.counts.n_sessions
-    )
+    return correct_log(joined, data, correct(joined.counts, model))
 
 
-def _require_unseen(name: str, ranker: Ranker, log: _Log) -> None:
+def _require_unseen(name: str, ranker: Ranker, log: CorrectedLog) -> None:
     """Refuse a ranker that was trained on queries of the log."""
     known = set(getattr(ranker, "provenance", {}).get("queries") or ())
     ids = [str(query) for query in log.data.query_ids[log.labels.share > 0]]
@@ -241,7 +200,7 @@ def _require_unseen(name: str, ranker: Ranker, log: _Log) -> None:
         )
 
 
-def _valued(new: Floats, log: _Log, asked: OffPolicySettings) -> dict[str, Any]:
+def _valued(new: Floats, log: CorrectedLog, asked: OffPolicySettings) -> dict[str, Any]:
     """The value of a ranking by known users, and its difference from the logged."""
     rank_weights = ranked_weights(new, log.data, asked.rank_weights)
     about = _rests_on(log, rank_weights, new, asked.rank_weights)
@@ -249,7 +208,7 @@ def _valued(new: Floats, log: _Log, asked: OffPolicySettings) -> dict[str, Any]:
     value = estimate(log.labels, rank_weights, log.data, bounds=bounds)
     row = {**about, "value": _plain(value)}
     if asked.against_logged:
-        logged = logged_weights(log.joined, log.sessions, log.data, asked.rank_weights)
+        logged = log.logged(asked.rank_weights)
         difference = estimate(
             log.labels, rank_weights - logged, log.data, bounds=bounds
         )
@@ -259,11 +218,11 @@ def _valued(new: Floats, log: _Log, asked: OffPolicySettings) -> dict[str, Any]:
 
 
 def _require_shown(
-    scores: Mapping[str, Floats], log: _Log, weights: RankWeights
+    scores: Mapping[str, Floats], log: CorrectedLog, weights: RankWeights
 ) -> None:
     """Refuse rankings much of whose weight is on documents that were never shown."""
     for name, new in scores.items():
-        unseen = _unseen(new, log, weights)
+        unseen = log.never_shown(new, weights)
         if unseen > MOST_NEVER_SHOWN:
             raise DataError(
                 f"{name}: {unseen:.0%} of its rank weight is on documents that were "
@@ -274,32 +233,20 @@ def _require_shown(
 
 
 def _differences_up_to_gauge(
-    scores: Mapping[str, Floats], log: _Log, weights: RankWeights
+    scores: Mapping[str, Floats], log: CorrectedLog, weights: RankWeights
 ) -> Held:
     """Rank weights of rankings less those of the log, among the shown documents."""
-    data = log.data
-    logged = logged_weights(log.joined, log.sessions, data, weights)
-    differences = []
-    for new in scores.values():
-        there = shown_weights(new, log.joined, log.sessions, data, weights)
-        differences.append(centred(there - logged, log.labels.shown, data.query_of_doc))
-    return Held(log.joined, data, np.stack(differences))
-
-
-def _unseen(new: Floats, log: _Log, weights: RankWeights) -> float:
-    """Share of a ranking's weight that is on documents that were never shown."""
-    return never_shown_share(
-        ranked_weights(new, log.data, weights),
-        log.labels.shown,
-        log.labels.share,
-        log.data.query_of_doc,
-    )
+    differences = [
+        centred(each, log.labels.shown, log.data.query_of_doc)
+        for each in log.over_logged(scores.values(), weights)
+    ]
+    return Held(log.joined, log.data, np.stack(differences))
 
 
 def _learnt(
     users: UserModel,
     counts: ClickCounts,
-    log: _Log,
+    log: CorrectedLog,
     estimated_from: tuple[ClickCounts, RankingDataset] | None,
 ) -> tuple[Learnt, bool]:
     """What estimated users are refitted to, and whether that is the held-out clicks."""
@@ -312,25 +259,25 @@ def _learnt(
         joined, same = join_counts(train_part(counts), data), False
     features = None
     if users.provenance.get("features", True):  # refitted as it was fitted
-        features = FeatureMapping.fit(data, impute=True).apply(data).features
+        features = filled_features(data)
     least = float(users.provenance.get("least_clicks", LEAST_CLICKS))
     return Learnt(click_rows(joined, data), features, method, least), same
 
 
 def _rests_on(
-    log: _Log, rank_weights: Floats, new: Floats, weights: RankWeights
+    log: CorrectedLog, rank_weights: Floats, new: Floats, weights: RankWeights
 ) -> dict[str, Any]:
     """What an estimate rests on: never-shown documents, and how uneven weights are."""
     even = exposure(log.joined, log.correction, log.labels, rank_weights, log.data)
     return {
-        "never_shown_share": _unseen(new, log, weights),
+        "never_shown_share": log.never_shown(new, weights),
         "impressions": even.impressions,
         "effective_impressions": even.effective,
         "top_percent_share": even.top_share,
     }
 
 
-def _told(difference: Estimate, log: _Log) -> dict[str, Any]:
+def _told(difference: Estimate, log: CorrectedLog) -> dict[str, Any]:
     clicks = int(log.joined.counts.clicks.sum())
     return {**_plain(difference), **asdict(decide(difference, clicks))}
 
@@ -347,7 +294,7 @@ def _plain(found: Estimate) -> dict[str, Any]:
 
 
 def _summary(
-    log: _Log,
+    log: CorrectedLog,
     asked: OffPolicySettings,
     rows: list[dict[str, Any]],
     refits: dict[str, Any] | None,

@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.data.dataset import FeatureMapping, RankingDataset
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.features import FeatureMapping
 from affinerank.errors import DataError
 from affinerank.metrics import Metric, MetricValues
 from affinerank.rankers.gbdt import TreeRanker, fit_lambdamart

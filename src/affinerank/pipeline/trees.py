@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.data.dataset import RankingDataset
-from affinerank.pipeline.training import Name, prepare_lesson, save_rankers, weigh
+from affinerank.pipeline.lesson import Asked, Name, prepare_lesson
+from affinerank.pipeline.training import save_rankers
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.gbdt import FittedTrees, TreeRanker, TreeSettings, fit_trees
 
@@ -50,24 +50,13 @@ def train_trees(
     Arguments are those of :func:`affinerank.pipeline.train_rankers`, the settings those
     of trees; missing values may stay missing, which trees can read.
     """
-    asked = settings or TreeSettings()
-    weigher = partial(
-        weigh, users=users, clip=clip, strict=strict, relevant_above=relevant_above
-    )
-    lesson = prepare_lesson(counts, data, weigher, estimators, seeds, validation)
-    fitted = fit_trees(
-        lesson.features,
-        lesson.targets,
-        data.offsets,
-        seeds=[seed for _, seed in lesson.names],
-        settings=asked,
-        validation=lesson.validation,
-        progress=progress,
-    )
-    told = partial(lesson.provenance, users=users, clip=clip, settings=asdict(asked))
+    grown = settings or TreeSettings()
+    asked = Asked(users, estimators, seeds, clip, strict, relevant_above)
+    lesson = prepare_lesson(counts, data, asked, validation)
+    fitted = lesson.learnt_by(fit_trees, grown, progress)
     by_name = dict(zip(lesson.names, fitted, strict=True))
     rankers = {
-        name: TreeRanker(trees.model, lesson.mapping, told(name))
+        name: TreeRanker(trees.model, lesson.mapping, lesson.provenance(name, grown))
         for name, trees in by_name.items()
     }
     return TrainedTrees(rankers, by_name, lesson.unmatched)

@@ -13,7 +13,7 @@ import lightgbm as lgb
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.data.dataset import FeatureMapping
+from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import existing_file
 from affinerank.progress import Progress, quiet

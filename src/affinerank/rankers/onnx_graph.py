@@ -2,7 +2,7 @@
 
 A graph takes ``features [n_documents, n_features]`` of one query, scales each feature
 within the list and fills what is missing as
-:class:`~affinerank.data.dataset.FeatureMapping` does, and gives
+:class:`~affinerank.data.features.FeatureMapping` does, and gives
 ``scores [n_documents]``. It is written node by node; nothing is traced.
 """
 

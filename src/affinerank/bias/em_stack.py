@@ -1,0 +1,228 @@
+"""Regression EMs under way, side by side: one trainer, one table of parameters.
+
+An update turns scores into probabilities of relevance, updates the click rates by
+them, and gives the trainer the weights that these click rates correct clicks to.
+
+Scoring all queries costs a third of an epoch. So an update rescores only part of them,
+in turn, and takes the others as they were scored last; in the first epoch, when scores
+change most, a larger part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from affinerank.bias.em_runs import EMRun, EMSettings
+from affinerank.bias.expectation import (
+    UPDATES,
+    Rows,
+    as_zeta,
+    log_likelihood,
+    mean_movement,
+)
+from affinerank.bias.relevance import ACTIVATIONS
+from affinerank.rankers.losses import Lists
+from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.segments import over_lists
+from affinerank.rankers.training import NetworkTrainer
+
+Ints = NDArray[np.int64]
+
+CERTAIN = 1e-6  # no relevance is surer than this, so no click is impossible
+
+
+class EMStack:
+    """Estimations under way: parameters ``[2 or 3, n_runs * depth]`` and a trainer."""
+
+    def __init__(
+        self,
+        features: NDArray[np.float32],
+        offsets: Ints,
+        runs: Sequence[EMRun],
+        settings: EMSettings,
+        network: NetworkSettings,
+    ) -> None:
+        self.runs = runs
+        self.settings = settings
+        seeds = [run.seed for run in runs]
+        self.trainer = NetworkTrainer(features, offsets, seeds, network)
+        device = self.trainer.device
+        self.lists = Lists.of(np.diff(offsets), device)
+        self.depth = max(int(run.rank.max()) for run in runs)
+        self.rows = _stacked_rows(runs, len(features), self.depth, device)
+        self.share = torch.from_numpy(np.stack([run.share for run in runs])).to(device)
+        self.parameters = settings.start(len(runs) * self.depth).to(device)
+        self.weights = torch.zeros(
+            len(runs), len(features), dtype=torch.float64, device=device
+        )
+        self.shown = self._by_document(self.rows.impressions) > 0
+        shape = (len(runs), self.depth)
+        # Ranks that had a relevance: only where lists are 0/0 do others have clicks.
+        self.learnt = torch.zeros(shape, dtype=torch.bool, device=device)
+        self.clicked = self.rows.summed(self.rows.clicks).view(shape)
+        self.trained = self.shown
+        self.scores: Tensor | None = None
+        self.parts = _cut(offsets, settings.rescored)
+        self.first_parts = _cut(offsets, settings.rescored_first)
+        self.epoch_steps = -(-(len(offsets) - 1) // network.batch_queries)
+        self.active = np.ones(len(runs), dtype=bool)
+        self.kept = self.trainer.flat.clone()
+        self.updates = np.zeros(len(runs), dtype=np.int64)
+        self.trace: list[_Note] = []
+        self._set_targets()
+
+    @property
+    def zeta(self) -> Tensor:
+        """Click rates ``[2, n_runs, depth]``."""
+        return as_zeta(self.parameters).view(2, len(self.runs), self.depth)
+
+    def epoch(self, number: int) -> None:
+        """Train over all queries, update in between, and see which runs rest."""
+        due = _due(number, self.epoch_steps, self.settings)
+        before = self.zeta
+
+        def after_step(step: int) -> None:
+            if step in due:
+                self.update()
+
+        self.trainer.epoch(number, after_step)
+        moved = mean_movement(before, self.zeta, self.clicked).cpu().numpy()
+        chosen = torch.from_numpy(self.active).to(self.kept.device)[:, None]
+        self.kept = torch.where(chosen, self.trainer.flat, self.kept)
+        if due:
+            self.active &= moved > self.settings.tolerance
+
+    def update(self) -> None:
+        """Update the parameters, then the weights; of runs that rest, for nothing."""
+        relevance = self._relevance(self._rescored())
+        lost = (self.shown & relevance.isnan()).to(relevance.dtype)
+        by_row = relevance.flatten()[self.rows.doc].double()
+        rows = self.rows.only(~by_row.isnan())
+        by_row = by_row.nan_to_num(0.5).clamp(CERTAIN, 1.0 - CERTAIN)
+        for _ in range(self.settings.iterations):
+            step = UPDATES[self.settings.parameters]
+            self.parameters = step(self.parameters, by_row, rows)
+        self.updates += self.active
+        likelihood = log_likelihood(as_zeta(self.parameters), by_row, rows)
+        left_out = over_lists(lost, self.lists, "max").sum(dim=1)
+        counted = rows.summed(rows.impressions)
+        self.learnt |= (counted > 0).view(self.learnt.shape)
+        self._note(likelihood, counted, left_out)
+        self._set_targets()
+
+    def _rescored(self) -> Tensor:
+        """Scores, the next part of the queries' anew; at the first update, of all."""
+        if self.scores is None:
+            self.scores = self.trainer.scores(0, self.shown.shape[1])
+        else:
+            young = self.trainer.steps <= self.epoch_steps
+            parts = self.first_parts if young else self.parts
+            part = len(self.trace) % (len(parts) - 1)
+            first, last = parts[part : part + 2]
+            self.scores[:, first:last] = self.trainer.scores(first, last)
+        return self.scores
+
+    def _relevance(self, scores: Tensor) -> Tensor:
+        """Probabilities of relevance ``[n_runs, n_docs]``, by each run's activation."""
+        relevance = torch.empty_like(scores)
+        for name in sorted({run.activation for run in self.runs}):
+            mine = [i for i, run in enumerate(self.runs) if run.activation == name]
+            activate = ACTIVATIONS[name]
+            relevance[mine] = activate(scores[mine], self.shown[mine], self.lists)
+        return relevance
+
+    def _set_targets(self) -> None:
+        r"""Train on :math:`\sum_k (c_k - \beta_k n_k) / \alpha_k / \sum_k n_k`.
+
+        Impressions at ranks that have fallen do not count. A run whose other ranks
+        leave no order to learn keeps the weights that it had.
+        """
+        rows, zeta = self.rows, as_zeta(self.parameters)
+        usable = ~fallen_cells(zeta, self.settings.fallen)
+        alpha = torch.where(usable, zeta[0] - zeta[1], 1.0)
+        corrected = rows.clicks - zeta[1, rows.cell] * rows.impressions
+        corrected = corrected / alpha[rows.cell] * usable[rows.cell]
+        exposure = self._by_document(rows.impressions * usable[rows.cell])
+        trained = exposure > 0
+        weights = self._by_document(corrected) / torch.where(trained, exposure, 1.0)
+        possible = _ordered(weights, trained, self.lists)
+        self.weights = torch.where(possible, weights, self.weights)
+        self.trained = torch.where(possible, trained, self.trained)
+        self.trainer.set_target_tensors(self.weights, self.trained, self.share)
+
+    def _by_document(self, values: Tensor) -> Tensor:
+        """Add up ``values [n_rows]`` by run and document, ``[n_runs, n_docs]``."""
+        total = torch.zeros_like(self.weights)
+        total.view(-1).index_add_(0, self.rows.doc, values)
+        return total
+
+    def _note(self, likelihood: Tensor, counted: Tensor, left_out: Tensor) -> None:
+        """Trace an update, from each cell's likelihood and impressions."""
+        shape = (len(self.runs), self.depth)
+        per_impression = likelihood.view(shape).sum(1) / counted.view(shape).sum(1)
+        fallen = fallen_cells(self.zeta, self.settings.fallen).sum(dim=1)
+        self.trace.append(
+            _Note(self.trainer.steps, self.zeta, per_impression, left_out, fallen)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Note:
+    """An update of all runs: steps so far, zeta, and one number a run of the others."""
+
+    steps: int
+    zeta: Tensor
+    log_likelihood: Tensor
+    left_out: Tensor
+    fallen: Tensor
+
+
+def _stacked_rows(
+    runs: Sequence[EMRun], n_docs: int, depth: int, device: torch.device
+) -> Rows:
+    """The counts of all runs; run i's ranks and documents come after those before."""
+
+    def column(values: Sequence[NDArray[np.generic]]) -> Tensor:
+        return torch.from_numpy(np.concatenate(values)).to(device)
+
+    return Rows.sorted_by_cell(
+        column([run.rank - 1 + i * depth for i, run in enumerate(runs)]),
+        column([run.doc + i * n_docs for i, run in enumerate(runs)]),
+        column([run.impressions for run in runs]),
+        column([run.clicks for run in runs]),
+        len(runs) * depth,
+    )
+
+
+def _cut(offsets: Ints, share: float) -> list[int]:
+    """Where parts of so many of the queries begin and end among the documents."""
+    n_queries = len(offsets) - 1
+    parts = min(max(1, round(1.0 / share)), n_queries)
+    bounds = np.linspace(0, n_queries, parts + 1).astype(np.int64)
+    return [int(bound) for bound in offsets[bounds]]
+
+
+def _due(epoch: int, steps: int, settings: EMSettings) -> set[int]:
+    """Steps of an epoch that an update follows, from 0."""
+    early = range(min(max(settings.early_updates - epoch * steps, 0), steps))
+    updates = min(settings.updates_per_epoch, steps)
+    return {*early, *((i + 1) * steps // updates - 1 for i in range(updates))}
+
+
+def fallen_cells(zeta: Tensor, share: float) -> Tensor:
+    """Where ``zeta [2, ...]`` has zeta+ above zeta- by at most a share of it."""
+    return zeta[0] - zeta[1] <= share * zeta[0]
+
+
+def _ordered(weights: Tensor, trained: Tensor, lists: Lists) -> Tensor:
+    """Whether any list's trained documents differ in weight, ``[n_runs, 1]``."""
+    top = over_lists(weights.masked_fill(~trained, -math.inf), lists, "max")
+    low = over_lists(weights.masked_fill(~trained, math.inf), lists, "min")
+    return (top - low > 1e-9 * top.abs()).any(dim=1, keepdim=True)

@@ -1,0 +1,170 @@
+"""Rows as scikit-learn has them, read as ranking data and counts of clicks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from affinerank.clicks.counts import ClickCounts
+from affinerank.data.dataset import RankingDataset
+from affinerank.errors import DataError
+
+Ints = NDArray[np.int64]
+Matrix = NDArray[np.float32]
+
+
+class Rows(NamedTuple):
+    """Rows, by the documents that they are about."""
+
+    data: RankingDataset
+    counts: ClickCounts
+
+
+def read_rows(
+    features: Matrix,
+    clicks: ArrayLike,
+    qid: ArrayLike,
+    position: ArrayLike,
+    impressions: ArrayLike | None,
+    doc: ArrayLike | None,
+    names: tuple[str, ...],
+) -> Rows:
+    """Find the documents of rows, ordered by query and document, and add up counts.
+
+    For the arguments see :meth:`affinerank.sklearn.AffineRanker.fit`; ``names`` are
+    those of the features.
+    """
+    n = len(features)
+    shown = np.ones(n, np.int64)
+    if impressions is not None:
+        shown = _whole("impressions", impressions, n)
+    clicked = _whole("clicks", clicks, n)
+    bad = np.flatnonzero(clicked > shown)
+    if bad.size:
+        i = bad[0]
+        each = "" if impressions is not None else ", as each row is one without them"
+        raise DataError(
+            f"row {i}: clicks cannot exceed impressions{each}, got {clicked[i]} of "
+            f"{shown[i]} ({bad.size} such rows)"
+        )
+    rank = _whole("position", position, n, least=1, where=shown > 0)
+    query_ids, query = numbered("qid", qid, n)
+    if doc is None:
+        doc_ids, kind = np.arange(0), _equal_rows(features)
+    else:
+        doc_ids, kind = numbered("doc", doc, n)
+    pair = query * (int(kind.max()) + 1) + kind
+    _, first, row_doc = np.unique(pair, return_index=True, return_inverse=True)
+    if doc is not None:
+        _require_one_document(features, first[row_doc])
+    data = RankingDataset.from_groups(
+        features[first],
+        query[first],
+        query_ids,
+        doc_ids=None if doc is None else doc_ids[kind[first]],
+        feature_names=names,
+    )
+    seen = shown > 0
+    if not seen.any():
+        raise DataError("no row has impressions, so there is nothing to learn from")
+    cell = row_doc[seen] * (int(rank.max()) + 1) + rank[seen]
+    _, first_of, inverse = np.unique(cell, return_index=True, return_inverse=True)
+    of = row_doc[seen][first_of]
+    counts = ClickCounts.from_columns(
+        query_id=data.query_ids[data.query_of_doc[of]],
+        doc_id=data.doc_ids[of],
+        rank=rank[seen][first_of],
+        impressions=_added(inverse, shown[seen]),
+        clicks=_added(inverse, clicked[seen]),
+    )
+    return Rows(data, counts)
+
+
+def _added(group: Ints, numbers: Ints) -> Ints:
+    return np.bincount(group, numbers).astype(np.int64)
+
+
+def _equal_rows(features: Matrix) -> Ints:
+    """Number rows so that equal ones have the same number; NaN equals NaN."""
+    plain = features + np.float32(0.0)  # -0 becomes 0
+    plain[np.isnan(plain)] = np.nan
+    whole = np.ascontiguousarray(plain).view(f"V{plain.itemsize * plain.shape[1]}")
+    return np.unique(whole.ravel(), return_inverse=True)[1].astype(np.int64)
+
+
+def _require_one_document(features: Matrix, first: Ints) -> None:
+    """Refuse a document whose features differ from those on its ``first`` row."""
+    other = features[first]
+    same = (features == other) | (np.isnan(features) & np.isnan(other))
+    bad = np.flatnonzero(~same.all(axis=1))
+    if bad.size:
+        raise DataError(
+            f"rows {first[bad[0]]} and {bad[0]} are of one document of one query and "
+            f"differ in their features ({bad.size} such rows); where features change "
+            "from list to list, let qid name the list"
+        )
+
+
+def numbered(name: str, values: ArrayLike, n_rows: int) -> tuple[Any, Ints]:
+    """The different ids, sorted, and the number of each row's id among them."""
+    column = _column(name, values, n_rows)
+    if column.null_count:
+        row = int(np.argmax(np.asarray(column.is_null())))
+        raise DataError(f"row {row}: {name} is missing ({column.null_count} such rows)")
+    kind = column.type
+    try:
+        ids = column.cast(pa.int64()) if pa.types.is_floating(kind) else column
+    except pa.ArrowInvalid:
+        raise DataError(
+            f"{name} must be strings or whole numbers, got fractions"
+        ) from None
+    if pa.types.is_string(ids.type):
+        array = np.array(ids.to_pylist(), dtype=np.dtypes.StringDType())
+    elif pa.types.is_integer(ids.type):
+        array = ids.to_numpy()
+    else:
+        raise DataError(f"{name} must be strings or whole numbers, got {kind}")
+    different, number = np.unique(array, return_inverse=True)
+    return different, number.astype(np.int64)
+
+
+def _whole(
+    name: str,
+    values: ArrayLike,
+    n_rows: int,
+    *,
+    least: int = 0,
+    where: NDArray[np.bool_] | None = None,
+) -> Ints:
+    """Whole numbers of ``least`` or more on the rows ``where``, and 0 elsewhere."""
+    column = _column(name, values, n_rows)
+    try:
+        numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowException:
+        raise DataError(f"{name} must be numbers, got {column.type}") from None
+    right = (numbers >= least) & (numbers == np.floor(numbers)) & (numbers < 2**53)
+    bad = np.flatnonzero(~right if where is None else ~right & where)
+    if bad.size:
+        raise DataError(
+            f"row {bad[0]}: {name} must be a whole number of {least} or more, got "
+            f"{numbers[bad[0]]:g} ({bad.size} such rows)"
+        )
+    return np.where(right, numbers, 0).astype(np.int64)
+
+
+def _column(name: str, values: ArrayLike, n_rows: int) -> pa.Array:
+    """A column of numpy, pandas, polars or Arrow, checked to have a value per row."""
+    array = np.asarray(values)
+    if array.shape != (n_rows,):
+        raise DataError(
+            f"{name} must have one value for each of the {n_rows} rows of X, got shape "
+            f"{array.shape}"
+        )
+    try:
+        plain = array.tolist() if array.dtype.kind in "OT" else array
+        return pa.array(plain, from_pandas=True)
+    except pa.ArrowException:
+        raise DataError(f"{name} must hold values of one type") from None
