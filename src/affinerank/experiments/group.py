@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,7 +14,7 @@ from affinerank.clicks.usermodel import UserModel
 from affinerank.corrections import Weights
 from affinerank.errors import AffineRankWarning
 from affinerank.experiments.cells import Cell, Group
-from affinerank.experiments.inputs import Inputs
+from affinerank.experiments.inputs import Inputs, in_parallel
 from affinerank.experiments.plan import PRODUCTION, TRUE, Plan
 from affinerank.experiments.results import Machine, Result
 from affinerank.experiments.stack import train_stack
@@ -26,7 +24,6 @@ from affinerank.progress import Progress, quiet
 from affinerank.rankers.early_stopping import Validation
 from affinerank.rankers.mlp import Networks, NetworkSettings
 
-A = TypeVar("A")
 B = TypeVar("B")
 
 
@@ -73,8 +70,7 @@ def train_group(
     """Measure every cell of a group, production and trained ones."""
     started = time.perf_counter()
     early = plan.early_stopping and not group.em
-    for run in sorted({cell.run for cell in group.cells}):
-        inputs.rank(run, held_out=early)
+    inputs.rank({cell.run for cell in group.cells}, held_out=early)
     cells = [cell for cell in group.cells if cell.estimator != PRODUCTION]
     rate = inputs.data.learning_rate
     settings = plan.network.settings(rate, plan.seed, device)
@@ -197,7 +193,7 @@ def _judged(networks: Networks, inputs: Inputs) -> list[MetricValues]:
     test = inputs.part("test")
     scores = networks.predict(test.features)
     above = inputs.data.relevant_above
-    return _in_parallel(lambda row: judge(row, test.raw, above), list(scores))
+    return in_parallel(lambda row: judge(row, test.raw, above), list(scores))
 
 
 def _by_log(
@@ -207,17 +203,11 @@ def _by_log(
     logs: dict[object, list[Cell]] = {}
     for cell in cells:
         logs.setdefault(cell.log, []).append(cell)
-    made = _in_parallel(make, list(logs.values()))
+    made = in_parallel(make, list(logs.values()))
     by_cell: dict[Cell, B] = {}
     for own, things in zip(logs.values(), made, strict=True):
         by_cell |= dict(zip(own, things, strict=True))
     return [by_cell[cell] for cell in cells]
-
-
-def _in_parallel(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
-    """Apply ``work`` to each, in threads: NumPy and Arrow let go of the interpreter."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(work, items))
 
 
 def _result(

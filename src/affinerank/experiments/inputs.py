@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +33,12 @@ from affinerank.pipeline import (
     train_production_ranker,
     weigh,
 )
+from affinerank.rankers.gbdt import TreeRanker
 from affinerank.seeds import stage_rng
 
 Ints = NDArray[np.int64]
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,12 +95,18 @@ class Inputs:
             self._parts[split] = Part(raw, self.mapping.apply(raw).features)
         return self._parts[split]
 
-    def rank(self, run: int, *, held_out: bool) -> None:
-        """Train the production ranker of a run, and rank what its users will see."""
+    def rank(self, runs: Iterable[int], *, held_out: bool) -> None:
+        """Train the production rankers of runs, and rank what their users will see."""
         splits: tuple[Split, ...] = ("train", "validation") if held_out else ("train",)
-        known = self._logged.get(run)
-        if known is None or set(splits) - set(known.ranks):
-            self._logged[run] = self._log(run, splits)
+        ranked = {
+            run for run, it in self._logged.items() if set(splits) <= set(it.ranks)
+        }
+        new = sorted(set(runs) - ranked)
+        for split in ("test", *splits):
+            self.part(split)  # read before threads ask for it
+        rankers = [self._production_ranker(run) for run in new]
+        made = in_parallel(lambda ranker: self._log(ranker, splits), rankers)
+        self._logged |= zip(new, made, strict=True)
 
     def logged(self, run: int) -> Logged:
         """What the production ranker of a run does; see :meth:`rank`."""
@@ -150,12 +163,15 @@ class Inputs:
             )
         return self.source.read(split)
 
-    def _log(self, run: int, splits: tuple[Split, ...]) -> Logged:
-        above = self.data.relevant_above
-        train, test = self.part("train").raw, self.part("test").raw
-        ranker = train_production_ranker(
-            train, relevant_above=above, seed=self.seed + run
+    def _production_ranker(self, run: int) -> TreeRanker:
+        return train_production_ranker(
+            self.part("train").raw,
+            relevant_above=self.data.relevant_above,
+            seed=self.seed + run,
         )
+
+    def _log(self, ranker: TreeRanker, splits: tuple[Split, ...]) -> Logged:
+        train, test = self.part("train").raw, self.part("test").raw
         ranks: dict[Split, Ints] = {}
         for split in splits:
             part = self.part(split).raw
@@ -163,8 +179,14 @@ class Inputs:
         digest = hashlib.blake2b(digest_size=16)
         digest.update(np.ascontiguousarray(train.known_labels()).data)
         digest.update(np.ascontiguousarray(ranks["train"]).data)
-        value = judge(score(ranker, test), test, above)
+        value = judge(score(ranker, test), test, self.data.relevant_above)
         return Logged(ranks, value, digest.hexdigest())
+
+
+def in_parallel(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
+    """Apply ``work`` to each, in threads: NumPy and Arrow let go of the interpreter."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(work, items))
 
 
 def true_users(cell: Cell, depth: int) -> UserModel:

@@ -17,6 +17,7 @@ from affinerank.progress import Progress, quiet
 from affinerank.rankers.early_stopping import Validation
 from affinerank.rankers.losses import Lists
 from affinerank.rankers.mlp import Networks, NetworkSettings, forward, on_device
+from affinerank.rankers.operations import elu
 from affinerank.rankers.targets import Targets
 from affinerank.rankers.training import NetworkTrainer
 
@@ -122,7 +123,7 @@ class HeldOut:
         widest = max(p.shape[2] for p in parameters)
         at_once = max(1, SCORES_AT_ONCE * 8 // (len(parameters[0]) * widest))
         blocks = [
-            forward(parameters, self.features[first : first + at_once], _elu).float()
+            forward(parameters, self.features[first : first + at_once], elu).float()
             for first in range(0, len(self.features), at_once)
         ]
         return torch.cat(blocks, dim=1)
@@ -145,8 +146,3 @@ def _ranks(scores: Tensor, shown: Tensor, lists: Lists) -> Tensor:
     order = by_score.gather(1, query[by_score].argsort(dim=1, stable=True))
     place = torch.arange(scores.shape[1]) - lists.offsets[:-1][query]
     return torch.empty_like(order).scatter_(1, order, place.expand_as(order))
-
-
-def _elu(values: Tensor, bias: Tensor, layer: int) -> Tensor:
-    del layer
-    return torch.nn.functional.elu(values + bias)

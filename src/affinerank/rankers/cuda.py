@@ -128,6 +128,7 @@ def _activated(
             int(share * (1 << 24)),
             1.0 / (1.0 - share),
             units,
+            share > 0,
             outer is not None,
             ROWS,
             at_once,
@@ -150,6 +151,7 @@ def _activate(
     threshold,
     scale,
     UNITS: tl.constexpr,
+    DROPS: tl.constexpr,
     BACKWARD: tl.constexpr,
     ROWS: tl.constexpr,
     AT_ONCE: tl.constexpr,
@@ -169,13 +171,14 @@ def _activate(
         y *= tl.load(outer + place, mask=inside, other=0.0).to(tl.float32)
     else:
         y = tl.where(x > 0, x, below - 1.0)
-    document = tl.load(rows + row, mask=row < n_docs, other=0)
-    mixed = (document * -1640531535)[:, None] + (unit * -2048144777)[None, :]
-    mixed = mixed ^ (tl.load(seeds + network) + salt).to(tl.int32)
-    mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) * 739982445
-    mixed = (mixed ^ ((mixed >> 12) & 0xFFFFF)) * 695872825
-    mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) & 0xFFFFFF
-    y = tl.where(mixed >= threshold, y * scale, 0.0)
+    if DROPS:
+        document = tl.load(rows + row, mask=row < n_docs, other=0)
+        mixed = (document * -1640531535)[:, None] + (unit * -2048144777)[None, :]
+        mixed = mixed ^ (tl.load(seeds + network) + salt).to(tl.int32)
+        mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) * 739982445
+        mixed = (mixed ^ ((mixed >> 12) & 0xFFFFF)) * 695872825
+        mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) & 0xFFFFFF
+        y = tl.where(mixed >= threshold, y * scale, 0.0)
     tl.store(result + place, y.to(result.dtype.element_ty), mask=inside)
     if BACKWARD:
         total = tl.sum(tl.where(inside, y, 0.0), axis=0)
@@ -229,6 +232,7 @@ def _add_pairs(
         r_i = tl.load(ranks + base + i, mask=i < size, other=0)
         total = tl.zeros([BLOCK], dtype=tl.float32)
         steepness = tl.zeros([BLOCK], dtype=tl.float32)
+        to_bits = 1.4426950408889634  # 1 / ln 2
         for begin in range(0, size, ACROSS):
             j = begin + tl.arange(0, ACROSS)
             s_j = tl.load(scores + base + j, mask=j < size, other=0.0)
@@ -239,19 +243,16 @@ def _add_pairs(
             gap = s_j[None, :] - s_i[:, None]
             x = tl.where(higher > 0, gap, -gap)
             apart = tl.maximum(tl.abs(r_i[:, None] - r_j[None, :]), 1).to(tl.float32)
-            close = 1.0 / tl.log2(apart + 1.0) - 1.0 / tl.log2(apart + 2.0)
+            nearer, farther = tl.log2(apart + 1.0), tl.log2(apart + 2.0)
+            close = (farther - nearer) / (farther * nearer)
             strength = tl.where(there[None, :], close * higher, 0.0)
             small = tl.exp(-tl.abs(x))
-            total += tl.sum(
-                tl.abs(strength) * (tl.maximum(x, 0.0) + tl.log(1.0 + small)), axis=1
-            )
+            bits = tl.maximum(x, 0.0) * to_bits + tl.log2(1.0 + small)
+            total += tl.sum(tl.abs(strength) * bits, axis=1)
             share = tl.where(x > 0, 1.0, small) / (1.0 + small)
             steepness -= tl.sum(strength * share, axis=1)
         here = tl.load(shown + base + i, mask=i < size, other=0) != 0
-        to_bits = 1.4426950408889634  # 1 / ln 2
-        tl.store(
-            value + base + i, tl.where(here, 0.5 * to_bits * total, 0.0), mask=i < size
-        )
+        tl.store(value + base + i, tl.where(here, 0.5 * total, 0.0), mask=i < size)
         tl.store(
             slope + base + i, tl.where(here, to_bits * steepness, 0.0), mask=i < size
         )

@@ -31,6 +31,7 @@ from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.rankers.folder import read_about, write_folder
 from affinerank.rankers.losses import LOSSES
+from affinerank.rankers.operations import elu
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -148,7 +149,7 @@ class Networks:
         with torch.no_grad():
             for i in range(0, len(features), DOCS_AT_ONCE):
                 block = on_device(features[i : i + DOCS_AT_ONCE], device)
-                part = forward(self.parameters, block, _elu)
+                part = forward(self.parameters, block, elu)
                 scores[:, i : i + DOCS_AT_ONCE] = part.double().cpu().numpy()
         return scores
 
@@ -174,11 +175,6 @@ def forward(
         last = layer == layers - 1
         values = values + bias if last else activate(values, bias, layer)
     return values.squeeze(-1)
-
-
-def _elu(values: Tensor, bias: Tensor, layer: int) -> Tensor:
-    del layer
-    return torch.nn.functional.elu(values + bias)
 
 
 def parameter_shapes(

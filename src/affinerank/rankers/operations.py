@@ -21,8 +21,8 @@ def activate(
     Args:
         values: ``[n_networks, n_docs, units]``.
         bias: ``[n_networks, 1, units]``.
-        rows: ``[n_docs]`` numbers of the documents, int32.
-        seeds: ``[n_networks]`` int32.
+        rows: ``[n_docs]`` numbers of the documents, int32; not read if none is dropped.
+        seeds: ``[n_networks]`` int32; not read if none is dropped.
         salt: Changes with step and layer.
         share: How many units are dropped.
     """
@@ -42,6 +42,13 @@ def activate(
     mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) & 0xFFFFFF
     kept = (mixed >= int(share * (1 << 24))).to(values.dtype) / (1.0 - share)
     return active * kept
+
+
+def elu(values: Tensor, bias: Tensor, layer: int = 0) -> Tensor:
+    """Add the bias and take elu: a hidden layer where nothing is dropped."""
+    del layer
+    nobody = torch.empty(0, dtype=torch.int32, device=values.device)
+    return activate(values, bias, nobody, nobody, 0, 0.0)
 
 
 def adagrad_update(

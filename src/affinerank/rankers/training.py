@@ -30,7 +30,7 @@ from affinerank.rankers.mlp import (
     on_device,
     require_numbers,
 )
-from affinerank.rankers.operations import activate, adagrad_update, fused, views
+from affinerank.rankers.operations import activate, adagrad_update, elu, fused, views
 from affinerank.rankers.parallel import Group
 from affinerank.rankers.targets import Targets, scaled_tensors
 from affinerank.seeds import stage_rng
@@ -135,14 +135,9 @@ class NetworkTrainer:
         parameters = views(working, self.shapes)
         at_once = max(2048, DOCS_AT_ONCE // len(self.seeds))
 
-        def plain(values: Tensor, bias: Tensor, layer: int) -> Tensor:
-            del layer
-            rows = torch.zeros(values.shape[1], dtype=torch.int32, device=self.device)
-            return activate(values, bias, rows, self._seeds, 0, 0.0)
-
         with torch.no_grad():
             parts = [
-                forward(parameters, self.features[i : min(i + at_once, last)], plain)
+                forward(parameters, self.features[i : min(i + at_once, last)], elu)
                 for i in range(first, last, at_once)
             ]
         return torch.cat(parts, dim=1).float()
