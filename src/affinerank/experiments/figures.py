@@ -42,6 +42,7 @@ LOOKS: Mapping[str, tuple[str, str, tuple[int, ...]]] = MappingProxyType(
 )
 OTHER = ("#0072b2", "triangle-down", (4, 4))
 WIDTH, HEIGHT = 205, 165
+LABEL_ROOM = 0.17  # of the axis, for a number of clicks
 # A click on the legend picks a series, in all panels at once: one view owns the pick.
 PICKED: Spec = {
     "name": "picked",
@@ -97,7 +98,8 @@ def figure3(results: Sequence[Result]) -> alt.VConcatChart:
             rows = [row for estimate in own for row in _by_rank(estimate, place)]
             truth = [row for one in _first_each(own) for row in _truth(one, place)]
             axes = _rank_axes(label, truth)
-            panels.append(_panel_row(rows + truth, f"{data}: {label}", axes))
+            # The truth first: an estimate that hits it is drawn over it.
+            panels.append(_panel_row(truth + rows, f"{data}: {label}", axes))
     return _together(panels, "Figure 3")
 
 
@@ -198,12 +200,22 @@ def _click_axes(counts: Sequence[float]) -> Axes:
         format="~s",
         values=list(counts),
         grid=False,
-        labelOverlap="greedy",
-        labelSeparation=6,
+        labelExpr=f"indexof({_labelled(counts)}, datum.value) < 0 ? '' : datum.label",
+        labelOverlap=False,
     )
     x = alt.X("x:Q", axis=axis).scale(type="log", nice=False)
     tip = alt.Tooltip("x:Q", title="clicks", format=",.0f")
     return Axes(x, "nDCG@10", alt.Scale(zero=False), tip)
+
+
+def _labelled(counts: Sequence[float]) -> list[float]:
+    """Clicks whose labels have room beside each other, from the most down."""
+    kept = [counts[-1]]
+    least = LABEL_ROOM * np.log(counts[-1] / counts[0])
+    for clicks in counts[-2::-1]:
+        if np.log(kept[-1] / clicks) >= least:
+            kept.append(clicks)
+    return kept
 
 
 def _rank_axes(label: str, truth: Rows) -> Axes:
@@ -258,7 +270,7 @@ def _looks(rows: Rows) -> dict[str, Any]:
     series = [name for name in LOOKS if any(row["series"] == name for row in rows)]
     series += sorted({row["series"] for row in rows} - set(series))
     looks = [LOOKS.get(name, OTHER) for name in series]
-    legend = alt.Legend(title=None, orient="bottom", symbolOpacity=1.0, columns=6)
+    legend = alt.Legend(title=None, orient="bottom", symbolOpacity=1.0, columns=7)
     colours, shapes, dashes = zip(*looks, strict=True)
     colour = alt.Color("series:N", legend=legend)
     shape = alt.Shape("series:N", legend=legend)
