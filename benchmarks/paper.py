@@ -20,6 +20,7 @@ from affinerank.experiments.cells import Group, groups_of
 from affinerank.experiments.plan import PRODUCTION, Plan, read_plan
 from affinerank.experiments.report import write_figures, write_report
 from affinerank.experiments.results import (
+    GROUPS,
     PLAN,
     Result,
     group_file,
@@ -49,6 +50,7 @@ def main() -> None:
         merge_results(asked.copy, groups)
         for group in groups:
             group_file(asked.copy, group).unlink()
+        (asked.copy / GROUPS).rmdir()
     write_figures(asked.copy, ("png",))
     write_report(asked.copy)
 
