@@ -24,9 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from affinerank.bias.documents import ClickRows
 from affinerank.bias.gauge import gauge_error, inference_gauge
 from affinerank.bias.interventions import Interventions, fit_interventions
-from affinerank.bias.level_mixture import ClickRows, LevelMixture, fit_mixture
+from affinerank.bias.level_mixture import LevelMixture, fit_mixture
 from affinerank.bias.mixture import Prior
 from affinerank.bias.pooling import RankPools
 from affinerank.bias.trust import trust_test

@@ -38,10 +38,10 @@ from numpy.typing import NDArray
 
 from affinerank.bias.cells import population_of
 from affinerank.bias.covariates import halves_of, predict_relevance
-from affinerank.bias.documents import documents
+from affinerank.bias.documents import ClickRows, documents
 from affinerank.bias.em_runs import EMRun
 from affinerank.bias.gauge import gauge_error
-from affinerank.bias.level_mixture import ClickRows, MixtureSettings, fit_mixture
+from affinerank.bias.level_mixture import MixtureSettings, fit_mixture
 from affinerank.bias.levels import aligned_fit
 from affinerank.bias.mixture import Prior
 from affinerank.bias.mixture_fit import first_guess
@@ -306,9 +306,7 @@ def covariate_iv(
 ) -> tuple[UserModel, int]:
     """Slope and intercept of clicks on a prediction from other queries' clicks."""
     pools = pool_ranks(rows.rank, rows.impressions, rows.clicks)
-    docs = documents(
-        rows.doc, rows.query, rows.rank, rows.impressions, rows.clicks, pools
-    )
+    docs = documents(rows, pools)
     plain = population_of(docs, pools.mean_rank)
     rough = aligned_fit(plain, first_guess(plain, pools.n_pools), Prior())
     shown = np.unique(rows.doc[rows.impressions > 0])

@@ -2,8 +2,7 @@
 
 import json
 import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,9 +17,9 @@ import pytest
 from numpy.typing import NDArray
 
 from affinerank.audit_page import audit_page
+from affinerank.bias.documents import ClickRows
 from affinerank.bias.gauge import display_gauge
 from affinerank.bias.interventions import fit_interventions
-from affinerank.bias.level_mixture import ClickRows
 from affinerank.bias.pooling import RankPools
 from affinerank.bias.swaps import (
     Spread,
@@ -52,7 +51,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWar
 Capture = pytest.CaptureFixture[str]
 Floats = NDArray[np.float64]
 
-CHROMIUM = shutil.which("chromium")
 MARK = '</script><img src=x onerror="document.title=1">&'
 WORLD = "yahoo-like:80"
 TARGET = 0.1
@@ -670,28 +668,10 @@ def test_wrong_input_is_one_sentence(
     assert not target.exists()
 
 
-@pytest.fixture
-def tab(audited: tuple[dict[str, Any], Path]) -> Iterator[tuple[Any, list[str]]]:
-    """The page of hostile names in a browser, and all that goes wrong in it."""
-    api = pytest.importorskip("playwright.sync_api")
-    path = audited[1]
-    faults: list[str] = []
-    asked_for: list[str] = []
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.on("console", lambda said: faults.append(said.text))
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("request", lambda asked: asked_for.append(asked.url))
-        page.goto(path.as_uri())
-        yield page, faults
-        assert asked_for == [path.as_uri()]
-        browser.close()
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
-def test_the_page_works_offline_in_a_browser(tab: tuple[Any, list[str]]) -> None:
-    page, faults = tab
+def test_the_page_works_offline_in_a_browser(
+    audited: tuple[dict[str, Any], Path], browse: Callable[[Path], Any]
+) -> None:
+    page = browse(audited[1])
     page.wait_for_selector("[data-figure=bias] svg .mark-symbol path")
     assert page.locator("[data-figure] svg.marks").count() == 4
     assert page.title().startswith("Click log")
@@ -706,4 +686,3 @@ def test_the_page_works_offline_in_a_browser(tab: tuple[Any, list[str]]) -> None
     page.wait_for_timeout(300)
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
     assert not page.evaluate(wide)
-    assert faults == []

@@ -27,7 +27,6 @@ from affinerank.rankers.gbdt import TreeRanker, TreeSettings
 from affinerank.rankers.load import load_ranker
 from affinerank.rankers.mlp import NetworkSettings
 
-WORLD = "yahoo-like:60"
 NAIVE, AFFINE = Candidate("mlp", "naive"), Candidate("mlp", "affine")
 SMALL = ["--hidden", "8,4", "--epochs", "2"]
 
@@ -223,22 +222,12 @@ def test_what_cannot_be_compared_is_refused() -> None:
         )
 
 
-@pytest.fixture(scope="module")
-def clicks(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Counts and true users of a small world."""
-    folder = tmp_path_factory.mktemp("clicks")
-    counts, users = str(folder / "counts.parquet"), str(folder / "users.json")
-    arguments = ["simulate", WORLD, "--clicks", "2e4", "--counts", counts]
-    assert main([*arguments, "--save-users", users, "--json"]) == 0
-    return counts, users
-
-
 def test_auto_trains_the_best_and_keeps_the_table(
-    clicks: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts, users = clicks
+    counts, users, world = small_log
     target = str(tmp_path / "model")
-    arguments = ["train", counts, "--data", WORLD, "--users", users]
+    arguments = ["train", counts, "--data", world, "--users", users]
     arguments += ["--estimator", "auto", *SMALL, "--trees", "3", "--leaves", "4"]
     capsys.readouterr()
     assert main([*arguments, "-o", target, "--json"]) == 0
@@ -256,10 +245,11 @@ def test_auto_trains_the_best_and_keeps_the_table(
 
 
 def test_auto_with_estimated_users_prints_the_table(
-    clicks: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    counts, _, world = small_log
     target = str(tmp_path / "model")
-    arguments = ["train", clicks[0], "--data", WORLD, "--estimator", "auto"]
+    arguments = ["train", counts, "--data", world, "--estimator", "auto"]
     arguments += ["--ranker", "lightgbm", "--trees", "3", "--leaves", "4"]
     capsys.readouterr()
     assert main([*arguments, "-o", target]) == 0
@@ -280,14 +270,15 @@ def test_auto_with_estimated_users_prints_the_table(
     ],
 )
 def test_bad_options_of_auto_are_one_sentence_and_write_nothing(
-    clicks: tuple[str, str],
+    small_log: tuple[str, str, str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     more: list[str],
     message: str,
 ) -> None:
+    counts, users, world = small_log
     target = tmp_path / "model"
-    arguments = ["train", clicks[0], "--data", WORLD, "--users", clicks[1]]
+    arguments = ["train", counts, "--data", world, "--users", users]
     capsys.readouterr()
     assert main([*arguments, "--estimator", "auto", *more, "-o", str(target)]) == 2
     assert message in capsys.readouterr().err

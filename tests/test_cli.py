@@ -4,15 +4,17 @@ import gzip
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from affinerank import display
+from affinerank import demo, display
 from affinerank.bias.trust import TrustTest
 from affinerank.cli import main
-from affinerank.demo import Demo
+from affinerank.experiments.reproduce import reproduce
 from affinerank.pipeline import JUDGED_BY
 
 GOOD = b"1 qid:1 1:0.5 2:1\n0 qid:1 1:0.7\n3 qid:2 2:1\n"
@@ -129,9 +131,19 @@ def test_wrong_arguments_are_one_sentence_and_exit_two(
     assert printed.err.count("\n") == 1
 
 
+def reproduce_small(folder: Path, plan: str, out: Path, **given: Any) -> Any:
+    """The same plan, on a smaller world and with fewer epochs."""
+    less = Path(plan).read_text().replace("yahoo-like:500", "yahoo-like:60")
+    path = folder / "demo.toml"
+    path.write_text(less.replace("epochs = 8", "epochs = 2"))
+    return reproduce(str(path), out, **given)
+
+
 def test_the_demo_goes_the_whole_path_and_reports(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(demo, "WORLD", "yahoo-like:300")
+    monkeypatch.setattr(demo, "reproduce", partial(reproduce_small, tmp_path))
     assert main(["demo", "--json", "--out", str(tmp_path / "demo")]) == 0
     about = json.loads(capsys.readouterr().out)
     rates = [row["rate"] for row in about["by_rank"]]
@@ -149,7 +161,7 @@ def test_the_demo_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     row |= {"alpha_estimated": 0.31, "beta_estimated": 0.6}
     value = JUDGED_BY(np.array([1.0, 0.0]), np.array([1.0, 0.0]), np.array([0, 2]))
     log = {"sessions": 1, "impressions": 2, "clicks": 1}
-    shown = Demo({"ideal": value}, log, [row], 0.01, trust)
+    shown = demo.Demo({"ideal": value}, log, [row], 0.01, trust)
     display.demonstration(shown, "a world", Path("report.html"))
     printed = capsys.readouterr().out
     for word in ("alpha, estimated", "There is trust bias", "linear gain", "report.ht"):

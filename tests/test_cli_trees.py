@@ -21,7 +21,6 @@ from affinerank.pipeline import (
 )
 from affinerank.rankers.gbdt import TreeSettings
 
-WORLD = "yahoo-like:60"
 TREES = ["--ranker", "lightgbm", "--trees", "4", "--leaves", "4"]
 
 
@@ -52,29 +51,19 @@ def test_trees_on_affine_weights_beat_naive_ones_and_production() -> None:
     assert value["affine"] > value["production"] + 0.01
 
 
-@pytest.fixture(scope="module")
-def clicks(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Counts and true users of a small world."""
-    folder = tmp_path_factory.mktemp("clicks")
-    counts, users = str(folder / "counts.parquet"), str(folder / "users.json")
-    arguments = ["simulate", WORLD, "--clicks", "2e4", "--counts", counts]
-    assert main([*arguments, "--save-users", users, "--json"]) == 0
-    return counts, users
-
-
 def test_trees_are_trained_evaluated_and_read_by_any_lightgbm(
-    clicks: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts, users = clicks
+    counts, users, world = small_log
     target = tmp_path / "models"
     both = ["--estimator", "naive", "--estimator", "affine", "--clip", "0.05"]
-    arguments = ["train", counts, "--data", WORLD, "--users", users, *TREES]
+    arguments = ["train", counts, "--data", world, "--users", users, *TREES]
     assert main([*arguments, *both, "-o", str(target), "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     assert [row["estimator"] for row in about["rankers"]] == ["naive", "affine"]
     assert [row["trees"] for row in about["rankers"]] == [4, 4]
     models = [row["written"] for row in about["rankers"]]
-    assert main(["evaluate", *models, "--data", WORLD, "--json"]) == 0
+    assert main(["evaluate", *models, "--data", world, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rankers"]) == 2
     written = json.loads((target / "affine" / "ranker.json").read_text())
     assert written["kind"] == "lightgbm"
@@ -82,18 +71,18 @@ def test_trees_are_trained_evaluated_and_read_by_any_lightgbm(
     assert written["provenance"]["clip"] == "0.05"
     assert written["provenance"]["settings"]["learning_rate"] == 0.05
     plain = lgb.Booster(model_file=str(target / "affine" / "model.txt"))
-    data = DataSource.parse(WORLD).read("test")
+    data = DataSource.parse(world).read("test")
     mapping = FeatureMapping(tuple(written["features"]), written["per_query_min_max"])
     assert np.ptp(plain.predict(mapping.apply(data).features)) > 0
 
 
 def test_trees_stop_early_on_held_out_clicks(
-    clicks: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts, users = clicks
+    counts, users, world = small_log
     split = tmp_path / "split.parquet"
     ClickCounts.load(counts).holdout(0.3).save(split)
-    arguments = ["--data", WORLD, "--users", users, *TREES, "--patience", "1"]
+    arguments = ["--data", world, "--users", users, *TREES, "--patience", "1"]
     target = str(tmp_path / "model")
     assert main(["train", str(split), *arguments, "-o", target]) == 0
     assert "held-out DCG" in capsys.readouterr().out
@@ -113,15 +102,15 @@ def test_trees_stop_early_on_held_out_clicks(
     ],
 )
 def test_wrong_input_is_one_sentence_and_leaves_nothing(
-    clicks: tuple[str, str],
+    small_log: tuple[str, str, str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     extra: list[str],
     message: str,
 ) -> None:
-    counts, users = clicks
+    counts, users, world = small_log
     target = tmp_path / "model"
-    arguments = ["train", counts, "--data", WORLD, "--users", users, *extra]
+    arguments = ["train", counts, "--data", world, "--users", users, *extra]
     assert main([*arguments, "-o", str(target)]) == 2
     assert message in capsys.readouterr().err
     assert not target.exists()

@@ -104,21 +104,15 @@ def test_documents_below_the_cutoff_have_no_weight() -> None:
     np.testing.assert_array_equal(per_query, np.minimum(data.docs_per_query, 5))
 
 
-def small_world(folder: Path) -> tuple[str, str, str]:
-    """Counts, true users and a world, through the command line."""
-    counts, users = str(folder / "counts.parquet"), str(folder / "users.json")
-    arguments = ["simulate", "yahoo-like:60", "--clicks", "2e4", "--counts", counts]
-    assert main([*arguments, "--save-users", users, "--json"]) == 0
-    return counts, users, "yahoo-like:60"
-
-
 NETWORK = ["--hidden", "8,4", "--epochs", "2", "--device", "cpu"]
 
 
 def test_train_and_evaluate_from_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_log: tuple[str, str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    counts, users, world = small_world(tmp_path)
+    counts, users, world = small_log
     capsys.readouterr()
     arguments = ["train", counts, "--data", world, "--users", users, *NETWORK]
     assert main([*arguments, "-o", str(tmp_path / "one"), "--json"]) == 0
@@ -138,9 +132,11 @@ def test_train_and_evaluate_from_the_command_line(
 
 
 def test_early_stopping_from_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_log: tuple[str, str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    counts, users, world = small_world(tmp_path)
+    counts, users, world = small_log
     held = str(tmp_path / "held.parquet")
     simulate = ["simulate", world, "--split", "validation", "--sessions", "500"]
     assert main([*simulate, "--counts", held]) == 0
@@ -159,9 +155,11 @@ def test_early_stopping_from_the_command_line(
 
 
 def test_repeating_a_training_over_seeds_keeps_the_data(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_log: tuple[str, str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    counts, users, world = small_world(tmp_path)
+    counts, users, world = small_log
     arguments = ["train", counts, "--data", world, "--users", users, *NETWORK]
     assert main([*arguments, "--seed", "7", "-o", str(tmp_path / "seven")]) == 0
     assert "without features" not in capsys.readouterr().err
@@ -185,12 +183,13 @@ def test_repeating_a_training_over_seeds_keeps_the_data(
     ],
 )
 def test_wrong_training_input_is_one_sentence_and_leaves_nothing(
+    small_log: tuple[str, str, str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     extra: list[str],
     message: str,
 ) -> None:
-    counts, _, world = small_world(tmp_path)
+    counts, _, world = small_log
     users = tmp_path / "short.json"
     UserModel.from_eps([1.0, 0.5], [0.9, 0.9], [0.1, 0.1]).save(users)
     capsys.readouterr()
@@ -204,9 +203,11 @@ def test_wrong_training_input_is_one_sentence_and_leaves_nothing(
 
 
 def test_an_existing_folder_is_refused_before_any_training(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_log: tuple[str, str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    counts, users, world = small_world(tmp_path)
+    counts, users, world = small_log
     (tmp_path / "model").mkdir()
     arguments = ["train", counts, "--data", world, "--users", users]
     assert main([*arguments, "-o", str(tmp_path / "model")]) == 2
@@ -214,9 +215,11 @@ def test_an_existing_folder_is_refused_before_any_training(
 
 
 def test_a_model_for_other_features_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_log: tuple[str, str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    counts, users, world = small_world(tmp_path)
+    counts, users, world = small_log
     target = str(tmp_path / "model")
     arguments = ["train", counts, "--data", world, "--users", users, *NETWORK]
     assert main([*arguments, "-o", target]) == 0

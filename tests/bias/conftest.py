@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from affinerank.bias.level_mixture import ClickRows
+from affinerank.bias.documents import ClickRows
 
 Floats = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from affinerank.bias.documents import Documents, documents, numbered
+from affinerank.bias.documents import ClickRows, Documents, documents, numbered
 from affinerank.bias.pooling import RankPools
 from affinerank.clicks.counts import ClickCounts
 
@@ -41,7 +41,7 @@ def test_rows_are_added_up_by_document_and_pool() -> None:
             total[0] += n
             total[1] += c
             query[d] = q
-    docs = documents(**rows, pools=POOLS)
+    docs = documents(ClickRows(**rows), POOLS)
     number = {d: i for i, d in enumerate(sorted(query))}
     assert rows_of(docs) == {(number[d], k): tuple(v) for (d, k), v in expected.items()}
     assert docs.query.tolist() == [query[d] for d in sorted(query)]
@@ -57,8 +57,8 @@ def test_the_order_of_rows_does_not_matter() -> None:
     rows = sample()
     other = np.random.default_rng(1).permutation(len(rows["doc"]))
     shuffled = {name: values[other] for name, values in rows.items()}
-    assert rows_of(documents(**rows, pools=POOLS)) == rows_of(
-        documents(**shuffled, pools=POOLS)
+    assert rows_of(documents(ClickRows(**rows), POOLS)) == rows_of(
+        documents(ClickRows(**shuffled), POOLS)
     )
 
 

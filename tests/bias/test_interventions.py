@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from affinerank.bias.documents import Documents, documents
+from affinerank.bias.documents import ClickRows, Documents, documents
 from affinerank.bias.gauge import gauge_error
 from affinerank.bias.interventions import (
     Interventions,
@@ -15,7 +15,7 @@ from affinerank.bias.interventions import (
     moved_rows,
     overlap_of,
 )
-from affinerank.bias.level_mixture import ClickRows, MixtureSettings
+from affinerank.bias.level_mixture import MixtureSettings
 from affinerank.bias.pooling import RankPools
 from affinerank.clicks.usermodel import UserModel
 from affinerank.errors import DataError
@@ -49,9 +49,7 @@ def rows_at(*ranks_of_docs: tuple[int, ...]) -> ClickRows:
 
 
 def docs_of(rows: ClickRows, pools: RankPools) -> Documents:
-    return documents(
-        rows.doc, rows.query, rows.rank, rows.impressions, rows.clicks, pools
-    )
+    return documents(rows, pools)
 
 
 def alone(depth: int) -> RankPools:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from affinerank.bias.documents import ClickRows
 from affinerank.bias.gauge import gauge_error
 from affinerank.bias.level_mixture import (
-    ClickRows,
     LevelMixture,
     MixtureSettings,
     fit_mixture,

@@ -8,8 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from affinerank.bias.cells import Population, population_of
-from affinerank.bias.documents import documents
-from affinerank.bias.level_mixture import ClickRows
+from affinerank.bias.documents import ClickRows, documents
 from affinerank.bias.levels import (
     added_level,
     aligned_fit,
@@ -30,9 +29,7 @@ PRIOR = Prior()
 
 def people_of(rows: ClickRows, depth: int = 4) -> Population:
     pools = RankPools(np.arange(depth), np.ones(depth))
-    docs = documents(
-        rows.doc, rows.query, rows.rank, rows.impressions, rows.clicks, pools
-    )
+    docs = documents(rows, pools)
     return population_of(docs, np.arange(1.0, depth + 1))
 
 

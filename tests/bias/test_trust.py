@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from affinerank.bias.cells import Population, population_of
-from affinerank.bias.documents import documents
-from affinerank.bias.level_mixture import ClickRows
+from affinerank.bias.documents import ClickRows, documents
 from affinerank.bias.mixture import Prior
 from affinerank.bias.mixture_fit import first_guess, fit_levels
 from affinerank.bias.pooling import RankPools
@@ -25,11 +24,7 @@ TRUSTING = np.array([0.6, 0.2, 0.1, 0.03])
 
 def people_of(rows: ClickRows) -> Population:
     docs = documents(
-        rows.doc,
-        rows.query,
-        rows.rank,
-        rows.impressions,
-        rows.clicks,
+        rows,
         RankPools(np.arange(4), np.ones(4)),
     )
     return population_of(docs, np.arange(1.0, 5.0))

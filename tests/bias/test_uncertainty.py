@@ -8,8 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from affinerank.bias.cells import Population, population_of
-from affinerank.bias.documents import Documents, documents
-from affinerank.bias.level_mixture import ClickRows
+from affinerank.bias.documents import ClickRows, Documents, documents
 from affinerank.bias.levels import aligned_fit
 from affinerank.bias.mixture import Layout, Prior, prior_precision
 from affinerank.bias.mixture_fit import (
@@ -42,11 +41,7 @@ INFERENCE = for_inference(SEEN)
 
 def people_of(rows: ClickRows) -> Population:
     docs = documents(
-        rows.doc,
-        rows.query,
-        rows.rank,
-        rows.impressions,
-        rows.clicks,
+        rows,
         RankPools(np.arange(4), SEEN),
     )
     return population_of(docs, np.arange(1.0, 5.0))

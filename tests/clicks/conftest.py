@@ -107,6 +107,7 @@ def running_spark() -> Iterator[None]:
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # short queries
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

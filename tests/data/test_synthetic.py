@@ -140,7 +140,8 @@ def test_production_is_in_range_and_full_information_far_ahead(name: str) -> Non
     low, high = PRODUCTION_NDCG[name]
     reached = float(np.mean([mean_ndcg(ranker, test) for ranker in production(name)]))
     assert low < reached < high
-    assert mean_ndcg(full_information(world(name, "train")), test) > reached + 0.08
+    half = world(name, "train").select_queries(range(N_QUERIES // 2))  # is enough
+    assert mean_ndcg(full_information(half), test) > reached + 0.08
 
 
 @every_world

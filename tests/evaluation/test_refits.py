@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from affinerank.bias.level_mixture import ClickRows
+from affinerank.bias.documents import ClickRows
 from affinerank.clicks.join import JoinedCounts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.errors import ConfigError, DataError
@@ -14,6 +14,7 @@ from affinerank.evaluation.rank_weights import (
     RankWeights,
     centred,
     logged_weights,
+    ranked_weights,
     shown_weights,
 )
 from affinerank.evaluation.refits import Held, Learnt, estimate_differences
@@ -90,6 +91,51 @@ def test_both_intervals_hold_the_difference_and_rest_on_the_seed(
     for found in (one, apart):
         assert found.sessions.low < found.least < found.sessions.high
         assert found.sessions.standard_error < found.queries.standard_error
+
+
+def test_intervals_with_estimated_users_cover_as_often_as_they_say(
+    draw_world: Draw,
+) -> None:
+    """Each log has users estimated from its own clicks; targets from relevance.
+
+    Of 60 other logs 59 and 58 covered theirs.
+    """
+    mean_alpha = USERS.alpha.mean()  # differences are in clicks at an average rank
+
+    def difference(world: World) -> float:
+        change = ranked_weights(world.new, world.data, DCG)
+        change -= ranked_weights(world.old, world.data, DCG)
+        return float(mean_alpha * change @ world.relevance / world.data.n_queries)
+
+    ahead = difference(draw_world(100_000, np.random.default_rng(5)))
+    n, covered, off, error = 20, np.zeros(2), [], []
+    for seed in range(n):
+        rng = np.random.default_rng(seed)
+        world, sessions = draw_world(80, rng), np.full(80, 60)
+        joined = world.log(sessions, rng)
+        source = learnt(world, joined)
+        first = source.fitted(rng).first
+        assert first is not None
+        found = estimate_differences(
+            held_out(world, sessions, joined),
+            first.users,
+            source,
+            same=True,
+            replicates=5,
+            rng=rng,
+        )[0]
+        for i, (interval, target) in enumerate(
+            [(found.sessions, difference(world)), (found.queries, ahead)]
+        ):
+            covered[i] += interval.low <= target <= interval.high
+        off.append(found.least - ahead)
+        error.append(found.queries.standard_error)
+    assert np.all(covered >= 0.95 * n - 3 * np.sqrt(0.95 * 0.05 * n))
+    # Nor are they too wide: a root mean square of n is known to 1 / sqrt(2 n).
+    spread = np.sqrt(np.mean(np.square(off)))
+    assert np.sqrt(np.mean(np.square(error))) == pytest.approx(
+        spread, rel=3 / np.sqrt(2 * n)
+    )
 
 
 def test_what_cannot_be_refitted_is_refused(draw_world: Draw) -> None:

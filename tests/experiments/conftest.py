@@ -87,7 +87,7 @@ def paper_results() -> list[Result]:
     return as_in_the_paper()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def paper_results_of() -> Callable[..., list[Result]]:
     return as_in_the_paper
 

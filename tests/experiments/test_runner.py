@@ -1,6 +1,7 @@
 """The runner: what it measures, that it survives being killed, that two get along."""
 
 import gzip
+import multiprocessing
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import numpy as np
@@ -65,19 +67,31 @@ def _timeless(result: Result) -> tuple[object, ...]:
     return (row, np.array(result.per_query).tobytes())
 
 
-def started(plan: Plan, folder: Path) -> subprocess.Popen[bytes]:
-    path = folder.parent / f"{folder.name}.toml"
-    path.write_text(plan.to_toml())
-    return subprocess.Popen(
-        [sys.executable, "-c", RUN, str(path), str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+# Where runners are forked from: a process that has imported all they need, once.
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["lightgbm", "affinerank.experiments.runner"])
+
+
+def started(folder: Path) -> ForkServerProcess:
+    """A process of its own that runs the tiny plan."""
+    process = SERVER.Process(
+        target=run_plan, args=(TINY, folder), kwargs={"device": "cpu"}
     )
+    process.start()
+    return process
+
+
+def ended(process: ForkServerProcess) -> int | None:
+    process.join()
+    return process.exitcode
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run") / "undisturbed"
-    assert started(TINY, folder).wait() == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")  # of the server, which starts here
+        assert ended(started(folder)) == 0
     return folder
 
 
@@ -109,17 +123,17 @@ def test_killed_at_any_moment_it_resumes_to_the_same_results(
     folder = tmp_path / "killed"
     kept: dict[Path, int] = {}
     for _ in range(3):
-        process = started(TINY, folder)
+        process = started(folder)
         finished = len(kept)
         while len(files := list(folder.glob("groups/group-*.parquet"))) == finished:
-            assert process.poll() is None
+            assert process.is_alive()
             time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        assert ended(process) == -signal.SIGKILL
         kept = {f: f.stat().st_mtime_ns for f in files}
     assert not (folder / MERGED).exists()
     assert 0 < len(load_results(folder)) < len(cells_of(TINY))
-    assert started(TINY, folder).wait() == 0
+    assert ended(started(folder)) == 0
     assert {f: f.stat().st_mtime_ns for f in kept} == kept, "a group was done again"
     assert measured(folder) == measured(undisturbed)
 
@@ -128,8 +142,8 @@ def test_two_runners_on_one_folder_share_the_work(
     undisturbed: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "shared"
-    both = [started(TINY, folder), started(TINY, folder)]
-    assert [process.wait() for process in both] == [0, 0]
+    both = [started(folder), started(folder)]
+    assert [ended(process) for process in both] == [0, 0]
     assert measured(folder) == measured(undisturbed)
 
 

@@ -20,6 +20,25 @@ MANY = 10**9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ClickRows:
+    """Rows of counts with numbered documents and queries, ``[n_rows]`` each.
+
+    Attributes:
+        doc: Number of the document, from 0; some may be missing.
+        query: Number of its query, from 0.
+        rank: From 1.
+        impressions: How often it was shown there.
+        clicks: How often it was clicked there.
+    """
+
+    doc: Ints
+    query: Ints
+    rank: Ints
+    impressions: Floats
+    clicks: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Documents:
     """Impressions and clicks of each document, at each pool it was shown at.
 
@@ -131,26 +150,10 @@ class Documents:
         )
 
 
-def documents(
-    doc: Ints,
-    query: Ints,
-    rank: Ints,
-    impressions: Floats,
-    clicks: Floats,
-    pools: RankPools,
-) -> Documents:
-    """Add up rows of counts by document and pool.
-
-    Args:
-        doc: ``[n_rows]`` number of the document, from 0; others may be missing.
-        query: ``[n_rows]`` number of its query, from 0.
-        rank: ``[n_rows]`` from 1.
-        impressions: ``[n_rows]``.
-        clicks: ``[n_rows]``.
-        pools: Which ranks go together.
-    """
-    seen = impressions > 0
-    doc, query, pool = doc[seen], query[seen], pools.pool(rank[seen])
+def documents(rows: ClickRows, pools: RankPools) -> Documents:
+    """Add up rows of counts by document and pool."""
+    seen = rows.impressions > 0
+    doc, query, pool = rows.doc[seen], rows.query[seen], pools.pool(rows.rank[seen])
     order = np.lexsort((pool, doc))
     doc, query, pool = doc[order], query[order], pool[order]
     new = np.ones(len(doc), dtype=bool)
@@ -163,8 +166,8 @@ def documents(
         query[row[first[:-1]]],
         first,
         pool[row],
-        np.add.reduceat(impressions[seen][order], row),
-        np.add.reduceat(clicks[seen][order], row),
+        np.add.reduceat(rows.impressions[seen][order], row),
+        np.add.reduceat(rows.clicks[seen][order], row),
     )
 
 

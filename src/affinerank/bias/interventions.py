@@ -22,9 +22,8 @@ from scipy.sparse.csgraph import connected_components
 
 from affinerank.bias.cells import Population, population_of
 from affinerank.bias.covariates import halves_of
-from affinerank.bias.documents import Documents, documents
+from affinerank.bias.documents import ClickRows, Documents, documents
 from affinerank.bias.level_mixture import (
-    ClickRows,
     MixtureSettings,
     require_estimable,
     require_queries,
@@ -124,9 +123,7 @@ def fit_interventions(
         moved.rank, moved.impressions, moved.clicks, least_clicks=asked.least_clicks
     )
     require_estimable(moved, pools)
-    docs = documents(
-        moved.doc, moved.query, moved.rank, moved.impressions, moved.clicks, pools
-    )
+    docs = documents(moved, pools)
     population = population_of(docs.select(np.diff(docs.first) > 1), pools.mean_rank)
     half = halves_of(population.documents.query, rng)
     side = half[population.documents.query]
@@ -149,9 +146,7 @@ def overlap_of(rows: ClickRows, pools: RankPools) -> Overlap:
     """Say how many documents changed rank, and which pools of ranks that connects."""
     seen = rows.rank[rows.impressions > 0]
     moved = moved_rows(rows)
-    docs = documents(
-        moved.doc, moved.query, moved.rank, moved.impressions, moved.clicks, pools
-    )
+    docs = documents(moved, pools)
     group = connected_ranks(docs, pools.n_pools)
     names = np.array(pools.names)
     labels, sizes = np.unique(group, return_counts=True)

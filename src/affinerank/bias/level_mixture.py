@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from affinerank.bias.cells import Population, population_of
 from affinerank.bias.covariates import halves_of, predict_relevance
-from affinerank.bias.documents import Documents, documents
+from affinerank.bias.documents import ClickRows, Documents, documents
 from affinerank.bias.levels import (
     MOST_LEVELS,
     aligned_fit,
@@ -58,25 +58,6 @@ class MixtureSettings:
         """Refuse fewer than two levels."""
         if self.most_levels < 2:
             raise ConfigError(f"most_levels must be 2 or more, got {self.most_levels}")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClickRows:
-    """Rows of counts with numbered documents and queries, ``[n_rows]`` each.
-
-    Attributes:
-        doc: Number of the document, from 0.
-        query: Number of its query, from 0.
-        rank: From 1.
-        impressions: How often it was shown there.
-        clicks: How often it was clicked there.
-    """
-
-    doc: Ints
-    query: Ints
-    rank: Ints
-    impressions: Floats
-    clicks: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,9 +111,7 @@ def fit_mixture(
         )
     )
     require_estimable(rows, pools)
-    docs = documents(
-        rows.doc, rows.query, rows.rank, rows.impressions, rows.clicks, pools
-    )
+    docs = documents(rows, pools)
     if features is None:
         require_told(docs)
     mean_rank, n_pools = pools.mean_rank, pools.n_pools

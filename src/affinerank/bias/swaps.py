@@ -37,9 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from affinerank.bias.documents import documents
+from affinerank.bias.documents import ClickRows, documents
 from affinerank.bias.interventions import LEAST_SHARED, moved_rows
-from affinerank.bias.level_mixture import ClickRows
 from affinerank.bias.pooling import RankPools
 
 Floats = NDArray[np.float64]
@@ -193,9 +192,7 @@ def plan_swaps(
     rows: ClickRows, pools: RankPools, target: float = TARGET_ERROR
 ) -> list[SwapPlan]:
     """How many sessions to swap between each pool of ranks and the next, down to 10."""
-    docs = documents(
-        rows.doc, rows.query, rows.rank, rows.impressions, rows.clicks, pools
-    )
+    docs = documents(rows, pools)
     seen = np.bincount(docs.pool, docs.impressions, minlength=pools.n_pools)
     clicked = np.bincount(docs.pool, docs.clicks, minlength=pools.n_pools)
     rate = clicked / np.maximum(seen, 1.0)

@@ -27,10 +27,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from affinerank.bias.documents import ClickRows
 from affinerank.bias.gauge import inference_gauge
 from affinerank.bias.interventions import fit_interventions
 from affinerank.bias.level_mixture import (
-    ClickRows,
     LevelMixture,
     MixtureSettings,
     fit_mixture,

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.bias.documents import numbered
+from affinerank.bias.documents import ClickRows, numbered
 from affinerank.bias.interventions import overlap_of
-from affinerank.bias.level_mixture import ClickRows
 from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.swaps import plan_swaps
 from affinerank.clicks.counts import EXTRA_KEYS, ClickCounts

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import stats
 
+from affinerank.bias.documents import ClickRows
 from affinerank.bias.interventions import Overlap
-from affinerank.bias.level_mixture import DRAWS, LEAST_TOLD, ClickRows
+from affinerank.bias.level_mixture import DRAWS, LEAST_TOLD
 from affinerank.bias.pooling import LEAST_CLICKS, RankPools
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.usermodel import UserModel

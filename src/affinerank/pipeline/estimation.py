@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from affinerank.bias.documents import ClickRows
 from affinerank.bias.gauge import gauge_error
 from affinerank.bias.interventions import Overlap, moved_rows, overlap_of
-from affinerank.bias.level_mixture import LEAST_TOLD, ClickRows, require_estimable
+from affinerank.bias.level_mixture import LEAST_TOLD, require_estimable
 from affinerank.bias.pooling import RankPools, pool_ranks
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.join import join_counts

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from affinerank.bias.documents import ClickRows
 from affinerank.bias.em_runs import EMRun, EMSettings, Parameters
 from affinerank.bias.interventions import (
     Interventions,
@@ -18,7 +19,6 @@ from affinerank.bias.interventions import (
 )
 from affinerank.bias.level_mixture import (
     DRAWS,
-    ClickRows,
     LevelMixture,
     MixtureSettings,
     fit_mixture,

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.bias.documents import numbered
-from affinerank.bias.level_mixture import ClickRows
+from affinerank.bias.documents import ClickRows, numbered
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.join import JoinedCounts
 from affinerank.data.dataset import RankingDataset

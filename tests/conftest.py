@@ -1,0 +1,50 @@
+"""What tests of several modules share: a small log, and a page in a browser."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from affinerank.cli import main
+
+WORLD = "yahoo-like:60"
+
+
+@pytest.fixture(scope="session")
+def small_log(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, str]:
+    """Counts and true users of a small world, and the world; for reading only."""
+    folder = tmp_path_factory.mktemp("clicks")
+    counts, users = str(folder / "counts.parquet"), str(folder / "users.json")
+    arguments = ["simulate", WORLD, "--clicks", "2e4", "--counts", counts]
+    assert main([*arguments, "--save-users", users, "--json"]) == 0
+    return counts, users, WORLD
+
+
+@pytest.fixture
+def browse() -> Iterator[Callable[[Path], Any]]:
+    """Open a page in a browser; in the end, nothing went wrong or was asked for."""
+    api = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no chromium here")
+    opened: list[str] = []
+    asked_for: list[str] = []
+    faults: list[str] = []
+    with api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+
+        def browsed(path: Path) -> Any:
+            tab = browser.new_page(viewport={"width": 1280, "height": 900})
+            tab.on("console", lambda said: faults.append(said.text))
+            tab.on("pageerror", lambda error: faults.append(str(error)))
+            tab.on("request", lambda asked: asked_for.append(asked.url))
+            opened.append(path.as_uri())
+            tab.goto(path.as_uri())
+            return tab
+
+        yield browsed
+        browser.close()
+    assert faults == []
+    assert asked_for == opened
