@@ -207,6 +207,7 @@ def test_the_spread_of_weights_is_that_of_a_loop_over_queries(centred: bool) -> 
         ([[1.0, np.nan, 2.0]], "network 0: weights must be finite"),
         ([[1.0, 0.0, 2.0], [1.0, np.inf, 2.0]], "network 1: weights must be finite"),
         ([[1.0, 0.0, 2.0], [1.0, 1.0, 2.0]], "network 1: the weights are the same"),
+        ([[1e200, 0.0, 1e200]], "and so must their squares"),
     ],
 )
 def test_weights_that_teach_nothing_are_refused(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 from affinerank.bias.level_mixture import fit_mixture
 from affinerank.clicks.join import JoinedCounts
 from affinerank.clicks.usermodel import UserModel
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import AffineRankWarning, ConfigError
+from affinerank.errors import ConfigError
 from affinerank.pipeline import rows_and_features
 from affinerank.seeds import stage_rng
 
@@ -21,6 +19,4 @@ def estimate_users(
         raise ConfigError(f"there is no way {method!r} to estimate users")
     rows, features = rows_and_features(joined, data)
     users = fit_mixture(rows, features, rng=stage_rng("estimation", seed)).users
-    with warnings.catch_warnings():  # a longest list that no one asked for
-        warnings.simplefilter("ignore", AffineRankWarning)
-        return users.to_depth(int(data.docs_per_query.max()))
+    return users.to_depth(int(data.docs_per_query.max()))

@@ -209,11 +209,11 @@ def _click_axes(counts: Sequence[float]) -> Axes:
 
 
 def _labelled(counts: Sequence[float]) -> list[float]:
-    """Clicks whose labels have room beside each other, from the most down."""
+    """Clicks whose labels have room: the most, then powers of ten, then the others."""
+    least = LABEL_ROOM * np.log10(counts[-1] / counts[0])
     kept = [counts[-1]]
-    least = LABEL_ROOM * np.log(counts[-1] / counts[0])
-    for clicks in counts[-2::-1]:
-        if np.log(kept[-1] / clicks) >= least:
+    for clicks in sorted(counts, key=lambda n: (np.log10(n) % 1 > 0, -n)):
+        if all(abs(np.log10(other / clicks)) >= least for other in kept):
             kept.append(clicks)
     return kept
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -101,7 +102,8 @@ def _train_networks(
     early: bool,
     progress: Progress,
 ) -> list[Value]:
-    lessons = _by_log(cells, lambda own: _lessons(own, inputs, early))
+    with _few_clicks():
+        lessons = _by_log(cells, lambda own: _lessons(own, inputs, early))
     train = inputs.part("train")
     validation = None
     if early:
@@ -175,9 +177,7 @@ def _train_em(
         ]
 
     runs = _by_log(cells, runs_of)
-    with warnings.catch_warnings():
-        # Few clicks leave estimates that move or fall: that is what is measured.
-        warnings.simplefilter("ignore", AffineRankWarning)
+    with _few_clicks():
         fits = fit_regression_em(
             train.features, train.raw.offsets, runs, network=settings, progress=progress
         )
@@ -186,6 +186,17 @@ def _train_em(
         Value(value, users=fit.users, clicks=int(run.clicks.sum()))
         for value, fit, run in zip(judged, fits, runs, strict=True)
     ]
+
+
+@contextmanager
+def _few_clicks() -> Iterator[None]:
+    """Warn of nothing: few clicks leave estimates that move, fall or end early.
+
+    That is what is measured. Not for threads to enter: filters are the process's own.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AffineRankWarning)
+        yield
 
 
 def _judged(networks: Networks, inputs: Inputs) -> list[MetricValues]:

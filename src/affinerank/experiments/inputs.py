@@ -80,6 +80,7 @@ class Inputs:
         self.data = data
         self.seed = seed
         self.source = DataSource.parse(data.source)
+        self._raw: dict[Split, RankingDataset] = {}
         self._parts: dict[Split, Part] = {}
         self._logged: dict[int, Logged] = {}
 
@@ -153,15 +154,16 @@ class Inputs:
         return full_information(self.part(split).raw, self.data.relevant_above)
 
     def _read(self, split: Split) -> RankingDataset:
-        if split in self._parts:
-            return self._parts[split].raw
+        if split in self._raw:
+            return self._raw[split]
         if split not in self.source.splits:
             has = ", ".join(self.source.splits) or "none"
             raise DataError(
                 f"{self.data.source}: an experiment needs the split {split}, "
                 f"and the splits there are {has}"
             )
-        return self.source.read(split)
+        self._raw[split] = self.source.read(split)
+        return self._raw[split]
 
     def _production_ranker(self, run: int) -> TreeRanker:
         return train_production_ranker(

@@ -13,6 +13,7 @@ from affinerank.experiments.series import Point, points_of, title_of
 from affinerank.pipeline import FULL_INFORMATION
 
 OTHERS = ("naive", "ips", "bayes-ips")
+MANY = 55.0  # clicks a query: a little more than 1e6 in the paper
 
 Panel = tuple[str, Setting]
 
@@ -73,22 +74,28 @@ def between(
 
 
 def below_full(summary: Summary, estimator: str) -> Iterator[tuple[float, Panel]]:
-    """How far an estimator is below full information at the most clicks."""
+    """How far an estimator is below full information at the most clicks.
+
+    Only where those are many.
+    """
     for panel in summary.panels:
         full = summary.level(panel[0], FULL_INFORMATION)
         curve = list(summary.curve(panel, estimator).values())
-        if full is not None and curve:
+        if full is not None and curve and curve[-1].per_query > MANY:
             yield full - curve[-1].mean, panel
 
 
 def affine_leads(summary: Summary) -> Iterator[tuple[float, Panel, Point]]:
-    """How far affine is above the best of the others, the fewest clicks first."""
+    """How far affine is above the best of the others, the fewest clicks first.
+
+    Only where all the others were measured too.
+    """
     for panel in summary.panels:
         others = [summary.curve(panel, name) for name in OTHERS]
         for clicks, point in summary.curve(panel, "affine").items():
-            rivals = [curve[clicks].mean for curve in others if clicks in curve]
-            if rivals:
-                yield point.mean - max(rivals), panel, point
+            if all(clicks in curve for curve in others):
+                best = max(curve[clicks].mean for curve in others)
+                yield point.mean - best, panel, point
 
 
 def place_of(panel: Panel) -> str:

@@ -62,8 +62,14 @@ def train_production_ranker(
 
 
 def score(ranker: Ranker, data: RankingDataset) -> NDArray[np.float64]:
-    """Score every document of raw ``data``: ``[n_docs]``, higher is ranked earlier."""
-    return ranker.predict(ranker.mapping.apply(data).features)
+    """Score every document of raw ``data``: ``[n_docs]``, higher is ranked earlier.
+
+    Some queries at a time: the mapped features are never there as a whole.
+    """
+    scores = np.empty(data.n_docs)
+    for rows, features in ranker.mapping.blocks(data):
+        scores[rows] = ranker.predict(features)
+    return scores
 
 
 def judge(

@@ -6,7 +6,7 @@ and a block of its documents, and runs over all documents of the list. Ranks are
 first (how many shown documents score higher), then pairs are added up.
 
 **Activation** adds the bias, takes elu and drops units, in one pass; the formula is
-that of :func:`affinerank.rankers.training.activate`, and so are the units dropped.
+that of :func:`affinerank.rankers.operations.activate`, and so are the units dropped.
 """
 
 # ruff: noqa: D102, N803

@@ -44,7 +44,7 @@ def activate(
     return active * kept
 
 
-def elu(values: Tensor, bias: Tensor, layer: int = 0) -> Tensor:
+def elu(values: Tensor, bias: Tensor, layer: int) -> Tensor:
     """Add the bias and take elu: a hidden layer where nothing is dropped."""
     del layer
     nobody = torch.empty(0, dtype=torch.int32, device=values.device)

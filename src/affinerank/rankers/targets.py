@@ -49,9 +49,9 @@ class Targets:
         return np.asarray(self.share * n_queries / total, dtype=np.float64)
 
     def scaled(self, lists: Lists, *, centred: bool = False) -> tuple[Tensor, Tensor]:
-        """Scale each network's weights, on the device of ``lists``.
+        """Do what :func:`scaled_tensors` does, on the device of ``lists``.
 
-        A network at a time, in double precision; see :func:`scaled_tensors`.
+        A network at a time, in double precision.
         """
         device = lists.offsets.device
         share = self.of_queries(np.concatenate([[0], np.cumsum(lists.sizes)]))
@@ -101,12 +101,14 @@ def scaled_tensors(
     per_document = to_documents(counts_for, lists)
     total = (away * per_document).square().sum(dim=1)
     spread = (total / shown.sum(dim=1).clamp(min=1)).sqrt()
-    same = ~(spread > 1e-12 * (values.abs().amax(dim=1) + 1e-300))
-    if bool(same.any()):
-        network = int(same.nonzero()[0])
-        if not bool(torch.isfinite(values[network]).all()):
+    differ = spread > 1e-12 * (values.abs().amax(dim=1) + 1e-300)
+    usable = differ & torch.isfinite(spread)
+    if not bool(usable.all()):
+        network = int((~usable).nonzero()[0])
+        if not bool(torch.isfinite(spread[network])):
             raise DataError(
-                f"network {first + network}: weights must be finite numbers"
+                f"network {first + network}: weights must be finite numbers, and so "
+                "must their squares"
             )
         raise DataError(
             f"network {first + network}: the weights are the same for all documents "

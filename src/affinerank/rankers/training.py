@@ -114,18 +114,20 @@ class NetworkTrainer:
                 f"got {targets.weights.shape}"
             )
         centred = self.settings.loss == "squared"
-        scaled = targets.scaled(self._lists, centred=centred)
+        weights, share = targets.scaled(self._lists, centred=centred)
         shown = torch.from_numpy(np.array(targets.shown)).to(self.device)
-        self._learn(*scaled, shown)
+        self._set(weights, shown, share)
 
     def set_target_tensors(self, weights: Tensor, shown: Tensor, share: Tensor) -> None:
         """Do as :meth:`set_targets`, with tensors that are on the device already."""
         centred = self.settings.loss == "squared"
-        scaled = scaled_tensors(weights, shown, share, self._lists, centred=centred)
-        self._learn(*scaled, shown)
+        weights, share = scaled_tensors(
+            weights, shown, share, self._lists, centred=centred
+        )
+        self._set(weights, shown, share)
 
-    def _learn(self, weights: Tensor, share: Tensor, shown: Tensor) -> None:
-        self._weights, self._share, self._shown = weights, share, shown
+    def _set(self, weights: Tensor, shown: Tensor, share: Tensor) -> None:
+        self._weights, self._shown, self._share = weights, shown, share
         if self.settings.loss == "softmax":
             require_no_negative(weights, shown)
 
