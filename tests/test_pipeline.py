@@ -36,6 +36,16 @@ def test_it_scores_a_query_alike_alone_and_among_others(world: RankingDataset) -
     np.testing.assert_array_equal(alone, among)
 
 
+def test_it_scores_blocks_of_queries_as_it_scores_all_at_once(
+    world: RankingDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranker = train_production_ranker(world)
+    at_once = ranker.predict(ranker.mapping.apply(world).features)
+    monkeypatch.setattr("affinerank.data.dataset.ROWS_AT_ONCE", 100)
+    assert len(list(world.blocks())) > 5
+    np.testing.assert_array_equal(score(ranker, world), at_once)
+
+
 def test_judging_leaves_out_queries_without_relevance() -> None:
     data = RankingDataset.from_rows([[0], [1], [2]], [1, 1, 2], labels=[3, 0, 2])
     values = judge(np.array([0.0, 1.0, 2.0]), data, 2.0)
