@@ -68,7 +68,7 @@ def test_reproduce_writes_a_run_named_for_what_it_is(
     assert printed.err == ""
     assert "figure1, smoke\n" in printed.out
     assert "cells 36 seconds" in words_of(printed.out)
-    assert "not measured" in printed.out
+    assert " not measured here" in printed.out
     written = [line.split()[-1] for line in printed.out.splitlines() if "/" in line]
     for name in ("results.parquet", "figures/figure1.svg", "report.html"):
         assert f"figure1-smoke/{name}" in written
@@ -99,7 +99,8 @@ def test_each_statement_is_printed_with_what_was_found(capsys: Capture) -> None:
     printed = words_of(capsys.readouterr().out)
     assert "It is True. held gap [b]+0.1 " in printed
     assert "It is False. failed gap \N{REPLACEMENT CHARACTER}[1m-0.2 " in printed
-    assert "It is None. not measured cells 2 of 3; the run is not over" in printed
+    assert "It is None." not in printed
+    assert "statements 2 judged, 1 not measured here cells 2 of 3; the run" in printed
     assert printed.endswith("written a b")
 
 

@@ -102,20 +102,23 @@ def simulated(about: Mapping[str, Any]) -> None:
 
 
 def reproduced(about: Mapping[str, Any]) -> None:
-    """Print what an experiment came to: its size, and each statement with what held."""
+    """Print what an experiment came to: its size, and what held of what it measured."""
     profile = f", {about['profile']}" if about["profile"] else ""
     line(f"{about['plan']}{profile}")
-    words = {True: "held", False: "failed", None: "not measured"}
     table = _table("statement of the paper", "here", "number")
-    for row in about["statements"]:
-        number = row["number"] if row["held"] is not None else ""
-        table.add_row(Text(row["statement"]), words[row["held"]], Text(_plain(number)))
-    out.print(table)
+    judged = [row for row in about["statements"] if row["held"] is not None]
+    for row in judged:
+        here = "held" if row["held"] else "failed"
+        table.add_row(Text(row["statement"]), here, Text(_plain(row["number"])))
+    if judged:
+        out.print(table)
+    left = len(about["statements"]) - len(judged)
     measured = f"{about['cells']:,}"
     if about["cells"] < about["planned"]:
         measured += f" of {about['planned']:,}; the run is not over"
     _pairs(
         {
+            "statements": f"{len(judged)} judged, {left} not measured here",
             "cells": measured,
             "seconds": f"{about['seconds']:.1f}",
             "written": "\n".join(about["written"]),

@@ -130,6 +130,7 @@ def test_failed_statements_are_shown_as_failed(paper_results_of: Results) -> Non
     page = report_page(plan_of("world"), paper_results_of(shift=-0.1))
     assert page.count('<span class="failed">') >= 4
     assert '<span class="held">' in page
+    assert "Not measured here: 2<" in page  # noise and clipping, not in its figures
 
 
 def test_a_report_of_an_unfinished_run_says_so(

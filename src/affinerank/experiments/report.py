@@ -94,11 +94,15 @@ def _drawn(names: Sequence[str], results: Sequence[Result]) -> dict[str, Spec]:
 
 
 def _overview(plan: Plan, results: Sequence[Result]) -> str:
-    wanted = len(cells_of(plan))
-    state = f"All {wanted} cells are measured."
-    if len(results) < wanted:
-        state = f"{len(results)} of {wanted} cells are measured; the run is not over."
-    worlds = [d.source for d in plan.data if "-like" in d.source]
+    cells = cells_of(plan)
+    state = f"All {len(cells):,} cells are measured."
+    if len(results) < len(cells):
+        state = (
+            f"{len(results):,} of {len(cells):,} cells are measured; the run is not "
+            "over."
+        )
+    used = {cell.data for cell in cells}
+    worlds = [d.source for d in plan.data if d.name in used and "-like" in d.source]
     synthetic = ""
     if worlds:
         synthetic = (
@@ -109,18 +113,27 @@ def _overview(plan: Plan, results: Sequence[Result]) -> str:
 
 
 def _statements(results: Sequence[Result]) -> str:
-    marks = {True: "held", False: "failed", None: "unmeasured"}
-    words = {True: "held", False: "failed", None: "not measured"}
-    rows = [
-        [
-            escape(statement.text),
-            f'<span class="{marks[found.held]}">{words[found.held]}</span>',
-            escape(found.number) if found.held is not None else "",
-            f"<small>{escape(statement.rule)}</small>",
-        ]
-        for statement, found in judge_statements(results)
-    ]
-    return html_table(("Statement", "Here", "Number", "Holds if"), rows)
+    judged, left = [], []
+    for statement, found in judge_statements(results):
+        if found.held is None:
+            left.append(f"<li>{escape(statement.text)}</li>")
+            continue
+        word = "held" if found.held else "failed"
+        judged.append(
+            [
+                escape(statement.text),
+                f'<span class="{word}">{word}</span>',
+                escape(found.number),
+                f"<small>{escape(statement.rule)}</small>",
+            ]
+        )
+    table = html_table(("Statement", "Here", "Number", "Holds if"), judged)
+    if not left:
+        return table
+    return (
+        f"{table if judged else ''}<details><summary>Not measured here: {len(left)}"
+        f"</summary><ul>{''.join(left)}</ul></details>"
+    )
 
 
 def _values(summary: Summary) -> list[str]:
