@@ -109,7 +109,7 @@ def _reference(
     return values
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     ranking=rankings(),
     measure=st.sampled_from(
@@ -124,7 +124,7 @@ def test_metrics_equal_ir_measures(
     np.testing.assert_allclose(ours, _reference(measure, *ranking), atol=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(ranking=rankings())
 def test_exponential_gain_equals_ir_measures_on_gains(
     ranking: tuple[np.ndarray, np.ndarray, np.ndarray],
@@ -136,7 +136,7 @@ def test_exponential_gain_equals_ir_measures_on_gains(
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(ranking=rankings())
 def test_a_query_does_not_depend_on_its_neighbours_and_inputs_stay(
     name: str, ranking: tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -67,7 +67,7 @@ def by_definition(estimate: UserModel, truth: UserModel, seen: list[float]) -> f
     return float(np.sqrt(max(min(found), 0.0)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(cases())
 def test_the_closed_form_is_the_least_over_all_gauges(case: Case) -> None:
     expected = by_definition(*case)

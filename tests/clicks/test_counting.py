@@ -544,7 +544,6 @@ def mutated(rows: Rows, mutations: list[Any], shuffle: random.Random) -> pa.Tabl
 
 @settings(
     max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

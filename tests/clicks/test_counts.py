@@ -74,7 +74,7 @@ def example(**changed: Any) -> ClickCounts:
     return ClickCounts.from_columns(**{**columns, **changed})
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SESSIONS, SESSIONS, st.booleans())
 def test_counts_of_two_logs_add_up_to_those_of_both(
     a: list[Session], b: list[Session], text: bool
@@ -87,7 +87,7 @@ def test_counts_of_two_logs_add_up_to_those_of_both(
     assert whole.n_sessions == len(a) + len(b)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SESSIONS, SESSIONS)
 def test_adding_labels_apart_and_merging_them_is_adding(
     a: list[Session], b: list[Session]
@@ -200,7 +200,7 @@ def test_holding_out_is_by_query_and_the_same_everywhere() -> None:
     }
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SESSIONS.filter(bool), st.integers(0, 2**32))
 def test_halves_add_up_to_the_whole_and_keep_within_their_sessions(
     sessions: list[Session], seed: int

@@ -284,7 +284,6 @@ lines = st.lists(
 @pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning")
 @settings(
     max_examples=400,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(text=st.one_of(st.binary(max_size=200), lines))

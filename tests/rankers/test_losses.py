@@ -63,7 +63,7 @@ def drawn(
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     sizes=st.lists(st.integers(1, 15), min_size=1, max_size=6),

@@ -62,7 +62,7 @@ def drawn(seed: int, sizes: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return scores, gains, np.concatenate([[0], np.cumsum(sizes)])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     sizes=st.lists(st.integers(0, 15), min_size=1, max_size=6),
