@@ -181,6 +181,21 @@ def test_a_folder_of_real_sets_takes_the_place_of_the_worlds(tmp_path: Path) -> 
     assert {c.data for c in cells_of(plan) if c.users == "softmax"} == {"yahoo"}
 
 
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("MSLR-WEB10K", "mslr10k"), ("MQ2008", "mq2008"), ("shop", "shop")],
+)
+def test_folds_are_called_what_their_folder_says(
+    folder: str, name: str, tmp_path: Path
+) -> None:
+    fold = tmp_path / folder / "Fold1"
+    fold.mkdir(parents=True)
+    (fold / "train.txt").touch()
+    plan = with_data(shipped_plan("figure1", "smoke"), fold.parent)
+    assert [d.name for d in plan.data] == [name]
+    assert {cell.data for cell in cells_of(plan)} == {name}
+
+
 def test_a_folder_without_a_known_set_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not the folder of a set"):
         with_data(shipped_plan("figure1", "smoke"), tmp_path)

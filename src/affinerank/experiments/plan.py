@@ -273,7 +273,8 @@ def with_data(
     for world, data in ORIGINALS.items():
         place = _place_of(data.name, folder)
         if place is not None:
-            found[world] = replace(data, source=str(place))
+            name = _name_of(data.name, place)
+            found[world] = replace(data, name=name, source=str(place))
     if not found:
         source = DataSource.parse(str(folder))  # says what was looked for
         found[""] = DataSet(folder.resolve().name, source.name)
@@ -304,6 +305,19 @@ def _place_of(name: str, root: Path) -> Path | None:
         if any((folder / (file + end)).is_file() for end in ("", ".gz", ".zst")):
             return folder
     return None
+
+
+def _name_of(name: str, place: Path) -> str:
+    """What a set is called: where several have such files, what its folder says."""
+    alike = [
+        other
+        for other, known in PUBLIC_SETS.items()
+        if known.files[0] == PUBLIC_SETS[name].files[0]
+    ]
+    if alike == [name]:
+        return name
+    own = place.resolve().name
+    return next((n for n in alike if own in PUBLIC_SETS[n].folders), own)
 
 
 def _shipped(kind: str, name: str) -> dict[str, Any]:
