@@ -3,7 +3,6 @@
 import re
 import runpy
 import shlex
-import warnings
 from pathlib import Path
 
 import pytest
@@ -72,8 +71,7 @@ def smaller(text: str) -> str:
 
 def run_alone(script: Path) -> None:
     """As a script of its own, but without starting Python once more."""
-    with warnings.catch_warnings(), sklearn.config_context():
-        warnings.simplefilter("ignore", ResourceWarning)  # files that are left open
+    with sklearn.config_context():
         runpy.run_path(str(script))
 
 

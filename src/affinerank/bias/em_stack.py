@@ -54,7 +54,7 @@ class EMStack:
         seeds = [run.seed for run in runs]
         self.trainer = NetworkTrainer(features, offsets, seeds, network)
         device = self.trainer.device
-        self.lists = Lists.of(np.diff(offsets), device)
+        self.lists = self.trainer.lists
         self.depth = max(int(run.rank.max()) for run in runs)
         self.rows = _stacked_rows(runs, len(features), self.depth, device)
         self.share = torch.from_numpy(np.stack([run.share for run in runs])).to(device)

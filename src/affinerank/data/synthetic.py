@@ -35,9 +35,7 @@ all labels about 0.73 and 0.42 (seeds 0 to 3).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -49,6 +47,7 @@ from numpy.typing import NDArray
 from affinerank.data.dataset import Floats, Ints, RankingDataset
 from affinerank.data.reading import SPLITS, Split, parse_split
 from affinerank.errors import DataError
+from affinerank.threads import in_parallel
 
 # A chunk is the unit of work and of randomness: its size is part of the law.
 CHUNK = 64
@@ -219,8 +218,7 @@ def _draw_split(
         labels[rows] = np.searchsorted(world.thresholds, utility)[: len(labels) - start]
         _draw_features(law, drawn, factors, rng, features[rows])
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        list(pool.map(fill, chunks))
+    in_parallel(fill, chunks)
     return sizes[:count], features, labels
 
 

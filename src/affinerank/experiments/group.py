@@ -15,7 +15,7 @@ from affinerank.clicks.usermodel import UserModel
 from affinerank.corrections import Weights
 from affinerank.errors import AffineRankWarning
 from affinerank.experiments.cells import Cell, Group
-from affinerank.experiments.inputs import Inputs, in_parallel
+from affinerank.experiments.inputs import Inputs
 from affinerank.experiments.plan import PRODUCTION, TRUE, Plan
 from affinerank.experiments.results import Machine, Result
 from affinerank.experiments.stack import train_stack
@@ -24,6 +24,7 @@ from affinerank.pipeline import FULL_INFORMATION, judge, stacked
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.early_stopping import Validation
 from affinerank.rankers.mlp import Networks, NetworkSettings
+from affinerank.threads import in_parallel
 
 B = TypeVar("B")
 

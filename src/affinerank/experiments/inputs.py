@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +32,9 @@ from affinerank.pipeline import (
 )
 from affinerank.rankers.gbdt import TreeRanker
 from affinerank.seeds import stage_rng
+from affinerank.threads import in_parallel
 
 Ints = NDArray[np.int64]
-A = TypeVar("A")
-B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,12 +179,6 @@ class Inputs:
         digest.update(np.ascontiguousarray(ranks["train"]).data)
         value = judge(score(ranker, test), test, self.data.relevant_above)
         return Logged(ranks, value, digest.hexdigest())
-
-
-def in_parallel(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
-    """Apply ``work`` to each, in threads: NumPy and Arrow let go of the interpreter."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(work, items))
 
 
 def true_users(cell: Cell, depth: int) -> UserModel:

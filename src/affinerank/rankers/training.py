@@ -92,7 +92,7 @@ class NetworkTrainer:
         self.squares = torch.full_like(self.flat, settings.initial_accumulator)
         self.loss = LOSSES[settings.loss]
         self.steps = 0
-        self._lists = Lists.of(np.diff(offsets), self.device)
+        self.lists = Lists.of(np.diff(offsets), self.device)
         self._seeds = torch.tensor(
             [_mixed(seed) for seed in seeds], dtype=torch.int32, device=self.device
         )
@@ -114,7 +114,7 @@ class NetworkTrainer:
                 f"got {targets.weights.shape}"
             )
         centred = self.settings.loss == "squared"
-        weights, share = targets.scaled(self._lists, centred=centred)
+        weights, share = targets.scaled(self.lists, centred=centred)
         shown = torch.from_numpy(np.array(targets.shown)).to(self.device)
         self._set(weights, shown, share)
 
@@ -122,7 +122,7 @@ class NetworkTrainer:
         """Do as :meth:`set_targets`, with tensors that are on the device already."""
         centred = self.settings.loss == "squared"
         weights, share = scaled_tensors(
-            weights, shown, share, self._lists, centred=centred
+            weights, shown, share, self.lists, centred=centred
         )
         self._set(weights, shown, share)
 
