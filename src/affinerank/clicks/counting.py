@@ -1,4 +1,4 @@
-"""From a click log to counts: one Ibis expression, run by the engine that has the log.
+"""Count a click log: one Ibis expression, run by the engine that has the log.
 
 The result goes into a Parquet file and is never held in memory: DuckDB writes it
 itself, the result of other engines is written batch by batch.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import glob
 import os
 import time
-import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +20,26 @@ import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 import pyarrow.parquet as pq
+from ibis import _
 
-from affinerank.clicks.checks import (
+from affinerank.clicks.counts import HELD_OUT, KEPT, require_share, split_by_query
+from affinerank.clicks.counts_table import KEYS, NUMBERS, session_keys, typed_column
+from affinerank.clicks.engines import (
+    engine_errors,
+    gathered,
+    in_parts,
+    is_duckdb,
+    open_table,
+    totals,
+)
+from affinerank.clicks.faults import (
     Finding,
     LogFaultsError,
     LogReport,
     validate,
     without_bad_sessions,
 )
-from affinerank.clicks.counts import (
-    EXTRA_KEYS,
-    HELD_OUT,
-    KEPT,
-    KEYS,
-    NUMBERS,
-    checked_share,
-    split_by_query,
-)
-from affinerank.clicks.engines import (
-    engine_errors,
-    in_parts,
-    is_duckdb,
-    open_table,
-    quoted,
-)
-from affinerank.clicks.log import LogOptions, normalised, seconds_of
+from affinerank.clicks.log import LogOptions, normalised, parse_moment
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import written_whole
 from affinerank.progress import Progress, quiet
@@ -59,7 +55,7 @@ class Counted:
 
     Attributes:
         report: Findings about the log as it was read; ``None`` if it was not checked.
-        summary: Rows, sessions, queries, documents, ranks, impressions, clicks,
+        summary: Rows, sessions, queries, documents, ranks, impressions, clicks, groups,
             dropped, seconds.
     """
 
@@ -67,12 +63,11 @@ class Counted:
     summary: dict[str, Any]
 
     def findings(self) -> list[dict[str, Any]]:
-        """What the report holds, as plain data."""
-        return (
-            [asdict(finding) for finding in self.report.findings] if self.report else []
-        )
+        """Return the findings as plain data."""
+        return [asdict(found) for found in self.report.findings] if self.report else []
 
 
+@engine_errors("the log")
 def count_log(
     table: ir.Table,
     target: str | os.PathLike[str],
@@ -90,79 +85,68 @@ def count_log(
     Args:
         table: The log, as :func:`open_table` gives it.
         target: The file to write; it appears whole or not at all.
-        options: How the log is to be read.
-        bad_rows: ``"error"`` refuses a log with faults; ``"drop"`` leaves out the
-            sessions that have some, whole, and says how many.
+        options: How the log is read.
+        bad_rows: ``"error"`` rejects a log with faults; ``"drop"`` leaves out the
+            sessions that have some, whole, and reports how many.
         check: Look for faults first. Unchecked, a faulty log is counted as it is, and
             a repeated impression counts twice.
         holdout: Share to set aside as the split ``"holdout"``.
         holdout_by: Whether to set aside queries, by a hash of their ids, or the last
             sessions.
-        holdout_from: Instead, set the sessions aside that began at this moment or
+        holdout_from: Instead, set aside the sessions that began at this moment or
             later.
-        progress: Told of each step.
+        progress: Called at each step.
     """
     started = time.perf_counter()
-    _require_choice("bad_rows", bad_rows, "error", "drop")
-    _require_choice("holdout_by", holdout_by, "query", "time")
-    share = None if holdout is None else checked_share(holdout)
-    if holdout_by == "time" and share is None and holdout_from is None:
-        raise ConfigError(
-            "--holdout-by time needs the share to set aside (--holdout 0.2) or the "
-            "moment to split at (--holdout-from)"
-        )
-    if share is not None and holdout_from is not None:
-        raise ConfigError("hold out a share, or from a moment on, not both")
-    asked = options or LogOptions()
-    by_time = holdout_from is not None or (share is not None and holdout_by == "time")
-    log = normalised(table, asked, timed=by_time)
+    by_time = _held_out_by_time(holdout, holdout_by, holdout_from)
+    if bad_rows not in ("error", "drop"):
+        raise ConfigError(f"bad_rows must be error or drop, got {bad_rows!r}")
+    settings = options or LogOptions()
+    log = normalised(table, settings, timed=by_time)
     report, dropped = None, {"sessions": 0, "rows": 0}
     if check:
         progress("checking the log", 0, 1)
-        report = _with_left_out(validate(log), table, asked)
+        report = validate(log)
+        left_out = _rows(table) - report.rows if settings.chooses else 0
+        if left_out:
+            what = "left out by --where, --since, --until or --max-sessions-per-user"
+            chosen = Finding(what, False, left_out, "rows")
+            report = replace(report, findings=(*report.findings, chosen))
         if report.faults:
             if bad_rows == "error":
                 raise LogFaultsError(report)
-            log, dropped = _dropped(log, report)
+            log, sessions = without_bad_sessions(log, report.rows)
+            dropped = {"sessions": sessions, "rows": report.rows - _rows(log)}
         progress("checking the log", 1, 1)
     progress("counting", 0, 1)
-    with engine_errors("the log"):
-        if by_time:
-            log = _split_by_time(log, share, holdout_from)
-        rows = report.rows if report else int(log.count().to_pyarrow().as_py())
-        repeats = report is not None and report.repeats
-        parts = [
-            counts_expression(part, repeats=repeats)
-            for part in in_parts(log, "query_id", rows)
-        ]
-        write_counts(parts, target, holdout=None if by_time else share)
-        summary = summarise(target, table)
+    if by_time:
+        log = _split_by_time(log, holdout, holdout_from)
+    rows = report.rows if report else _rows(log)
+    repeats = report is not None and report.repeats
+    parts = in_parts(log, "query_id", rows)
+    counts = [counts_expression(part, repeats=repeats) for part in parts]
+    write_counts(counts, target, holdout=None if by_time else holdout)
+    sizes = _sizes(target, table)
     progress("counting", 1, 1)
+    seconds = time.perf_counter() - started
     return Counted(
-        report,
-        {
-            "rows": rows,
-            **summary,
-            "dropped": dropped,
-            "seconds": time.perf_counter() - started,
-        },
+        report, {"rows": rows, **sizes, "dropped": dropped, "seconds": seconds}
     )
 
 
 def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
-    """Impressions and clicks per key, with the sessions of the query beside them."""
-    extra = [name for name in EXTRA_KEYS if name in log.columns]
-    keys = [*KEYS, *extra]
+    """Count impressions and clicks per key, with the sessions of the query."""
+    by = session_keys(log.columns)
+    keys = [*KEYS, *by[1:]]
     if repeats:
-        log = log.group_by(["session_id", *keys]).agg(clicked=log.clicked.max())
-    by = ["query_id", *extra]
+        log = log.group_by(["session_id", *keys]).agg(clicked=_.clicked.max())
     # Two selections, which engines read in two passes: DuckDB would keep one that is
     # used twice aside. Counting clicked rows is a sum that it does not widen.
     shown, issued = log.select(*keys, "clicked"), log.select(*by, "session_id")
     counts = shown.group_by(keys).agg(
-        impressions=shown.count(), clicks=shown.count(where=shown.clicked == 1)
+        impressions=_.count(), clicks=_.count(where=_.clicked == 1)
     )
-    sessions = issued.group_by(by).agg(sessions=issued.session_id.nunique())
+    sessions = issued.group_by(by).agg(sessions=_.session_id.nunique())
     return counts.join(sessions, by).select(*keys, *NUMBERS)
 
 
@@ -189,17 +173,13 @@ def write_counts(
 
 
 def _copy(parts: Sequence[ir.Table], path: Path) -> None:
-    """Let DuckDB write the file; several parts are put together on its disk."""
-    backend, whole = parts[0].get_backend(), parts[0]
-    if len(parts) > 1:
-        name = f"affinerank_{uuid.uuid4().hex}"
-        whole = backend.create_table(name, schema=parts[0].schema(), temp=True)
-        for part in parts:
-            backend.insert(name, part)
-    query = ibis.to_sql(whole, dialect="duckdb")
-    backend.raw_sql(f"COPY ({query}) TO {quoted(path)} (FORMAT parquet)")
-    if len(parts) > 1:
-        backend.raw_sql(f"DROP TABLE {name}")
+    """Let DuckDB write the file; several parts are put together on its disk first."""
+    backend, several = parts[0].get_backend(), len(parts) > 1
+    whole = gathered(parts) if several else parts[0]
+    query, target = ibis.to_sql(whole, dialect="duckdb"), str(path).replace("'", "''")
+    backend.raw_sql(f"COPY ({query}) TO '{target}' (FORMAT parquet)")
+    if several:
+        backend.raw_sql(f"DROP TABLE {whole.get_name()}")
 
 
 def _write_batches(
@@ -208,7 +188,8 @@ def _write_batches(
     writer = None
     for part in parts:
         for batch in part.to_pyarrow_batches(chunk_size=ROWS_AT_ONCE):
-            table = _typed(pa.Table.from_batches([batch]))
+            found = pa.Table.from_batches([batch])
+            table = pa.table({n: typed_column(n, found[n]) for n in found.column_names})
             if holdout is not None:
                 table = table.append_column("split", split_by_query(table, holdout))
             writer = writer or pq.ParquetWriter(path, table.schema)
@@ -217,63 +198,47 @@ def _write_batches(
         writer.close()
 
 
-def summarise(counts: str | os.PathLike[str], log: ir.Table) -> dict[str, Any]:
-    """Sizes of a file of counts, without loading it.
+def _sizes(counts: str | os.PathLike[str], log: ir.Table) -> dict[str, int]:
+    """Return the sizes of a file of counts, without loading it.
 
     Where ``log`` is DuckDB's, so is this, within the same memory.
     """
     groups = pq.read_metadata(counts).num_rows
     if not is_duckdb(log):
         with open_table(str(counts)) as table:
-            return _sizes(in_parts(table, "query_id", groups))
+            return _sizes(counts, table)
     table = log.get_backend().read_parquet(glob.escape(str(counts)))
-    return _sizes(in_parts(table, "query_id", groups))
+    sizes, deepest = Counter[str](), 0
+    # Parts that have no query in common: their sizes add up.
+    for part in in_parts(table, "query_id", groups):
+        issued = part.group_by(session_keys(part.columns)).agg(n=_.sessions.max())
+        pairs = part.select("query_id", "doc_id").distinct()
+        sizes.update(totals(issued, sessions=_.n.sum()))
+        sizes.update(totals(pairs, queries=_.query_id.nunique(), documents=_.count()))
+        sums = {name: _[name].sum() for name in ("impressions", "clicks")}
+        found = totals(part, ranks=_["rank"].max(), **sums)
+        deepest = max(deepest, found.pop("ranks"))
+        sizes.update(found)
+    return {**sizes, "ranks": deepest, "groups": groups}
 
 
-def _sizes(parts: Sequence[ir.Table]) -> dict[str, int]:
-    """Add up the sizes of parts that have no query in common."""
-    sizes = dict.fromkeys(
-        ("sessions", "queries", "documents", "ranks", "impressions", "clicks"), 0
-    )
-    groups = 0
-    for table in parts:
-        by = [name for name in ("query_id", *EXTRA_KEYS) if name in table.columns]
-        per_query = table.group_by(by).agg(sessions=table.sessions.max())
-        documents = table.select("query_id", "doc_id").distinct()
-        queries = documents.query_id.nunique()
-        for found in (
-            per_query.agg(sessions=per_query.sessions.sum()),
-            documents.agg(documents=documents.count(), queries=queries),
-            table.agg(impressions=table.impressions.sum(), clicks=table.clicks.sum()),
-        ):
-            for name, value in found.to_pyarrow().to_pylist()[0].items():
-                sizes[name] += int(value or 0)
-        deepest = table.agg(ranks=table["rank"].max(), groups=table.count())
-        row = deepest.to_pyarrow().to_pylist()[0]
-        sizes["ranks"] = max(sizes["ranks"], int(row["ranks"] or 0))
-        groups += int(row["groups"])
-    return {**sizes, "groups": groups}
+def _rows(table: ir.Table) -> int:
+    return totals(table, rows=_.count())["rows"]
 
 
-def _with_left_out(report: LogReport, table: ir.Table, asked: LogOptions) -> LogReport:
-    """Say how many rows the options left out, where some do."""
-    if not asked.chooses:
-        return report
-    with engine_errors("the log"):
-        left_out = int(table.count().to_pyarrow().as_py()) - report.rows
-    if left_out == 0:
-        return report
-    what = "left out as asked (--where, --since, --until, --max-sessions-per-user)"
-    return replace(
-        report, findings=(*report.findings, Finding(what, False, left_out, "rows"))
-    )
-
-
-def _dropped(log: ir.Table, report: LogReport) -> tuple[ir.Table, dict[str, int]]:
-    with engine_errors("the log"):
-        kept, sessions = without_bad_sessions(log, report.rows)
-        rows = int(kept.count().to_pyarrow().as_py())
-    return kept, {"sessions": sessions, "rows": report.rows - rows}
+def _held_out_by_time(share: float | None, by: str, since: str | None) -> bool:
+    """Check what is held out; return whether that goes by time."""
+    if by not in ("query", "time"):
+        raise ConfigError(f"holdout_by must be query or time, got {by!r}")
+    if share is not None:
+        require_share(share)
+        if since is not None:
+            raise ConfigError("hold out a share, or from a moment on, not both")
+    elif by == "time" and since is None:
+        raise ConfigError(
+            "--holdout-by time needs a share (--holdout) or a moment (--holdout-from)"
+        )
+    return by == "time" or since is not None
 
 
 def _split_by_time(log: ir.Table, share: float | None, since: str | None) -> ir.Table:
@@ -281,54 +246,36 @@ def _split_by_time(log: ir.Table, share: float | None, since: str | None) -> ir.
     moment = log.timestamp
     if not moment.type().is_numeric():
         moment = moment.epoch_seconds().cast("float64")
-    begun = (
-        log.select("session_id", moment=moment)
-        .group_by("session_id")
-        .agg(begun=lambda t: t.moment.min())
+    begun = log.group_by("session_id").agg(begun=moment.min())
+    cut = (
+        _cut_by_share(begun.begun, share or 0.0)
+        if since is None
+        else _cut_at(begun.begun, since, log)
     )
-    cut = _cut(begun.begun, share, since, numeric=log.timestamp.type().is_numeric())
     split = ibis.ifelse(begun.begun >= cut, HELD_OUT, KEPT)
     sides = begun.select("session_id", split=split)
     return log.join(sides, "session_id").drop("timestamp")
 
 
-def _cut(
-    times: ir.Column, share: float | None, since: str | None, *, numeric: bool
-) -> float:
-    """The moment from which on sessions are held out; some begin before, some later."""
-    if since is not None:
-        cut = seconds_of(since, "--holdout-from", numeric=numeric)
-        sides = times.as_table().agg(before=(times < cut).sum(), all=times.count())
-        row = sides.to_pyarrow().to_pylist()[0]
-        before = int(row["before"] or 0)
-        if before in (0, int(row["all"])):
-            when = "from then on" if before else "before"
-            raise DataError(
-                f"--holdout-from {since}: no session began {when}, so there is nothing "
-                f"to {'hold out' if before else 'learn from'}"
-            )
-        return cut
-    kept = 1 - (share or 0.0)
-    limits = times.as_table().agg(cut=times.quantile(kept), first=times.min())
-    found = limits.to_pyarrow().to_pylist()[0]
+def _cut_at(times: ir.Column, since: str, log: ir.Table) -> float:
+    """Read the moment to split at; reject one with all sessions on one side."""
+    moment = parse_moment(since, "--holdout-from takes", log)
+    if isinstance(moment, datetime):
+        moment = moment.replace(tzinfo=UTC).timestamp()
+    found = totals(times.as_table(), before=(times < moment).sum(), all=times.count())
+    if found["before"] in (0, found["all"]):
+        when = "from then on" if found["before"] else "before"
+        raise DataError(f"--holdout-from {since}: no session began {when}")
+    return moment
+
+
+def _cut_by_share(times: ir.Column, share: float) -> float:
+    """Return the moment after which the last ``share`` of sessions begin."""
+    limits = times.as_table().agg(cut=times.quantile(1 - share), first=times.min())
+    [found] = limits.to_pyarrow().to_pylist()
     if found["cut"] is None or found["cut"] <= found["first"]:
         raise DataError(
-            "holding out by time needs sessions that began at different moments; "
-            f"the first {kept:.0%} of them began at one"
+            "holding out by time needs sessions that began at different moments, got "
+            f"one moment for the first {1 - share:.0%} of them"
         )
     return float(found["cut"])
-
-
-def _require_choice(name: str, value: str, *choices: str) -> None:
-    if value not in choices:
-        raise ConfigError(f"{name} must be {' or '.join(choices)}, got {value!r}")
-
-
-def _typed(table: pa.Table) -> pa.Table:
-    """Give every engine's result the same types."""
-    columns = {}
-    for name in table.column_names:
-        column = table[name]
-        whole = name in NUMBERS or name == "rank" or pa.types.is_integer(column.type)
-        columns[name] = column.cast(pa.int64() if whole else pa.string())
-    return pa.table(columns)

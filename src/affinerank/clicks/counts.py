@@ -1,14 +1,13 @@
 """Impressions and clicks per query, document and rank: all that later stages see.
 
 Corrections are linear in clicks, so counts lose nothing for rank-based models. They
-add up: logs can be counted in parts, where they live, and put together afterwards.
+add up: logs can be counted in parts, where they are, and put together afterwards.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,33 +16,36 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from affinerank.arrays import Ints
 from affinerank.clicks.counts_table import (
+    COLUMNS,
     EXTRA_KEYS,
-    KEYS,
     NUMBERS,
     checked_table,
     given_column,
+    grouped,
+    session_keys,
 )
+from affinerank.data.parquet import parquet_errors
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import existing_file, written_whole
 
-__all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "KEYS", "NUMBERS", "ClickCounts"]
-
-Ints = NDArray[np.int64]
+__all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "ClickCounts"]
 
 HELD_OUT = "holdout"
 KEPT = "train"
+SUMS = (("impressions", "sum"), ("clicks", "sum"))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ClickCounts:
     """How often each document was shown and clicked at each rank.
 
     Attributes:
         table: One row per query, document and rank (and ``ranker``, ``segment``,
-            ``split`` where those are told apart), sorted by them, with ``impressions``,
+            ``split`` if those are keys too), sorted by them, with ``impressions``,
             ``clicks``, and the ``sessions`` of its query (and ranker, segment, split).
     """
 
@@ -69,8 +71,7 @@ class ClickCounts:
     ) -> ClickCounts:
         """Build from one array per column.
 
-        Without ``sessions``, a query has the most impressions that one of its ranks
-        had.
+        Without ``sessions``, a query has as many as its rank with most impressions.
 
         >>> ClickCounts.from_columns(
         ...     query_id=["q", "q"], doc_id=[7, 8], rank=[1, 2], impressions=[5, 5],
@@ -78,20 +79,11 @@ class ClickCounts:
         ... ).n_sessions
         5
         """
-        given = {
-            "query_id": query_id,
-            "doc_id": doc_id,
-            "rank": rank,
-            "ranker": ranker,
-            "segment": segment,
-            "split": split,
-            "impressions": impressions,
-            "clicks": clicks,
-            "sessions": sessions,
-        }
+        keys, extra = (query_id, doc_id, rank), (ranker, segment, split)
+        given = (*keys, *extra, impressions, clicks, sessions)
         arrays = {
             name: given_column(name, values)
-            for name, values in given.items()
+            for name, values in zip(COLUMNS, given, strict=True)
             if values is not None
         }
         sizes = {name: len(array) for name, array in arrays.items()}
@@ -100,15 +92,21 @@ class ClickCounts:
         table = pa.table(arrays)
         return cls(table if sessions is not None else _with_sessions(table))
 
+    def __repr__(self) -> str:
+        return (
+            f"ClickCounts({self.table.num_rows:,} rows by {', '.join(self.keys)}: "
+            f"{self.impressions.sum():,} impressions, {self.clicks.sum():,} clicks)"
+        )
+
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that tell rows apart."""
+        """Names of the key columns."""
         return tuple(n for n in self.table.column_names if n not in NUMBERS)
 
     @property
     def session_keys(self) -> tuple[str, ...]:
         """The columns that sessions are counted by: all keys but document and rank."""
-        return tuple(n for n in self.keys if n not in ("doc_id", "rank"))
+        return tuple(session_keys(self.table.column_names))
 
     @property
     def rank(self) -> Ints:
@@ -117,25 +115,26 @@ class ClickCounts:
 
     @property
     def impressions(self) -> Ints:
-        """``[n_rows]`` how often the document was shown at the rank."""
+        """``[n_rows]`` impressions of the document at the rank."""
         return self._numbers("impressions")
 
     @property
     def clicks(self) -> Ints:
-        """``[n_rows]`` how often it was clicked there."""
+        """``[n_rows]`` clicks on it there."""
         return self._numbers("clicks")
 
     @property
     def sessions(self) -> Ints:
-        """``[n_rows]`` how often its query was issued."""
+        """``[n_rows]`` sessions of its query."""
         return self._numbers("sessions")
 
     @property
     def sessions_per_query(self) -> pa.Table:
         """One row per query (and ranker, segment, split), with its ``sessions``."""
         # One thread keeps the order of the table, on which random halves rest.
-        grouped = self.table.group_by(list(self.session_keys), use_threads=False)
-        return _renamed(grouped.aggregate([("sessions", "max")]))
+        return grouped(
+            self.table, self.session_keys, ("sessions", "max"), threads=False
+        )
 
     @property
     def n_sessions(self) -> int:
@@ -143,68 +142,50 @@ class ClickCounts:
         return int(pc.sum(self.sessions_per_query["sessions"]).as_py() or 0)
 
     def summary(self) -> dict[str, Any]:
-        """Sizes, as plain data."""
-        ranks = self.rank
+        """Return sizes as plain data."""
         return {
-            "groups": len(ranks),
+            "groups": self.table.num_rows,
             "sessions": self.n_sessions,
             "queries": len(pc.unique(self.table["query_id"])),
-            "documents": self.table.group_by(["query_id", "doc_id"])
-            .aggregate([])
-            .num_rows,
-            "ranks": int(ranks.max()) if len(ranks) else 0,
+            "documents": grouped(self.table, ["query_id", "doc_id"]).num_rows,
+            "ranks": int(self.rank.max(initial=0)),
             "impressions": int(self.impressions.sum()),
             "clicks": int(self.clicks.sum()),
         }
 
     def click_rate_by_rank(self) -> list[dict[str, Any]]:
-        """Impressions, clicks and click-through rate at each rank that was shown."""
-        grouped = self.table.group_by("rank").aggregate(
-            [("impressions", "sum"), ("clicks", "sum")]
-        )
-        rows = _renamed(grouped).sort_by("rank").to_pylist()
+        """Return impressions, clicks and click-through rate of each rank shown."""
+        by_rank = grouped(self.table, ["rank"], *SUMS).sort_by("rank").to_pylist()
         return [
             {**row, "rate": row["clicks"] / row["impressions"]}
-            for row in rows
+            for row in by_rank
             if row["impressions"]
         ]
 
     def __add__(self, other: ClickCounts) -> ClickCounts:
         """Count what both counted: rows with equal keys are added."""
-        if self.keys != other.keys or self._id_types() != other._id_types():
+        if self._about() != other._about():
             raise DataError(
-                f"counts by {', '.join(self.keys)} ({_types(self)}) cannot be added to "
-                f"counts by {', '.join(other.keys)} ({_types(other)})"
+                f"{self._about()} cannot be added to {other._about()}; both must have "
+                "the same keys and types of ids"
             )
-        rows = pa.concat_tables(
-            [part.table.drop_columns("sessions") for part in (self, other)]
+        return _added_up(
+            pa.concat_tables([self.table, other.table]),
+            pa.concat_tables([self.sessions_per_query, other.sessions_per_query]),
         )
-        sessions = pa.concat_tables([part.sessions_per_query for part in (self, other)])
-        return ClickCounts(_joined_sums(rows, sessions, self.keys, self.session_keys))
 
     def merged(self, *keys: str) -> ClickCounts:
         """Forget ``ranker``, ``segment`` or ``split``, adding up their rows."""
         for key in keys:
             self._require_key(key)
-        kept = tuple(key for key in self.keys if key not in keys)
-        return ClickCounts(
-            _joined_sums(
-                self.table.drop_columns(["sessions", *keys]),
-                self.sessions_per_query.drop_columns(list(keys)),
-                kept,
-                tuple(key for key in self.session_keys if key not in keys),
-            )
+        return _added_up(
+            self.table.drop_columns(list(keys)),
+            self.sessions_per_query.drop_columns(list(keys)),
         )
 
     def labelled(self, key: str, value: str) -> ClickCounts:
         """Add a key (``ranker``, ``segment``, ``split``) of one value to every row."""
-        if key not in EXTRA_KEYS or key in self.keys:
-            raise ConfigError(
-                f"the key {key!r} cannot be added to counts by {', '.join(self.keys)}; "
-                f"keys that can are {', '.join(EXTRA_KEYS)}"
-            )
-        column = pa.array([value] * self.table.num_rows, type=pa.string())
-        return ClickCounts(self.table.append_column(key, column))
+        return self._with_key(key, pa.repeat(value, self.table.num_rows))
 
     def select(self, key: str, value: str) -> ClickCounts:
         """Return the rows where ``ranker``, ``segment`` or ``split`` has this value.
@@ -218,14 +199,11 @@ class ClickCounts:
     def holdout(self, share: float = 0.2) -> ClickCounts:
         """Set about this share of queries aside, chosen by a hash of their ids.
 
-        Returns counts with ``split`` ``"train"`` or ``"holdout"``: the same query falls
-        on the same side in every log and on every machine.
+        Returns counts with ``split`` ``"train"`` or ``"holdout"``: the same query is on
+        the same side in every log and on every machine.
         """
-        checked_share(share)
-        if "split" in self.keys:
-            raise ConfigError("these counts are split already")
-        column = split_by_query(self.table, share)
-        return ClickCounts(self.table.append_column("split", column))
+        require_share(share)
+        return self._with_key("split", split_by_query(self.table, share))
 
     def halves(self, *, rng: np.random.Generator) -> tuple[ClickCounts, ClickCounts]:
         """Split sessions at random into two halves, and the counts with them.
@@ -240,10 +218,9 @@ class ClickCounts:
         sessions = self.sessions_per_query
         total = sessions["sessions"].to_numpy()
         half = total // 2 + (total % 2) * rng.integers(0, 2, len(total))
-        drawn = sessions.append_column("half", pa.array(half)).append_column(
-            "query", pa.array(np.arange(len(half)))
-        )
-        rows = _matched(self.table, drawn.drop_columns("sessions"), self.session_keys)
+        drawn = sessions.drop_columns("sessions").append_column("half", pa.array(half))
+        drawn = drawn.append_column("query", pa.array(np.arange(len(half))))
+        rows = self.table.join(drawn, list(self.session_keys), join_type="inner")
         rows = rows.sort_by([(name, "ascending") for name in self.keys])
         in_half, shown, clicks = (
             rows[name].to_numpy() for name in ("half", "impressions", "clicks")
@@ -251,14 +228,10 @@ class ClickCounts:
         left = rows["sessions"].to_numpy() - in_half
         first = rng.hypergeometric(shown, left + in_half - shown, in_half)
         clicked = rng.hypergeometric(clicks, shown - clicks, first)
-        a, b = (
-            ClickCounts(_with_numbers(rows, self.keys, numbers))
-            for numbers in (
-                (first, clicked, in_half),
-                (shown - first, clicks - clicked, left),
-            )
+        return (
+            _half(rows, self.keys, first, clicked, in_half),
+            _half(rows, self.keys, shown - first, clicks - clicked, left),
         )
-        return a, b
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the counts as Parquet."""
@@ -269,111 +242,80 @@ class ClickCounts:
     def load(cls, path: str | os.PathLike[str]) -> ClickCounts:
         """Read counts written by :meth:`save` or by the counting engine."""
         source = existing_file(path)
-        try:
+        with parquet_errors(source):
             found = cls(pq.read_table(source))
-            # Sorting took room for several of it, which Arrow would keep.
-            pa.default_memory_pool().release_unused()
-            return found
-        except DataError as error:
-            raise DataError(f"{source}: {error}") from None
-        except (pa.ArrowException, OSError) as error:
-            reason = " ".join(str(error).split())
-            raise DataError(f"{source}: not counts in Parquet ({reason})") from None
+        # Sorting took room for several of it, which Arrow would keep.
+        pa.default_memory_pool().release_unused()
+        return found
 
     def equals(self, other: ClickCounts) -> bool:
         """Whether both hold the same rows."""
         return bool(self.table.equals(other.table))
 
-    def _require_key(self, key: str) -> None:
-        if key not in EXTRA_KEYS or key not in self.keys:
+    def _require_key(self, key: str, *, there: bool = True) -> None:
+        if key not in EXTRA_KEYS or (key in self.keys) != there:
             raise ConfigError(
-                f"these counts are not told apart by {key!r}; "
-                f"they are by {', '.join(self.keys)}"
+                f"the key {key!r} cannot be {'taken from' if there else 'added to'} "
+                f"counts by {', '.join(self.keys)}"
             )
+
+    def _with_key(self, key: str, column: pa.Array) -> ClickCounts:
+        self._require_key(key, there=False)
+        return ClickCounts(self.table.append_column(key, column))
 
     def _numbers(self, name: str) -> Ints:
         return np.asarray(self.table[name], dtype=np.int64)
 
-    def _id_types(self) -> list[pa.DataType]:
-        return [self.table[name].type for name in ("query_id", "doc_id")]
+    def _about(self) -> str:
+        """Describe the keys, with the types of ids."""
+        ids = ", ".join(f"{n} {self.table[n].type}" for n in ("query_id", "doc_id"))
+        return f"counts by {', '.join(self.keys)} ({ids})"
 
 
 def _with_sessions(table: pa.Table) -> pa.Table:
     """Add sessions: the most impressions that one rank of the query had."""
-    extra = [name for name in EXTRA_KEYS if name in table.column_names]
-    by_rank = table.group_by(["query_id", *extra, "rank"]).aggregate(
-        [("impressions", "sum")]
-    )
-    sessions = by_rank.group_by(["query_id", *extra]).aggregate(
-        [("impressions_sum", "max")]
-    )
-    names = ["sessions" if "impressions" in n else n for n in sessions.column_names]
-    return _matched(table, sessions.rename_columns(names), ["query_id", *extra])
+    by = session_keys(table.column_names)
+    by_rank = grouped(table, [*by, "rank"], ("impressions", "sum"))
+    most = grouped(by_rank, by, ("impressions", "max"))
+    return table.join(most.rename_columns([*by, "sessions"]), by, join_type="inner")
 
 
-def _joined_sums(
-    rows: pa.Table, sessions: pa.Table, keys: tuple[str, ...], by: tuple[str, ...]
-) -> pa.Table:
+def _added_up(rows: pa.Table, sessions: pa.Table) -> ClickCounts:
     """Add up rows with equal keys, and sessions, and put them together."""
-    summed = rows.group_by(list(keys)).aggregate(
-        [("impressions", "sum"), ("clicks", "sum")]
-    )
-    total = sessions.group_by(list(by)).aggregate([("sessions", "sum")])
-    return _matched(_renamed(summed), _renamed(total), list(by))
+    keys = [name for name in rows.column_names if name not in NUMBERS]
+    by = session_keys(rows.column_names)
+    total = grouped(sessions, by, ("sessions", "sum"))
+    return ClickCounts(grouped(rows, keys, *SUMS).join(total, by, join_type="inner"))
 
 
-def _matched(rows: pa.Table, other: pa.Table, by: Sequence[str]) -> pa.Table:
-    return rows.join(other, keys=list(by), join_type="inner")
-
-
-def _renamed(table: pa.Table) -> pa.Table:
-    """Take the name of the aggregation off: ``clicks_sum`` becomes ``clicks``."""
-    names = [n.removesuffix("_sum").removesuffix("_max") for n in table.column_names]
-    return table.rename_columns(names)
-
-
-def _with_numbers(
-    rows: pa.Table, keys: tuple[str, ...], numbers: tuple[Ints, Ints, Ints]
-) -> pa.Table:
+def _half(
+    rows: pa.Table, keys: tuple[str, ...], shown: Ints, clicks: Ints, sessions: Ints
+) -> ClickCounts:
     """Put other numbers beside the keys, leaving out what was never shown.
 
     One row of a query stays where none was shown but it has sessions, to hold those.
     """
-    shown, _, sessions = numbers
     query = rows["query"].to_numpy()
     _, first = np.unique(query, return_index=True)
     ever = np.bincount(query, weights=shown)[query[first]] > 0
     keep = shown > 0
     keep[first] |= ~ever & (sessions[first] > 0)
-    table = rows.select(list(keys))
-    for name, values in zip(NUMBERS, numbers, strict=True):
-        table = table.append_column(name, pa.array(values))
-    return table.filter(pa.array(keep))
+    numbers = {"impressions": shown, "clicks": clicks, "sessions": sessions}
+    table = pa.table({**{name: rows[name] for name in keys}, **numbers})
+    return ClickCounts(table.filter(pa.array(keep)))
 
 
-def checked_share(share: float) -> float:
-    """Return ``share`` if it can be held out."""
+def require_share(share: float) -> None:
+    """Reject a share that cannot be held out."""
     if not 0 < share < 1:
-        raise ConfigError(
-            f"the share to hold out must be between 0 and 1, got {share:g}"
-        )
-    return share
+        raise ConfigError(f"share to hold out must be between 0 and 1, got {share:g}")
 
 
 def split_by_query(table: pa.Table, share: float) -> pa.Array:
-    """``train`` or ``holdout`` for each row, by a hash of its query id."""
+    """Return ``train`` or ``holdout`` for each row, by a hash of its query id."""
     encoded = pc.dictionary_encode(table["query_id"]).combine_chunks()
-    held = [_hash_share(str(name)) < share for name in encoded.dictionary.to_pylist()]
-    side = np.array(held, dtype=np.int64)[encoded.indices.to_numpy()]
-    return pa.array([KEPT, HELD_OUT]).take(pa.array(side))
-
-
-def _hash_share(name: str) -> float:
-    """A number in [0, 1) that depends on the text alone."""
-    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
-
-
-def _types(counts: ClickCounts) -> str:
-    names = ("query_id", "doc_id")
-    return ", ".join(f"{n} {counts.table[n].type}" for n in names)
+    side = []
+    for name in encoded.dictionary.to_pylist():
+        digest = hashlib.blake2b(str(name).encode(), digest_size=8).digest()
+        side.append(HELD_OUT if int.from_bytes(digest, "big") / 2**64 < share else KEPT)
+    return pa.array(side, pa.string()).take(encoded.indices)

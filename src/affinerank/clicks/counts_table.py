@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
-from affinerank.data.dataset import Ids
+from affinerank.data.parquet import STRINGS, arrow_column
 from affinerank.errors import DataError
 
 KEYS = ("query_id", "doc_id", "rank")
 EXTRA_KEYS = ("ranker", "segment", "split")
-IDS_AT_ONCE = 1_000_000
 NUMBERS = ("impressions", "clicks", "sessions")
+COLUMNS = (*KEYS, *EXTRA_KEYS, *NUMBERS)
 
 
 def given_column(name: str, values: ArrayLike) -> pa.Array:
-    """Turn what the caller gave for a column into one of Arrow."""
+    """Return a column given by the caller as one of Arrow."""
     try:
         return arrow_column(np.asarray(values))
     except (pa.ArrowException, TypeError, ValueError):
-        kind = "strings or integers" if name.endswith("_id") else "numbers"
-        kind = "strings" if name in EXTRA_KEYS else kind
         raise DataError(
-            f"counts: {name} must be a flat array of {kind}, got {values!r:.60}"
+            f"counts: {name} must be a flat array of {_kind(name)}, got {values!r:.60}"
         ) from None
 
 
 def checked_table(table: pa.Table) -> pa.Table:
     """Check columns, types and values; sort by the keys."""
-    expected = (*KEYS, *NUMBERS)
-    absent = [name for name in expected if name not in table.column_names]
+    expected, found = (*KEYS, *NUMBERS), table.column_names
+    absent = [name for name in expected if name not in found]
     if absent:
         raise DataError(
             f"counts have no column {absent[0]!r}; expected {', '.join(expected)}, "
-            f"optionally {', '.join(EXTRA_KEYS)}; found {', '.join(table.column_names)}"
+            f"optionally {', '.join(EXTRA_KEYS)}; found {', '.join(found)}"
         )
-    unknown = [n for n in table.column_names if n not in (*expected, *EXTRA_KEYS)]
+    unknown = [name for name in found if name not in COLUMNS]
     if unknown:
         raise DataError(f"counts have an unknown column {unknown[0]!r}")
-    keys = (*KEYS, *(name for name in EXTRA_KEYS if name in table.column_names))
-    columns = {name: _typed(name, table[name]) for name in (*keys, *NUMBERS)}
+    by_session = session_keys(found)
+    keys = (*KEYS, *by_session[1:])
+    columns = {name: typed_column(name, table[name]) for name in (*keys, *NUMBERS)}
     for name, column in columns.items():
         if column.null_count:
             raise DataError(f"counts: {name} is null in {column.null_count} rows")
@@ -49,19 +50,54 @@ def checked_table(table: pa.Table) -> pa.Table:
     rising, repeated = _order(ordered, keys)
     if not rising:
         ordered = ordered.sort_by([(name, "ascending") for name in keys])
-        repeated = _order(ordered, keys)[1]
+        _, repeated = _order(ordered, keys)
     if repeated:
         raise DataError(f"counts hold several rows for one {', '.join(keys)}")
     _check_numbers(ordered)
-    by_session = [name for name in keys if name not in ("doc_id", "rank")]
-    spread = ordered.group_by(by_session).aggregate(
-        [("sessions", "min"), ("sessions", "max")]
-    )
-    if not pc.all(
-        pc.equal(spread["sessions_min"], spread["sessions_max"])
-    ).as_py() and (spread.num_rows):
+    spread = grouped(ordered, by_session, ("sessions", "min"), ("sessions", "max"))
+    if np.any(np.asarray(spread[-2]) != np.asarray(spread[-1])):
         raise DataError(f"counts give one {', '.join(by_session)} different sessions")
     return ordered
+
+
+def session_keys(columns: Sequence[str]) -> list[str]:
+    """Columns that sessions are counted by: the query, then the keys that are there."""
+    return [name for name in ("query_id", *EXTRA_KEYS) if name in columns]
+
+
+def grouped(
+    table: pa.Table, by: Sequence[str], *sums: tuple[str, str], threads: bool = True
+) -> pa.Table:
+    """Aggregate columns by keys, under their own names: the keys come first."""
+    found = table.group_by(list(by), use_threads=threads).aggregate(list(sums))
+    ordered = found.select([*by, *(f"{name}_{how}" for name, how in sums)])
+    return ordered.rename_columns([*by, *(name for name, _ in sums)])
+
+
+def typed_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of counts as int64 or string."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if name in NUMBERS or name == "rank":
+        try:
+            return column.cast(pa.int64())
+        except pa.ArrowException:
+            raise DataError(
+                f"counts: {name} must hold whole numbers, holds {kind}"
+            ) from None
+    if pa.types.is_integer(kind) and name not in EXTRA_KEYS:
+        wide = kind == pa.uint64() and (pc.max(column).as_py() or 0) >= 2**63
+        return column.cast(pa.string() if wide else pa.int64())
+    if kind in STRINGS:
+        return column.cast(pa.string())
+    raise DataError(f"counts: {name} must hold {_kind(name)}, holds {kind}")
+
+
+def _kind(name: str) -> str:
+    if name in EXTRA_KEYS:
+        return "strings"
+    return "integers or strings" if name.endswith("_id") else "numbers"
 
 
 def _order(table: pa.Table, keys: tuple[str, ...]) -> tuple[bool, bool]:
@@ -79,8 +115,7 @@ def _order(table: pa.Table, keys: tuple[str, ...]) -> tuple[bool, bool]:
 
 def _check_numbers(table: pa.Table) -> None:
     rank, shown, clicked, sessions = (
-        np.asarray(table[name])
-        for name in ("rank", "impressions", "clicks", "sessions")
+        np.asarray(table[name]) for name in ("rank", *NUMBERS)
     )
     rules = (
         (rank < 1, "rank", "must be 1 or more"),
@@ -97,35 +132,3 @@ def _check_numbers(table: pa.Table) -> None:
                 f"counts of {where}: {name} {rule}, got {table[name][row].as_py()} "
                 f"({int(broken.sum())} such rows)"
             )
-
-
-def _typed(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Bring a column to int64 or string."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
-    if name in NUMBERS or name == "rank":
-        try:
-            return column.cast(pa.int64())
-        except pa.ArrowException:
-            raise DataError(
-                f"counts: {name} must hold whole numbers, holds {kind}"
-            ) from None
-    if pa.types.is_integer(kind) and name not in EXTRA_KEYS:
-        wide = kind == pa.uint64() and (pc.max(column).as_py() or 0) >= 2**63
-        return column.cast(pa.string() if wide else pa.int64())
-    if kind in (pa.string(), pa.large_string(), pa.string_view()):
-        return column.cast(pa.string())
-    right = "strings" if name in EXTRA_KEYS else "integers or strings"
-    raise DataError(f"counts: {name} must hold {right}, holds {kind}")
-
-
-def arrow_column(values: Ids) -> pa.Array:
-    """Turn an array of ids or numbers into one of Arrow."""
-    if values.dtype.kind in "OTU":
-        parts = range(0, max(len(values), 1), IDS_AT_ONCE)
-        return pa.concat_arrays(
-            pa.array(values[i : i + IDS_AT_ONCE].tolist(), pa.string()) for i in parts
-        )
-    return pa.array(values)

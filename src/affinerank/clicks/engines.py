@@ -1,4 +1,4 @@
-"""Where logs lie, and the engines that read them there.
+"""Engines that read logs where they are.
 
 DuckDB reads files in this process, within a given memory, spilling to disk; Spark runs
 locally or on a cluster; any other Ibis connection has tables of its own.
@@ -10,7 +10,8 @@ import glob
 import math
 import re
 import tempfile
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,15 @@ import ibis
 import ibis.expr.types as ir
 
 from affinerank.errors import AffineRankError, ConfigError, DataError
+from affinerank.files import one_line
 
 ENGINES = frozenset({"duckdb", "_duckdb", "ibis", "pyspark", "py4j", "sqlglot"})
 BYTES_PER_GROUP = 40  # a third of what a group takes: DuckDB can spill the rest
 ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")
+CSV_SETTINGS: dict[str, dict[str, Any]] = {
+    "duckdb": {"skip": 0, "all_varchar": True, "allow_quoted_nulls": False},
+    "pyspark": {"multiLine": True},
+}
 
 
 @contextmanager
@@ -40,9 +46,9 @@ def open_table(
     Args:
         source: A path or pattern of Parquet, CSV or JSON Lines files; or with ``table``
             the URL of an Ibis connection, as in ``duckdb:///clicks.duckdb``.
-        engine: Reads files: ``duckdb`` here, ``spark`` locally or at ``master``.
+        engine: What reads files: ``duckdb`` here, ``spark`` locally or at ``master``.
         memory: How much memory DuckDB may take before it spills to disk.
-        master: Spark's master URL; ``local[*]`` where none is given.
+        master: Spark's master URL; ``local[*]`` by default.
         table: Table to count, of the connection ``source``.
     """
     if engine not in ("duckdb", "spark"):
@@ -54,19 +60,22 @@ def open_table(
         if table is not None:
             connection = _connected(source, memory, spill)
             stack.callback(connection.disconnect)
-            yield _table_of(connection, name, table)
+            known = connection.list_tables()
+            if table not in known:
+                there = f"there are {', '.join(known[:12]) or 'none'}"
+                raise DataError(f"{name}: there is no table {table!r}; {there}")
+            yield connection.table(table)
         elif engine == "spark":
             yield _read(stack.enter_context(_spark(master)), source)
         else:
-            connection = ibis.duckdb.connect(**_within(memory, spill))
+            connection = _duckdb(memory, spill)
             stack.callback(connection.disconnect)
-            connection.raw_sql("SET TimeZone = 'UTC'")
             yield _read(connection, source)
 
 
 @contextmanager
 def engine_errors(what: str) -> Iterator[None]:
-    """Turn an engine's complaint into a sentence of ours."""
+    """Turn errors of an engine into a :class:`DataError` of one line."""
     try:
         yield
     except AffineRankError:
@@ -74,11 +83,17 @@ def engine_errors(what: str) -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ENGINES:
             raise
-        raise DataError(f"{what}: {_reason(error)}") from None
+        text = str(error)
+        for rest in ("\nPossible", "JVM stacktrace", "\n\tat "):
+            text = text.split(rest, maxsplit=1)[0]
+        reason = f"the engine could not read it: {' '.join(text.split())[:300]}"
+        if "OutOfMemory" in type(error).__name__:
+            reason = "the memory it may take is too little; give more (--memory)"
+        raise DataError(f"{what}: {reason}") from None
 
 
 def is_duckdb(table: ir.Table) -> bool:
-    """Whether DuckDB runs what is asked of ``table``."""
+    """Whether DuckDB runs the queries on ``table``."""
     return bool(table.get_backend().name == "duckdb")
 
 
@@ -87,31 +102,39 @@ def in_parts(table: ir.Table, column: str, rows: int) -> list[ir.Table]:
 
     Grouped by that column and others, the parts together give what the whole would.
     DuckDB spills to disk, but gives up if groups are many times what fits. Each part
-    is one more pass over the log. Other engines take care of themselves.
+    is one more pass over the log. Other engines need no parts.
     """
     if not is_duckdb(table):
         return [table]
-    n = math.ceil(rows * BYTES_PER_GROUP / _memory(table))
+    query = "SELECT current_setting('memory_limit')"
+    [(text,)] = table.get_backend().raw_sql(query).fetchall()
+    number, unit = text.split()
+    memory = float(number) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
+    n = math.ceil(rows * BYTES_PER_GROUP / memory)
     if n <= 1:
         return [table]
     return [table.filter(table[column].hash().abs() % n == i) for i in range(n)]
 
 
-def _memory(table: ir.Table) -> float:
-    """Bytes that DuckDB may take."""
-    query = "SELECT current_setting('memory_limit')"
-    [(text,)] = table.get_backend().raw_sql(query).fetchall()
-    number, unit = text.split()
-    return float(number) * 1024.0 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
+def gathered(parts: Sequence[ir.Table]) -> ir.Table:
+    """Compute parts one after another, into one temporary table of DuckDB."""
+    if not is_duckdb(parts[0]):
+        return parts[0]  # other engines have no parts
+    backend, name = parts[0].get_backend(), f"affinerank_{uuid.uuid4().hex}"
+    whole = backend.create_table(name, schema=parts[0].schema(), temp=True)
+    for part in parts:
+        backend.insert(name, part)
+    return whole
 
 
-def quoted(path: Path) -> str:
-    """Write a path as a text of SQL."""
-    return "'" + str(path).replace("'", "''") + "'"
+def totals(table: ir.Table, **sums: ir.Scalar) -> dict[str, int]:
+    """Aggregate to whole numbers, in one pass; a sum over no rows is 0."""
+    [row] = table.agg(**sums).to_pyarrow().to_pylist()
+    return {name: int(value or 0) for name, value in row.items()}
 
 
 def without_password(url: str) -> str:
-    """Leave a password out of a URL that is going to be printed.
+    """Hide the password in a URL that is going to be printed.
 
     >>> without_password("postgres://me:secret@host/db")
     'postgres://me:***@host/db'
@@ -123,27 +146,20 @@ def without_password(url: str) -> str:
     return url.replace(f":{password}@", ":***@") if password else url
 
 
-def _reason(error: Exception) -> str:
-    """Shorten what an engine says to its first sentence or so."""
-    if "OutOfMemory" in type(error).__name__:
-        return "the memory it may take is too little; give more (--memory)"
-    text = str(error).split("\nPossible", maxsplit=1)[0]
-    text = text.split("JVM stacktrace", maxsplit=1)[0].split("\n\tat ", maxsplit=1)[0]
-    return f"the engine could not read it: {' '.join(text.split())[:300]}"
-
-
-def _within(memory: str, spill: str) -> dict[str, Any]:
-    """Return the settings that keep DuckDB within ``memory``."""
+def _duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any:
+    """Connect to DuckDB, to be kept within ``memory``."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*[KMGT]i?B\s*", memory, re.IGNORECASE)
     if match is None or float(match[1]) == 0:
-        raise ConfigError(
-            f"--memory takes an amount as in 4GB or 500MB, got {memory!r}"
-        )
-    return {
-        "memory_limit": memory.strip(),
-        "temp_directory": spill,
-        "preserve_insertion_order": False,
-    }
+        raise ConfigError(f"--memory takes an amount as in 4GB, got {memory!r}")
+    connection = ibis.duckdb.connect(
+        *path,
+        memory_limit=memory.strip(),
+        temp_directory=spill,
+        preserve_insertion_order=False,
+        **settings,
+    )
+    connection.raw_sql("SET TimeZone = 'UTC'")
+    return connection
 
 
 def _connected(url: str, memory: str, spill: str) -> Any:
@@ -153,34 +169,17 @@ def _connected(url: str, memory: str, spill: str) -> Any:
             f"expected a connection as in duckdb:///clicks.duckdb, got {url!r}"
         )
     if url.startswith("duckdb://"):
-        path = _database(url.removeprefix("duckdb://"))
-        settings = {**_within(memory, spill), "read_only": True}
-        connection = ibis.duckdb.connect(path, **settings)
-        connection.raw_sql("SET TimeZone = 'UTC'")
-        return connection
+        place = url.removeprefix("duckdb://")  # from the root, or from here
+        for path in (Path(place), Path(place.removeprefix("/"))):
+            if path.is_file():
+                return _duckdb(memory, spill, path, read_only=True)
+        raise DataError(f"{url}: there is no such file")
     try:
         return ibis.connect(url)
     except (ImportError, ValueError) as error:
-        reason = " ".join(str(error).split()).replace(url, without_password(url))
-        raise ConfigError(
-            f"{without_password(url)}: cannot be connected to: {reason[:200]}"
-        ) from None
-
-
-def _database(place: str) -> Path:
-    """Find the file of ``duckdb:///clicks.duckdb``: from the root, or from here."""
-    for path in (Path(place), Path(place.removeprefix("/"))):
-        if path.is_file():
-            return path
-    raise DataError(f"duckdb://{place}: there is no such file")
-
-
-def _table_of(connection: Any, url: str, table: str) -> ir.Table:
-    known = connection.list_tables()
-    if table not in known:
-        there = f"there are {', '.join(known[:12])}" if known else "there are none"
-        raise DataError(f"{url}: there is no table {table!r}; {there}")
-    return connection.table(table)
+        shown = without_password(url)
+        reason = one_line(error).replace(url, shown)
+        raise ConfigError(f"{shown}: cannot be connected to: {reason[:200]}") from None
 
 
 @contextmanager
@@ -194,23 +193,20 @@ def _spark(master: str | None) -> Iterator[Any]:
             "the engine spark needs pyspark: pip install 'affinerank[spark]'"
         ) from None
     running = SparkSession.getActiveSession()
-    builder = SparkSession.builder.appName("affinerank")
-    settings = {
+    settings: dict[str, Any] = {
+        "spark.app.name": "affinerank",
         "spark.master": master or "local[*]",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
     }
-    for name, value in settings.items():
-        builder = builder.config(name, value)
     try:
-        session = running or builder.getOrCreate()
+        session = running or SparkSession.builder.config(map=settings).getOrCreate()
     except PySparkException as error:
-        reason = " ".join(str(error).split())[:200]
         raise ConfigError(
             f"Spark did not start at {master or 'local[*]'}; it needs Java 17 or newer "
-            f"(JAVA_HOME) and a master that answers: {reason}"
+            f"(JAVA_HOME) and a master that answers: {one_line(error)[:200]}"
         ) from None
     try:
         yield ibis.pyspark.connect(session)
@@ -231,43 +227,20 @@ def _read(connection: Any, source: str) -> ir.Table:
             f"{source}: expected a file that ends in .parquet, .csv, .tsv or .jsonl "
             "(.gz too), or a folder of Parquet files"
         )
-    if connection.name == "pyspark":
-        return _read_by_spark(connection, source, name)
-    exact = source if pattern else glob.escape(source)
-    if path.is_dir():
-        exact += "/**/*.parquet"
-    return _read_by_duckdb(connection, exact, name if not path.is_dir() else ".parquet")
-
-
-def _read_by_duckdb(connection: Any, source: str, name: str) -> ir.Table:
-    if name.endswith(".parquet"):
-        return connection.read_parquet(source)
+    exact, spark = source, connection.name == "pyspark"
+    if not spark:
+        inside = "/**/*.parquet" if path.is_dir() else ""
+        exact = (source if pattern else glob.escape(source)) + inside
+    if path.is_dir() or name.endswith(".parquet"):
+        return connection.read_parquet(exact)
     if name.endswith((".csv", ".tsv")):
+        separator = "\t" if name.endswith(".tsv") else ","
+        settings = CSV_SETTINGS[connection.name]
         return connection.read_csv(
-            source,
-            header=True,
-            delim="\t" if name.endswith(".tsv") else ",",
-            quote='"',
-            escape='"',
-            skip=0,
-            all_varchar=True,
-            allow_quoted_nulls=False,
+            exact, header=True, sep=separator, quote='"', escape='"', **settings
         )
+    if spark:
+        return connection.read_json(exact, primitivesAsString=True)
     # Ids that look like dates or UUIDs must not become such.
-    columns = connection.read_json(source).columns
-    return connection.read_json(source, columns=dict.fromkeys(columns, "VARCHAR"))
-
-
-def _read_by_spark(connection: Any, source: str, name: str) -> ir.Table:
-    if name.endswith((".csv", ".tsv")):
-        return connection.read_csv(
-            source,
-            header=True,
-            sep="\t" if name.endswith(".tsv") else ",",
-            quote='"',
-            escape='"',
-            multiLine=True,
-        )
-    if name.endswith((".jsonl", ".ndjson", ".json")):
-        return connection.read_json(source, primitivesAsString=True)
-    return connection.read_parquet(source)
+    columns = connection.read_json(exact).columns
+    return connection.read_json(exact, columns=dict.fromkeys(columns, "VARCHAR"))

@@ -1,7 +1,7 @@
-"""Logs that other systems keep, brought onto the columns of a click log.
+"""Read logs of other systems onto the columns of a click log.
 
 Small readers for data that fit into memory; each returns an Arrow table with
-``session_id, query_id, doc_id, rank, clicked`` and what it found on the way.
+``session_id, query_id, doc_id, rank, clicked`` and notes on what it found.
 """
 
 from __future__ import annotations
@@ -54,18 +54,19 @@ def read_ubi(
     ``click_actions`` and whose object is among those.
 
     Args:
-        queries: Documents of the index ``ubi_queries``, one a line.
-        events: Documents of the index ``ubi_events``, one a line.
+        queries: Documents of the index ``ubi_queries``, one per line.
+        events: Documents of the index ``ubi_events``, one per line.
         click_actions: Names of the events that are clicks.
     """
-    notes = {
-        "searches": 0,
-        "searches without results": 0,
-        "searches seen twice": 0,
-        "events that are not clicks": 0,
-        "clicks": 0,
-        "clicks without an impression": 0,
-    }
+    kinds = (
+        "searches",
+        "searches without results",
+        "searches seen twice",
+        "events that are not clicks",
+        "clicks",
+        "clicks without an impression",
+    )
+    notes = dict.fromkeys(kinds, 0)
     shown: dict[str, tuple[str, list[str]]] = {}
     for where, row in _json_lines(queries):
         search = _text(row, "query_id", where)
@@ -84,7 +85,8 @@ def read_ubi(
             notes["events that are not clicks"] += 1
             continue
         notes["clicks"] += 1
-        search, document = _text(row, "query_id", where), _clicked_object(row, where)
+        search = _text(row, "query_id", where)
+        document = _text(row, "event_attributes.object.object_id", where)
         if search in shown and document in shown[search][1]:
             clicked.add((search, document))
         else:
@@ -100,19 +102,15 @@ def read_ubi(
 def read_tiangong(*paths: str | os.PathLike[str]) -> ImportedLog:
     """Read result pages in the layout of TianGong-ST.
 
-    Tab-separated, one result page a line: session, query, list of documents as shown,
+    Tab-separated, one result page per line: session, query, list of documents as shown,
     list of vertical types, list of clicks. A session there holds several queries, so
-    each page becomes a session of ours, named by file (which, and its name), line and
+    each page becomes a session of ours, named by file (its number and name), line and
     session.
     """
     rows: list[tuple[str, str, str, int, bool]] = []
     pages = 0
     for place, path in enumerate(paths, start=1):
-        source = existing_file(path)
-        for number, line in enumerate(_lines(source), start=1):
-            if not line.strip():
-                continue
-            where = f"{source}, line {number}"
+        for number, where, line in _lines(path):
             parts = line.rstrip("\n").split("\t")
             if len(parts) < 5:
                 raise DataError(
@@ -127,79 +125,65 @@ def read_tiangong(*paths: str | os.PathLike[str]) -> ImportedLog:
                     f"{len(documents)} documents, got {parts[4][:60]!r}"
                 )
             pages += 1
-            session = f"{place}:{source.stem}:{number}:{parts[0]}"
+            session = f"{place}:{Path(path).stem}:{number}:{parts[0]}"
+            page = enumerate(zip(documents, clicks, strict=True), start=1)
             rows += [
                 (session, parts[1], str(document), rank, bool(click))
-                for rank, (document, click) in enumerate(
-                    zip(documents, clicks, strict=True), start=1
-                )
+                for rank, (document, click) in page
             ]
     return ImportedLog(_table(rows), {"result pages": pages})
 
 
 def _table(rows: Iterable[tuple[str, str, str, int, bool]]) -> pa.Table:
-    types = {
-        "session_id": pa.string(),
-        "query_id": pa.string(),
-        "doc_id": pa.string(),
-        "rank": pa.int32(),
-        "clicked": pa.bool_(),
-    }
-    columns = list(zip(*rows, strict=True)) or [() for _ in types]
-    arrays = [pa.array(c, t) for c, t in zip(columns, types.values(), strict=True)]
-    return pa.table(arrays, names=list(types))
+    ids = {name: pa.string() for name in ("session_id", "query_id", "doc_id")}
+    schema = pa.schema({**ids, "rank": pa.int32(), "clicked": pa.bool_()})
+    columns = list(zip(*rows, strict=True)) or [() for _ in schema]
+    return pa.table(columns, schema=schema)
 
 
-def _lines(source: Path) -> Iterator[str]:
+def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield number, place and text of each line that is not blank."""
+    source = existing_file(path)
     try:
         with source.open(encoding="utf-8") as file:
-            yield from file
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, f"{source}, line {number}", line
     except UnicodeDecodeError:
         raise DataError(f"{source}: expected UTF-8 text") from None
 
 
 def _json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield where it stands and what each line holds; ``_source`` is looked into."""
-    source = existing_file(path)
-    for number, line in enumerate(_lines(source), start=1):
-        if not line.strip():
-            continue
-        where = f"{source}, line {number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            raise DataError(f"{where}: expected one JSON object a line") from None
+    """Yield place and content of each line; ``_source`` is unpacked."""
+    for _, where, line in _lines(path):
+        row = _parsed(line)
         row = row.get("_source", row) if isinstance(row, dict) else row
         if not isinstance(row, dict):
-            raise DataError(f"{where}: expected one JSON object a line")
+            raise DataError(f"{where}: expected one JSON object per line")
         yield where, row
 
 
+def _parsed(text: str) -> Any:
+    """Read JSON; ``None`` if it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _text(row: dict[str, Any], name: str, where: str) -> str:
-    value = row.get(name)
+    """Return the text at ``name``; dots lead into objects."""
+    value: Any = row
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
     if not isinstance(value, str | int) or value == "":
         raise DataError(f"{where}: expected {name}, a text, got {value!r:.60}")
     return str(value)
 
 
-def _clicked_object(row: dict[str, Any], where: str) -> str:
-    attributes = row.get("event_attributes")
-    thing = attributes.get("object") if isinstance(attributes, dict) else None
-    identifier = thing.get("object_id") if isinstance(thing, dict) else None
-    if not isinstance(identifier, str | int) or identifier == "":
-        raise DataError(
-            f"{where}: expected event_attributes.object.object_id, the document that "
-            f"was clicked, got {identifier!r:.60}"
-        )
-    return str(identifier)
-
-
 def _numbers(text: str, where: str, what: str) -> list[int]:
     """Read ``[1, 2, 3]``."""
-    try:
-        numbers = json.loads(text)
-    except (ValueError, RecursionError):
-        numbers = None
+    numbers = _parsed(text)
     if not isinstance(numbers, list) or not all(isinstance(n, int) for n in numbers):
         raise DataError(
             f"{where}: expected a list of {what} as in [1, 2], got {text[:60]!r}"

@@ -1,12 +1,13 @@
-"""Click logs brought onto one schema, by the engine that has them.
+"""Bring click logs onto one schema, by the engine that has them.
 
 A log has one row per impression: ``session_id, query_id, doc_id, rank, clicked``, and
-optionally ``ranker``, ``timestamp``, ``user_id``. Other names are mapped. What is wrong
-with a log is found by :mod:`affinerank.clicks.checks`.
+optionally ``ranker``, ``timestamp``, ``user_id``, ``segment``. Other names are mapped.
+Faults of a log are found by :mod:`affinerank.clicks.faults`.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,11 +15,8 @@ from datetime import UTC, datetime
 import ibis
 import ibis.expr.types as ir
 
-from affinerank.clicks.checks import LogFaultsError
 from affinerank.clicks.engines import engine_errors
 from affinerank.errors import ConfigError, DataError
-
-__all__ = ["LogFaultsError", "LogOptions", "normalised"]
 
 IDS = ("session_id", "query_id", "doc_id")
 REQUIRED = (*IDS, "rank", "clicked")
@@ -31,16 +29,16 @@ class LogOptions:
 
     Attributes:
         columns: Names in the log of our columns, as in ``{"rank": "position"}``.
-        list_id: Column that tells lists apart, in the place of ``query_id``: where
-            features are logged per session, ``session_id``.
-        ranks_from: What the log calls the first rank: 1, or 0 where it says so.
+        list_id: Column that identifies lists, instead of ``query_id``: ``session_id``
+            where features are logged per session.
+        ranks_from: The first rank of the log, 1 or 0.
         where: Condition in the engine's own SQL; rows that fail it are left out. It is
-            run as it is: it must be the user's own.
+            run unchecked: it must be the user's own.
         since: First moment counted, compared with ``timestamp``.
-        until: First moment not counted any more.
-        segment: Column that tells segments apart (device, layout).
-        max_sessions_per_user: At most so many sessions of each ``user_id``, the first
-            by ``timestamp``, or by ``session_id`` where there is none.
+        until: First moment no longer counted.
+        segment: Column that names the segment (device, layout).
+        max_sessions_per_user: Most sessions per ``user_id``; the first are kept, by
+            ``timestamp`` or, without one, by ``session_id``.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -53,14 +51,12 @@ class LogOptions:
     max_sessions_per_user: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot be meant."""
+        """Reject settings that cannot be meant."""
         if self.ranks_from not in (0, 1):
             raise ConfigError(f"ranks start at 0 or 1, got {self.ranks_from}")
-        if self.max_sessions_per_user is not None and self.max_sessions_per_user < 1:
-            raise ConfigError(
-                f"max_sessions_per_user must be 1 or more, "
-                f"got {self.max_sessions_per_user}"
-            )
+        most = self.max_sessions_per_user
+        if most is not None and most < 1:
+            raise ConfigError(f"max_sessions_per_user must be 1 or more, got {most}")
         unknown = set(self.columns) - {*REQUIRED, *OPTIONAL}
         if unknown:
             raise ConfigError(
@@ -69,15 +65,15 @@ class LogOptions:
             )
         if self.list_id is not None and "query_id" in self.columns:
             raise ConfigError(
-                f"--list-id {self.list_id} takes the place of query_id, so it cannot "
-                f"be mapped to {self.columns['query_id']!r} too; give one of the two"
+                f"--list-id {self.list_id} replaces query_id, so that cannot be mapped "
+                f"to {self.columns['query_id']!r} too; give one of the two"
             )
 
     @property
     def chooses(self) -> bool:
-        """Whether some rows are left out because they were asked to be."""
-        asked = (self.where, self.since, self.until, self.max_sessions_per_user)
-        return any(value is not None for value in asked)
+        """Whether some options leave rows out."""
+        options = (self.where, self.since, self.until, self.max_sessions_per_user)
+        return any(option is not None for option in options)
 
     def name_of(self, column: str) -> str | None:
         """Return the name in the log of one of our columns; ``None`` if unused."""
@@ -95,8 +91,8 @@ def normalised(
 
     ``rank`` and ``clicked`` become integers, null where they cannot; ids become
     integers or strings; ``ranker`` and ``segment`` strings, empty where null.
-    ``timestamp`` is kept, null where it is no moment, if it was needed or is going to
-    be (``timed``): rows without one are no longer left out then, but faults.
+    ``timestamp`` is kept, null where it is no moment, if an option needs it or the
+    caller does (``timed``): rows without one are faults then.
     """
     if options.where is not None:
         with engine_errors("--where"):
@@ -128,16 +124,10 @@ def _named(table: ir.Table, options: LogOptions) -> ir.Table:
         theirs = options.name_of(name)
         if theirs in table.columns:
             columns[name] = _converted(name, table[theirs], options)
-        elif name in REQUIRED:
+        elif name in (*REQUIRED, *options.columns) or (name == "segment" and theirs):
             raise DataError(
                 f"the log has no column {theirs!r} for {name}; it has "
-                f"{', '.join(table.columns[:12])}; map others with --column "
-                f"{name}=NAME"
-            )
-        elif name in options.columns or (name == "segment" and theirs is not None):
-            raise DataError(
-                f"the log has no column {theirs!r} for {name}; it has "
-                f"{', '.join(table.columns[:12])}"
+                f"{', '.join(table.columns[:12])}; map others with --column {name}=NAME"
             )
     return table.select(**columns)
 
@@ -152,20 +142,16 @@ def _converted(name: str, column: ir.Value, options: LogOptions) -> ir.Value:
         return _as_click(column)
     if name == "timestamp":
         return _as_moment(column)
-    if name == "user_id":
-        return column.cast("string")
-    return column.cast("string").fill_null("")
+    text = column.cast("string")
+    return text if name == "user_id" else text.fill_null("")
 
 
 def _as_id(name: str, column: ir.Value) -> ir.Value:
     kind = column.type()
-    if kind.is_unsigned_integer() and kind.nbytes == 8:
-        return column.cast("string")
-    if kind.is_integer():
-        return column.cast("int64")
     if kind.is_floating() or kind.is_nested():
         raise DataError(f"{name} must hold integers or strings, holds {kind}")
-    return column.cast("string")
+    too_wide = kind.is_unsigned_integer() and kind.nbytes == 8
+    return column.cast("int64" if kind.is_integer() and not too_wide else "string")
 
 
 def _as_whole(column: ir.Value) -> ir.Value:
@@ -212,31 +198,17 @@ def _as_moment(column: ir.Value) -> ir.Value:
 def _between(log: ir.Table, options: LogOptions) -> ir.Table:
     """Keep rows from ``since`` on and before ``until``, and those without a moment."""
     _require(log, "timestamp", "--since and --until need a timestamp")
-    unknown = log.timestamp.isnull()
-    if options.since is not None:
-        log = log.filter(unknown | (log.timestamp >= _moment(options.since, log)))
-    if options.until is not None:
-        log = log.filter(unknown | (log.timestamp < _moment(options.until, log)))
+    for text, keeps in ((options.since, operator.ge), (options.until, operator.lt)):
+        if text is not None:
+            moment = parse_moment(text, "--since and --until take", log)
+            inside = keeps(log.timestamp, ibis.literal(moment))
+            log = log.filter(log.timestamp.isnull() | inside)
     return log
 
 
-def _moment(text: str, log: ir.Table) -> ir.Value:
-    """Read a moment as the timestamp column has it: a number, or a date (UTC)."""
-    moment = _parsed(
-        text, "--since and --until take", log.timestamp.type().is_numeric()
-    )
-    return ibis.literal(moment)
-
-
-def seconds_of(text: str, option: str, *, numeric: bool) -> float:
-    """Read a moment as a number: as the log has it, or seconds since 1970 (UTC)."""
-    moment = _parsed(text, f"{option} takes", numeric)
-    if isinstance(moment, datetime):
-        return moment.replace(tzinfo=UTC).timestamp()
-    return moment
-
-
-def _parsed(text: str, takes: str, numeric: bool) -> float | datetime:
+def parse_moment(text: str, takes: str, log: ir.Table) -> float | datetime:
+    """Read a moment as the log's ``timestamp`` has it: a number, or a date (UTC)."""
+    numeric = log.timestamp.type().is_numeric()
     try:
         if numeric:
             return float(text)
@@ -250,10 +222,10 @@ def _parsed(text: str, takes: str, numeric: bool) -> float | datetime:
 
 
 def _limited(log: ir.Table, most: int) -> ir.Table:
-    """Keep at most so many sessions of each user; rows without a user stay."""
+    """Keep the first sessions of each user; rows without a user stay."""
     _require(log, "user_id", "--max-sessions-per-user needs a user_id")
-    told = log.user_id.notnull() & log.session_id.notnull()
-    known = log.filter(told)
+    named = log.user_id.notnull() & log.session_id.notnull()
+    known = log.filter(named)
     when = known.timestamp if "timestamp" in log.columns else known.session_id
     sessions = known.group_by(["user_id", "session_id"]).agg(when=when.min())
     place = ibis.row_number().over(
@@ -261,4 +233,4 @@ def _limited(log: ir.Table, most: int) -> ir.Table:
     )
     kept = sessions.mutate(place=place).filter(lambda t: t.place < most)
     chosen = known.semi_join(kept, ["user_id", "session_id"])
-    return ibis.union(chosen, log.filter(~told))
+    return ibis.union(chosen, log.filter(~named))

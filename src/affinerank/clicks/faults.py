@@ -1,0 +1,290 @@
+"""Faults of a log, found by the engine that has it.
+
+Faults make rows unusable; peculiarities are reported, and counted as they are. The log
+is one that :func:`affinerank.clicks.log.normalised` has brought onto our columns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import or_
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+from ibis import _
+
+from affinerank.clicks.engines import engine_errors, gathered, in_parts, totals
+from affinerank.errors import DataError
+
+MAX_RANK = 10_000
+BITS = 40  # ranks that fit into one integer, a bit each, with room to add them up
+EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing about a log that its owner should know.
+
+    Attributes:
+        what: In words.
+        fault: Whether it makes the rows unusable.
+        number: How many rows, sessions or pairs it concerns.
+        unit: What ``number`` counts.
+        examples: A few of them.
+    """
+
+    what: str
+    fault: bool
+    number: int
+    unit: str
+    examples: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogReport:
+    """What was found in a log.
+
+    Attributes:
+        rows: Rows read.
+        sessions: Sessions among them.
+        findings: Faults first.
+        repeats: Whether some impressions are there more than once.
+    """
+
+    rows: int
+    sessions: int
+    findings: tuple[Finding, ...]
+    repeats: bool = False
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        """The findings that make rows unusable."""
+        return tuple(finding for finding in self.findings if finding.fault)
+
+
+class LogFaultsError(DataError):
+    """A log with faults; ``report`` has them all."""
+
+    def __init__(self, report: LogReport) -> None:
+        self.report = report
+        first, *more = report.faults
+        kinds = "kind" if len(more) == 1 else "kinds"
+        others = f", and {len(more)} more {kinds} of fault" if more else ""
+        super().__init__(
+            f"the log has faults: {first.what} ({first.number} {first.unit}){others}; "
+            "correct them, or drop the sessions they are in (--bad-rows drop)"
+        )
+
+
+@engine_errors("the log")
+def validate(log: ir.Table) -> LogReport:
+    """Look for faults and peculiarities."""
+    single = _Search.of([log], lambda rows: rows, _row_rules(log))
+    rows, findings = single.numbers["all"], single.findings()
+    if any(finding.fault for finding in findings):
+        log = log.filter(~_row_fault(log))
+    parts = in_parts(log, "session_id", rows)
+    lists = _Search.of(parts, _by_session, SESSION_RULES)
+    crowded = False
+    if lists.numbers["crowded"] or lists.numbers["beyond"]:
+        ranks = _Search.of(parts, _by_rank, RANK_RULES)
+        found = ranks.findings("rank")
+        findings, crowded = findings + found, bool(found)
+    findings += _Search.of(parts, _by_document, DOCUMENT_RULES).findings("doc_id")
+    if crowded:  # repeated ranks would hide gaps
+        findings += _Search.of(parts, _extents, {"gaps": GAPS}).findings()
+    findings += lists.findings(without="gaps" if crowded else "")
+    ordered = sorted(findings, key=lambda finding: not finding.fault)
+    return LogReport(rows, lists.numbers["all"], tuple(ordered), crowded)
+
+
+def without_bad_sessions(log: ir.Table, rows: int) -> tuple[ir.Table, int]:
+    """Leave out every session that has a fault, whole; return how many there are.
+
+    Rows without a session are left out too, and belong to none.
+    """
+    bad = gathered([_bad_sessions(p) for p in in_parts(log, "session_id", rows)])
+    good = log.filter(~_row_fault(log))
+    return good.anti_join(bad, "session_id"), totals(bad, n=bad.count())["n"]
+
+
+def _bad_sessions(log: ir.Table) -> ir.Table:
+    fault = _row_fault(log)
+    good = log.filter(~fault)
+    found = (
+        log.filter(fault & _.session_id.notnull()),
+        _by_rank(good).filter(SEVERAL),
+        _by_document(good).filter(SEVERAL),
+    )
+    return ibis.union(*(part.select("session_id") for part in found), distinct=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A condition on groups of rows, and what a group that meets it means.
+
+    Attributes:
+        holds: The condition.
+        what: In words; empty if it means nothing to the log's owner.
+        unit: What such a group is.
+        fault: Whether its rows are unusable.
+    """
+
+    holds: ibis.Deferred
+    what: str = ""
+    unit: str = "sessions"
+    fault: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """How many groups of a log there are, and how many meet each of some rules.
+
+    Attributes:
+        grouped: Makes the groups.
+        rules: By name.
+        numbers: Number of groups that meet each rule, and of ``all``.
+        first: A part of the log that has such groups.
+    """
+
+    grouped: Callable[[ir.Table], ir.Table]
+    rules: Mapping[str, _Rule]
+    numbers: Mapping[str, int]
+    first: Mapping[str, ir.Table]
+
+    @classmethod
+    def of(
+        cls,
+        parts: Sequence[ir.Table],
+        grouped: Callable[[ir.Table], ir.Table],
+        rules: Mapping[str, _Rule],
+    ) -> _Search:
+        """Search the log, part by part."""
+        numbers, first = Counter[str](), dict[str, ir.Table]()
+        sums = {name: rule.holds.sum() for name, rule in rules.items()}
+        for part in parts:
+            found = totals(grouped(part), all=_.count(), **sums)
+            numbers.update(found)
+            first = {name: part for name in found if found[name]} | first
+        return cls(grouped, rules, numbers, first)
+
+    def findings(self, key: str | None = None, without: str = "") -> list[Finding]:
+        """Report what was found; examples are rows of the log if a ``key`` is given."""
+        found = []
+        for name, rule in self.rules.items():
+            if rule.what and self.numbers[name] and name != without:
+                few = self.grouped(self.first[name]).filter(rule.holds)
+                if key is not None:
+                    keys = ["session_id", key]
+                    few = few.select(*keys).limit(EXAMPLES)
+                    few = self.first[name].semi_join(few, keys)
+                elif rule.unit == "sessions":
+                    few = few.select("session_id", "low", "high")
+                examples = tuple(few.limit(2 * EXAMPLES).to_pyarrow().to_pylist())
+                about = (rule.what, rule.fault, self.numbers[name], rule.unit)
+                found.append(Finding(*about, examples))
+        return found
+
+
+def _row_rules(log: ir.Table) -> dict[str, _Rule]:
+    """Return the rules on a row by itself, of the columns that the log has."""
+    rank, ids = _["rank"], ("session_id", "query_id", "doc_id")
+    faults = {f"{name} is null": _[name].isnull() for name in ids} | {
+        f"rank is not a whole number from 1 to {MAX_RANK} (if the log counts from 0, "
+        "give --ranks-from 0)": rank.isnull() | (rank < 1) | (rank > MAX_RANK),
+        "clicked is neither 0 nor 1": _.clicked.isnull(),
+    }
+    if "timestamp" in log.columns:
+        faults["timestamp is null, or not a moment"] = _.timestamp.isnull()
+    notes = {
+        f"{name} is null or empty (counted as {name} '')": _[name] == ""
+        for name in ("ranker", "segment")
+        if name in log.columns
+    }
+    return {
+        f"rule_{i}": _Rule(holds, what, "rows", fault=what in faults)
+        for i, (what, holds) in enumerate((faults | notes).items())
+    }
+
+
+def _row_fault(log: ir.Table) -> ibis.Deferred:
+    return reduce(or_, (rule.holds for rule in _row_rules(log).values() if rule.fault))
+
+
+@ibis.udf.agg.builtin(name="bit_or")  # type: ignore[untyped-decorator]
+def _bit_or(bits: int) -> int:  # type: ignore[empty-body]
+    """Spark has this aggregate, and Ibis does not know."""
+
+
+def _by_session(log: ir.Table) -> ir.Table:
+    """One row per session; ranks as bits show whether some rank comes twice.
+
+    Powers of two add up to their bitwise or if and only if none comes twice.
+    """
+    shift = ibis.ifelse(log["rank"] <= BITS, log["rank"], 0)
+    bit = ibis.ifelse(shift > 0, ibis.literal(1, "int64") << shift, 0)
+    spark = log.get_backend().name == "pyspark"
+    rows = log.select("session_id", "rank", "query_id", bit=bit)
+    return rows.group_by("session_id").agg(
+        rows=_.count(),
+        low=_["rank"].min(),
+        high=_["rank"].max(),
+        query_low=_.query_id.min(),
+        query_high=_.query_id.max(),
+        added=_.bit.sum(),
+        seen=_bit_or(rows.bit) if spark else rows.bit.bit_or(),
+    )
+
+
+def _extremes(log: ir.Table, *, key: str, other: str) -> ir.Table:
+    """One row per session and ``key``: its rows, and the extremes of ``other``."""
+    groups = log.group_by(["session_id", key])
+    return groups.agg(rows=log.count(), low=log[other].min(), high=log[other].max())
+
+
+_by_rank = partial(_extremes, key="rank", other="doc_id")
+_by_document = partial(_extremes, key="doc_id", other="rank")
+
+
+def _extents(log: ir.Table) -> ir.Table:
+    """One row per session: how many ranks it has, the first and the last of them."""
+    ranks = log.select("session_id", "rank").distinct()
+    return ranks.group_by("session_id").agg(
+        rows=ranks.count(), low=ranks["rank"].min(), high=ranks["rank"].max()
+    )
+
+
+SEVERAL = _.low != _.high
+GAPS = _Rule(_.high - _.low + 1 != _.rows, "a list has gaps between its ranks")
+SESSION_RULES = {
+    "crowded": _Rule(_.added != _.seen),
+    "beyond": _Rule(_.high > BITS),
+    "gaps": GAPS,
+    "deep": _Rule(_.low > 1, "a list starts deeper than rank 1"),
+    "mixed": _Rule(
+        _.query_low != _.query_high,
+        "a session has more than one query (it counts for each)",
+    ),
+}
+RANK_RULES = {
+    "clashes": _Rule(
+        SEVERAL,
+        "two documents at one rank of a session (is a session one query issued?)",
+        "ranks",
+        fault=True,
+    ),
+    "repeats": _Rule(
+        (_.low == _.high) & (_.rows > 1),
+        "an impression is repeated (merged; clicked if one of them was)",
+        "impressions",
+    ),
+}
+DOCUMENT_RULES = {
+    "moved": _Rule(
+        SEVERAL, "one document at two ranks of a session", "documents", fault=True
+    )
+}

@@ -1,0 +1,106 @@
+"""What a click model is: it runs forward, from what is shown to clicks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from affinerank.arrays import Bools, Floats, Ints
+from affinerank.clicks.rows import ClickRows
+from affinerank.files import written_whole
+
+Identified = Literal["eps", "zeta", "gauge"]
+FORMAT = "affinerank-users"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """Lists in front of users, one impression after another.
+
+    Attributes:
+        session: ``[n]`` number of the session; its impressions follow each other.
+        rank: ``[n]`` from 1, rising within a session.
+        relevance: ``[n]`` probability of relevance of the document there.
+    """
+
+    session: Ints
+    rank: Ints
+    relevance: Floats
+
+
+class ClickModel(Protocol):
+    """How users click: true or estimated, the same type."""
+
+    @property
+    def name(self) -> str:
+        """Key of its row in ``CLICK_MODELS``."""
+
+    @property
+    def depth(self) -> int:
+        """Number of ranks that it has values for."""
+
+    @property
+    def identified(self) -> Identified:
+        """What is known: all (``eps``), click rates (``zeta``), or up to ``gauge``."""
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """How and from what it came, for the reader of its file."""
+
+    @property
+    def estimated(self) -> Any:
+        """How it was estimated from clicks, or ``None``."""
+
+    def at(self, rows: ClickRows) -> tuple[Floats, Floats]:
+        """Slope alpha and intercept beta of each row."""
+
+    def examination(self, rows: ClickRows) -> tuple[Floats, Floats, Floats]:
+        """Examination theta, eps+ and eps- of each row, where they are known."""
+
+    def click(self, shown: Shown, rng: np.random.Generator) -> Bools:
+        """Draw a click or none for each impression."""
+
+    def click_probability(self, rank: Ints, relevance: Floats) -> Floats | None:
+        """P(click) where it depends on rank and relevance alone, else ``None``."""
+
+    def require_probabilities(self) -> None:
+        """Reject a model that cannot be simulated."""
+
+    def to_depth(self, depth: int) -> ClickModel:
+        """Return the model down to rank ``depth`` at least."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, as the row's ``read`` takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClickModelKind:
+    """A row of ``CLICK_MODELS``.
+
+    Attributes:
+        name: Its key.
+        title: What figures and messages call it.
+        settings: Type of its parameters, a frozen dataclass.
+        make: Build a model of some depth from its parameters.
+        read: Build a model from what its ``to_dict`` gives.
+    """
+
+    name: str
+    title: str
+    settings: type
+    make: Callable[[Any, int], ClickModel]
+    read: Callable[[Mapping[str, Any]], ClickModel]
+
+
+def save_users(users: ClickModel, path: str | os.PathLike[str]) -> None:
+    """Write a user model as JSON, for ``load_users``."""
+    whole = {"format": FORMAT, "version": VERSION, **users.to_dict()}
+    with written_whole(Path(path)) as aside:
+        aside.write_text(json.dumps(whole, indent=2, allow_nan=False) + "\n")

@@ -1,0 +1,251 @@
+"""Rows of counts by numbered documents: the one view that every later stage reads."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike
+
+from affinerank.arrays import Bools, Floats, Ids, Ints
+from affinerank.clicks.counts import ClickCounts
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.parquet import arrow_column
+from affinerank.errors import AffineRankWarning, DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """What was left out of counts because the data have no features for it."""
+
+    groups: int = 0
+    documents: int = 0
+    queries: int = 0
+    impressions: int = 0
+    clicks: int = 0
+    example: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClickRows:
+    """Impressions and clicks of each document at each rank it was shown at.
+
+    Attributes:
+        doc: ``[n_rows]`` number of the document, from 0.
+        rank: ``[n_rows]`` from 1.
+        context: ``[n_rows]`` what happened above in the session; 0 where it was not
+            counted.
+        impressions: ``[n_rows]`` above 0; whole numbers or, where queries are
+            weighted, not.
+        clicks: ``[n_rows]`` at most the impressions.
+        query_of_doc: ``[n_docs]`` number of each document's query, from 0.
+        sessions: ``[n_queries]`` how often each query was issued.
+        unmatched: What the counts hold besides.
+    """
+
+    doc: Ints
+    rank: Ints
+    context: Ints
+    impressions: Floats
+    clicks: Floats
+    query_of_doc: Ints
+    sessions: Floats
+    unmatched: Unmatched = Unmatched()
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.doc)
+
+    @property
+    def n_docs(self) -> int:
+        """Number of documents, shown or not."""
+        return len(self.query_of_doc)
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries, issued or not."""
+        return len(self.sessions)
+
+    @property
+    def n_sessions(self) -> int:
+        """Number of sessions."""
+        return int(self.sessions.sum())
+
+    @property
+    def query(self) -> Ints:
+        """``[n_rows]`` number of each row's query."""
+        return self.query_of_doc[self.doc]
+
+    @property
+    def share(self) -> Floats:
+        """``[n_queries]`` share of the sessions."""
+        return np.asarray(self.sessions / self.sessions.sum(), dtype=np.float64)
+
+    @property
+    def depth(self) -> int:
+        """Deepest rank."""
+        return int(self.rank.max(initial=0))
+
+    def by_doc(self, values: ArrayLike) -> Floats:
+        """``[n_docs]`` add up ``values [n_rows]`` by document."""
+        total = np.bincount(self.doc, values, minlength=self.n_docs)
+        return total.astype(np.float64)
+
+    def by_rank(self, values: ArrayLike) -> Floats:
+        """``[depth]`` add up ``values [n_rows]`` by rank."""
+        total = np.bincount(self.rank, values, minlength=self.depth + 1)
+        return total[1:].astype(np.float64)
+
+    def select(self, kept: Bools | Ints) -> ClickRows:
+        """Keep some rows; documents, queries and sessions stay as they are."""
+        names = ("doc", "rank", "context", "impressions", "clicks")
+        return replace(self, **{name: getattr(self, name)[kept] for name in names})
+
+    def renumbered(self, order: Ints, queries: Ints) -> ClickRows:
+        """Number documents and queries anew: document ``order[i]`` becomes ``i``."""
+        return replace(
+            self,
+            doc=np.argsort(order)[self.doc],
+            query_of_doc=np.argsort(queries)[self.query_of_doc[order]],
+            sessions=self.sessions[queries],
+        )
+
+
+def rows_of(counts: ClickCounts, data: RankingDataset | None = None) -> ClickRows:
+    """Number the documents of counts: by their place in ``data``, or as they come.
+
+    Ids are compared as text where one side has integers and the other strings. Rows of
+    documents that the data lack are left out, and counted in ``unmatched``.
+    """
+    table, unmatched = counts.table, Unmatched()
+    if not table.num_rows:
+        raise DataError("the counts are empty")
+    if data is None:
+        doc, query_of_doc, _ = _numbered(table)
+        n_queries = int(query_of_doc.max()) + 1
+    else:
+        doc, known = _found(table, data)
+        unmatched = _left_out(table, known)
+        query_of_doc, n_queries = data.query_of_doc, data.n_queries
+        if not known.all():
+            table = table.filter(pa.array(known))
+    sessions = _sessions(table, counts.session_keys, query_of_doc[doc], n_queries)
+    shown = np.asarray(table["impressions"]) > 0
+    rank, impressions, clicks = (
+        np.asarray(table[name])[shown] for name in ("rank", "impressions", "clicks")
+    )
+    return ClickRows(
+        doc=doc[shown],
+        rank=rank,
+        context=np.zeros_like(rank),
+        impressions=impressions.astype(np.float64),
+        clicks=clicks.astype(np.float64),
+        query_of_doc=query_of_doc,
+        sessions=sessions,
+        unmatched=unmatched,
+    )
+
+
+def document_ids(counts: ClickCounts) -> pa.Table:
+    """``query_id`` and ``doc_id`` of each document, as :func:`rows_of` numbers them."""
+    _, _, first = _numbered(counts.table)
+    return counts.table.select(["query_id", "doc_id"]).take(pa.array(first))
+
+
+def note_unmatched(rows: ClickRows, *, stacklevel: int = 3) -> None:
+    """Warn of impressions without features; reject a log that has mostly those."""
+    lost = rows.unmatched.impressions
+    if not lost:
+        return
+    share = lost / (lost + rows.impressions.sum())
+    if share > 0.5:
+        raise DataError(
+            f"{share:.0%} of the impressions are of documents that the data have no "
+            "features for; are these the data that the log is about?"
+        )
+    warnings.warn(
+        f"{share:.1%} of the impressions are of documents without features, and were "
+        "left out",
+        AffineRankWarning,
+        stacklevel=stacklevel,
+    )
+
+
+def _numbered(table: pa.Table) -> tuple[Ints, Ints, Ints]:
+    """Document of each row, query of each document, first row of each document."""
+    query, within = _codes(table["query_id"]), _codes(table["doc_id"])
+    key = query * (within.max(initial=0) + 1) + within
+    _, first, doc = np.unique(key, return_index=True, return_inverse=True)
+    return doc.reshape(-1), query[first], first
+
+
+def _codes(column: pa.ChunkedArray) -> Ints:
+    encoded = column.combine_chunks().dictionary_encode()
+    return np.asarray(encoded.indices, dtype=np.int64)
+
+
+def _found(table: pa.Table, data: RankingDataset) -> tuple[Ints, Bools]:
+    """Document of each row that the data have, and which rows those are."""
+    if not data.n_docs:
+        raise DataError("the data are empty")
+    _, query = _matched_codes(data.query_ids, table["query_id"])
+    code, within = _matched_codes(data.doc_ids, table["doc_id"])
+    size = int(code.max()) + 1
+    # One number per document, sorted: less memory than a join of tables.
+    there = data.query_of_doc * size + code
+    order = np.argsort(there, kind="stable")
+    there = there[order]
+    if np.any(there[1:] == there[:-1]):
+        raise DataError("the data hold several documents of one id in one query")
+    wanted = np.where((query < 0) | (within < 0), -1, query * size + within)
+    place = np.minimum(np.searchsorted(there, wanted), len(there) - 1)
+    known = there[place] == wanted
+    if not known.any():
+        theirs = [table[name][0].as_py() for name in ("query_id", "doc_id")]
+        ours = [ids[:1].tolist()[0] for ids in (data.query_ids, data.doc_ids)]
+        raise DataError(
+            "the counts and the data share no document: the first query and document "
+            f"are {theirs} in the counts, and {ours} in the data"
+        )
+    return order[place[known]], known
+
+
+def _matched_codes(ids: Ids, column: pa.ChunkedArray) -> tuple[Ints, Ints]:
+    """Number ``ids`` from 0, and ``column`` alike; -1 where ``ids`` lack a value."""
+    ours = arrow_column(ids)
+    if ours.type != column.type:
+        ours, column = ours.cast(pa.string()), column.cast(pa.string())
+    encoded = ours.dictionary_encode()
+    found = pc.index_in(column, value_set=encoded.dictionary)
+    number = np.asarray(encoded.indices, dtype=np.int64)
+    return number, np.asarray(found.fill_null(-1), dtype=np.int64)
+
+
+def _left_out(table: pa.Table, known: Bools) -> Unmatched:
+    left = table.filter(pa.array(~known))
+    return Unmatched(
+        left.num_rows,
+        left.group_by(["query_id", "doc_id"]).aggregate([]).num_rows,
+        len(pc.unique(left["query_id"])),
+        int(pc.sum(left["impressions"]).as_py() or 0),
+        int(pc.sum(left["clicks"]).as_py() or 0),
+        tuple(left.select(["query_id", "doc_id"]).slice(0, 1).to_pylist()),
+    )
+
+
+def _sessions(
+    table: pa.Table, keys: tuple[str, ...], query: Ints, n_queries: int
+) -> Floats:
+    """``[n_queries]`` sessions, added up over the keys after the query."""
+    # Sessions stand in every row of a query: take each query (and ranker ...) once.
+    key = query
+    for name in keys[1:]:
+        codes = _codes(table[name])
+        key = key * (codes.max(initial=0) + 1) + codes
+    _, first = np.unique(key, return_index=True)
+    sessions = np.asarray(table["sessions"])[first]
+    return np.bincount(query[first], sessions, minlength=n_queries).astype(np.float64)
