@@ -13,7 +13,7 @@ from affinerank.errors import DataError
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a path to write to; it takes the name ``path`` once the block succeeds.
+    """Yield a path to write to; it is renamed to ``path`` once the block succeeds.
 
     A block that fails, or a process that is killed in it, leaves ``path`` as it was.
     """
@@ -31,7 +31,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def writable(path: Path) -> None:
-    """Refuse a name that nothing can be written to, before the work is done."""
+    """Reject a name that nothing can be written to, before the work is done."""
     if path.is_dir():
         raise DataError(f"{path}: expected the name of a file, and this is a folder")
     if not path.parent.is_dir():
@@ -41,7 +41,7 @@ def writable(path: Path) -> None:
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:
-    """Return ``path`` if it is a file, or an error that says what is there."""
+    """Return ``path`` if it is a file; reject a folder or a missing file."""
     found = Path(path)
     if found.is_dir():
         raise DataError(f"{found}: expected a file, and this is a folder")
@@ -52,9 +52,14 @@ def existing_file(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Give a folder to fill; it takes the name ``path`` once the block succeeds."""
+    """Yield a folder to fill; it is renamed to ``path`` once the block succeeds."""
     if path.exists():
         raise DataError(f"{path}: exists already; choose another name or remove it")
     with written_whole(path) as aside:
         aside.mkdir()
         yield aside
+
+
+def one_line(error: Exception) -> str:
+    """Return what a library says of an error, on one line and without a full stop."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -1,6 +1,6 @@
 r"""Ranking metrics: one value per query, averages are computed last.
 
-Arguments that every function shares:
+Arguments that all metrics share:
 
 - ``scores [n_docs]``: higher is ranked earlier. Ties go to the earlier row, everywhere.
 - ``labels [n_docs]``: relevance, 0 or more. Where a metric asks whether a document is
@@ -20,32 +20,31 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from affinerank.arrays import Floats, Ints
 from affinerank.errors import ConfigError, DataError
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Gain = Literal["linear", "exponential"]
 Empty = Literal["skip", "0", "1"]
+EMPTY_VALUES = {"skip": np.nan, "0": 0.0, "1": 1.0}
+SETTINGS = {"gain": ("linear", "exponential"), "empty": tuple(EMPTY_VALUES)}
 
 
 def ranks_by_score(scores: ArrayLike, offsets: ArrayLike) -> Ints:
-    """Rank of each document within its query, from 1; ties go to the earlier row.
+    """Rank each document within its query, from 1; ties go to the earlier row.
 
     >>> ranks_by_score([0.1, 0.9, 0.1, 5.0], [0, 3, 4]).tolist()
     [2, 1, 3, 1]
     """
-    values = _checked(scores, offsets)[0]
-    return _ranks(values, np.asarray(offsets))
+    return _ranked(scores, scores, offsets, labelled=False).ranks
 
 
 def mean_by_rank(values: ArrayLike, ranks: ArrayLike, *, depth: int) -> Floats:
-    """Mean of ``values [n_docs]`` at each rank from 1 to ``depth``; NaN where none is.
+    """Average ``values [n_docs]`` at each rank from 1 to ``depth``; NaN where none is.
 
     >>> mean_by_rank([1.0, 0.0, 0.0], [1, 2, 1], depth=3).tolist()
     [0.5, 0.0, nan]
@@ -66,102 +65,63 @@ def discount(ranks: ArrayLike) -> Floats:
     return 1.0 / np.log2(np.asarray(ranks, dtype=np.float64) + 1.0)
 
 
-def dcg(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    offsets: ArrayLike,
-    *,
-    cutoff: int | None = None,
-    gain: Gain = "linear",
-) -> Floats:
-    r"""Discounted cumulative gain of each query.
+class _Ranked(NamedTuple):
+    """Ranked documents: ``ranks [n_docs]``, ``labels [n_docs]`` and ``offsets``."""
 
-    .. math:: \mathrm{DCG}@K = \sum_{i : k_i \le K} \frac{g(y_i)}{\log_2(k_i + 1)}
-    """
-    values, relevance, bounds = _checked(scores, offsets, labels)
-    return _dcg(_ranks(values, bounds), _gains(relevance, gain), bounds, cutoff)
+    ranks: Ints
+    labels: Floats
+    offsets: Ints
+
+    def total(self, values: NDArray[Any]) -> Floats:
+        """Add up ``values [n_docs]`` by query."""
+        return np.add.reduceat(values.astype(np.float64), self.offsets[:-1])
 
 
-def ndcg(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    offsets: ArrayLike,
-    *,
-    cutoff: int | None = None,
-    gain: Gain = "linear",
-    empty: Empty = "skip",
-) -> Floats:
-    """DCG of each query, divided by the DCG of its best possible order."""
-    values, relevance, bounds = _checked(scores, offsets, labels)
-    gains = _gains(relevance, gain)
-    ideal = _dcg(_ranks(relevance, bounds), gains, bounds, cutoff)
-    reached = _dcg(_ranks(values, bounds), gains, bounds, cutoff)
-    return _filled(reached / np.where(ideal > 0, ideal, 1.0), ideal > 0, empty)
+def _dcg(ranked: _Ranked, metric: Metric) -> Floats:
+    r""":math:`\sum_{i : k_i \le K} g(y_i) / \log_2(k_i + 1)`."""
+    gains = ranked.labels if metric.gain == "linear" else np.exp2(ranked.labels) - 1.0
+    counted = ranked.ranks <= metric.deepest
+    return ranked.total(np.where(counted, gains * discount(ranked.ranks), 0.0))
 
 
-def precision(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    offsets: ArrayLike,
-    *,
-    cutoff: int | None = None,
-    empty: Empty = "0",
-) -> Floats:
-    """Share of the first ``cutoff`` ranks that hold a relevant document.
+def _ndcg(ranked: _Ranked, metric: Metric) -> Floats:
+    best = _ranks(ranked.labels, ranked.offsets)
+    ideal = _dcg(ranked._replace(ranks=best), metric)
+    return _dcg(ranked, metric) / np.where(ideal > 0, ideal, 1.0)
+
+
+def _precision(ranked: _Ranked, metric: Metric) -> Floats:
+    """Share of the first ranks that hold a relevant document.
 
     A query with fewer documents has empty ranks, which hold none. Without a cutoff,
     the share of all its documents.
     """
-    values, relevance, bounds = _checked(scores, offsets, labels)
-    hit = relevance > 0
-    shown = hit if cutoff is None else hit & (_ranks(values, bounds) <= cutoff)
-    depth = np.diff(bounds) if cutoff is None else cutoff
-    return _filled(_segment_sum(shown, bounds) / depth, _any(hit, bounds), empty)
+    depth = metric.cutoff or np.diff(ranked.offsets)
+    hits = (ranked.labels > 0) & (ranked.ranks <= metric.deepest)
+    return ranked.total(hits) / depth
 
 
-def mrr(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    offsets: ArrayLike,
-    *,
-    cutoff: int | None = None,
-    empty: Empty = "skip",
-) -> Floats:
-    """Reciprocal rank of each query's first relevant document, 0 below the cutoff."""
-    values, relevance, bounds = _checked(scores, offsets, labels)
-    hit = relevance > 0
-    ranks = _ranks(values, bounds)
-    counted = hit if cutoff is None else hit & (ranks <= cutoff)
-    reciprocal = np.where(counted, 1.0 / ranks, 0.0)
-    if len(bounds) == 1:
-        return np.zeros(0)
-    best = np.maximum.reduceat(reciprocal, bounds[:-1])
-    return _filled(best, _any(hit, bounds), empty)
+def _reciprocal_rank(ranked: _Ranked, metric: Metric) -> Floats:
+    """Reciprocal rank of the first relevant document, 0 below the cutoff."""
+    hits = (ranked.labels > 0) & (ranked.ranks <= metric.deepest)
+    found = np.where(hits, 1.0 / ranked.ranks, 0.0)
+    return np.maximum.reduceat(found, ranked.offsets[:-1])
 
 
-def arp(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    offsets: ArrayLike,
-    *,
-    cutoff: None = None,
-    empty: Empty = "skip",
-) -> Floats:
-    r"""Average relevance position: the mean rank of relevance; lower is better.
-
-    .. math:: \mathrm{ARP} = \sum_i y_i k_i \Big/ \sum_i y_i
-    """
-    values, relevance, bounds = _checked(scores, offsets, labels)
-    if cutoff is not None:
-        raise ConfigError(f"ARP has no cutoff, got {cutoff}; ask for ARP")
-    total = _segment_sum(relevance, bounds)
-    ranked = _segment_sum(relevance * _ranks(values, bounds), bounds)
-    return _filled(ranked / np.where(total > 0, total, 1.0), total > 0, empty)
+def _arp(ranked: _Ranked, _: Metric) -> Floats:
+    r"""Mean rank of relevance, :math:`\sum_i y_i k_i / \sum_i y_i`; lower is better."""
+    total = ranked.total(ranked.labels)
+    weighted = ranked.total(ranked.labels * ranked.ranks)
+    return weighted / np.where(total > 0, total, 1.0)
 
 
-METRICS: Mapping[str, Callable[..., Floats]] = MappingProxyType(
-    {"DCG": dcg, "nDCG": ndcg, "P": precision, "RR": mrr, "ARP": arp}
-)
+METRICS: Mapping[str, Callable[[_Ranked, Metric], Floats]] = {
+    "DCG": _dcg,
+    "nDCG": _ndcg,
+    "P": _precision,
+    "RR": _reciprocal_rank,
+    "ARP": _arp,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,27 +139,34 @@ class Metric:
     gain: Gain = "linear"
     empty: Empty = "skip"
 
+    def __post_init__(self) -> None:
+        """Reject settings that the metric does not have."""
+        if self.name not in METRICS:
+            raise ConfigError(
+                f"{self.name!r} is not a metric; known are {', '.join(METRICS)}, "
+                "with a cutoff as in nDCG@10"
+            )
+        fault = ""
+        for key, choices in SETTINGS.items():
+            if getattr(self, key) not in choices:
+                fault = f"{key} must be {' or '.join(choices)}"
+        if self.gain != "linear" and "DCG" not in self.name:
+            fault = "it has no gain to choose"
+        if self.cutoff is not None and (self.cutoff < 1 or self.name == "ARP"):
+            fault = "a cutoff must be 1 or more, and ARP has none"
+        if fault:
+            raise ConfigError(f"{self}: {fault}")
+
     @classmethod
     def parse(cls, text: str) -> Metric:
         """Read ``NAME[(gain=..., empty=...)][@CUTOFF]``, names as in ir_measures."""
         match = re.fullmatch(r"(\w+)(?:\(([^)]*)\))?(?:@([1-9]\d{0,8}))?", text.strip())
-        if match is None or match[1] not in METRICS:
-            raise ConfigError(
-                f"{text!r} is not a metric; known are {', '.join(METRICS)}, "
-                "with a cutoff as in nDCG@10"
-            )
-        settings: dict[str, Any] = {}
-        for part in filter(None, (match[2] or "").replace(" ", "").split(",")):
-            key, _, value = part.partition("=")
-            choices = {"gain": ("linear", "exponential"), "empty": ("skip", "0", "1")}
-            if value not in choices.get(key, ()):
-                raise ConfigError(
-                    f"{text!r}: expected gain=linear|exponential or empty=skip|0|1, "
-                    f"got {part!r}"
-                )
-            if key == "gain" and "DCG" not in match[1]:
-                raise ConfigError(f"{text!r}: {match[1]} has no gain to choose")
-            settings[key] = value
+        if match is None:
+            return cls(text)  # which rejects it
+        inner = filter(None, (match[2] or "").replace(" ", "").split(","))
+        settings: dict[str, Any] = dict(part.partition("=")[::2] for part in inner)
+        if not settings.keys() <= SETTINGS.keys():
+            raise ConfigError(f"{text!r}: expected gain=... or empty=...")
         return cls(match[1], int(match[3]) if match[3] else None, **settings)
 
     def __str__(self) -> str:
@@ -209,16 +176,20 @@ class Metric:
         inner = f"({', '.join(settings)})" if settings else ""
         return f"{self.name}{inner}" + (f"@{self.cutoff}" if self.cutoff else "")
 
+    @property
+    def deepest(self) -> float:
+        """Deepest rank that counts."""
+        return self.cutoff or np.inf
+
     def __call__(
         self, scores: ArrayLike, labels: ArrayLike, offsets: ArrayLike
     ) -> MetricValues:
         """Compute the metric for each query."""
-        settings: dict[str, Any] = {"cutoff": self.cutoff}
-        if self.name in ("DCG", "nDCG"):
-            settings["gain"] = self.gain
+        ranked = _ranked(scores, labels, offsets)
+        values = METRICS[self.name](ranked, self)
         if self.name != "DCG":
-            settings["empty"] = self.empty
-        values = METRICS[self.name](scores, labels, offsets, **settings)
+            relevant = ranked.total(ranked.labels) > 0
+            values = np.where(relevant, values, EMPTY_VALUES[self.empty])
         return MetricValues(metric=self, values=values)
 
 
@@ -232,21 +203,24 @@ class MetricValues:
     @property
     def n_skipped(self) -> int:
         """Number of queries without a relevant document that were left out."""
-        return int(np.count_nonzero(np.isnan(self.values)))
+        return len(self.values) - len(self.counted)
+
+    @property
+    def counted(self) -> Floats:
+        """Values of the queries that count."""
+        return self.values[~np.isnan(self.values)]
 
     @property
     def mean(self) -> float:
-        """Mean over the queries that count; NaN where none does."""
-        counted = self.values[~np.isnan(self.values)]
-        return float(counted.mean()) if counted.size else float("nan")
+        """Mean over the queries that count; NaN if there are none."""
+        return float(self.counted.mean()) if len(self.counted) else float("nan")
 
     @property
     def standard_error(self) -> float:
         """Standard error of the mean, queries taken as drawn at random."""
-        counted = self.values[~np.isnan(self.values)]
-        if counted.size < 2:
+        if len(self.counted) < 2:
             return float("nan")
-        return float(counted.std(ddof=1) / np.sqrt(counted.size))
+        return float(self.counted.std(ddof=1) / np.sqrt(len(self.counted)))
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -260,39 +234,37 @@ class MetricValues:
         gain = f"{self.metric.gain} gain, " if "DCG" in self.metric.name else ""
         if self.metric.name == "DCG":
             return f"{self.metric} ({gain}all {len(self.values)} queries)"
+        fate = f"queries counted as {self.metric.empty}"
         if self.metric.empty == "skip":
             fate = f"{self.n_skipped} of {len(self.values)} queries skipped"
-        else:
-            fate = f"queries counted as {self.metric.empty}"
         return f"{self.metric} ({gain}{fate} for want of a relevant document)"
 
 
-def _checked(
-    scores: ArrayLike, offsets: ArrayLike, labels: ArrayLike | None = None
-) -> tuple[Floats, Floats, Ints]:
+def _ranked(
+    scores: ArrayLike, labels: ArrayLike, offsets: ArrayLike, *, labelled: bool = True
+) -> _Ranked:
+    """Check the arrays, and rank the documents of each query."""
     bounds = np.asarray(offsets, dtype=np.int64)
     values = np.asarray(scores, dtype=np.float64)
-    relevance = values if labels is None else np.asarray(labels, dtype=np.float64)
+    n = values.size
+    relevance = np.asarray(labels, dtype=np.float64)
     if values.ndim != 1 or values.shape != relevance.shape:
         raise DataError(
             "scores and labels must be one number per document, "
             f"got shapes {values.shape} and {relevance.shape}"
         )
-    if not len(bounds) or bounds[0] != 0 or bounds[-1] != len(values):
-        raise DataError(
-            f"offsets must start at 0 and end at the number of scores, {len(values)}"
-        )
+    if not len(bounds) or bounds[0] != 0 or bounds[-1] != n:
+        raise DataError(f"offsets must start at 0 and end at the number of scores, {n}")
     if np.any(np.diff(bounds) < 1):
         raise DataError("every query must have a document; offsets must rise")
     bad = np.flatnonzero(np.isnan(values))
     if bad.size:
         raise DataError(
-            f"document {bad[0]} has the score NaN ({bad.size} such documents); "
-            "a score must be a number"
+            f"document {bad[0]} has the score NaN ({bad.size} such documents)"
         )
-    if labels is not None and not np.all(np.isfinite(relevance) & (relevance >= 0)):
+    if labelled and not np.all(np.isfinite(relevance) & (relevance >= 0)):
         raise DataError("labels must be numbers that are 0 or more")
-    return values, relevance, bounds
+    return _Ranked(_ranks(values, bounds), relevance, bounds)
 
 
 def _ranks(scores: Floats, offsets: Ints) -> Ints:
@@ -313,34 +285,3 @@ def _ranks(scores: Floats, offsets: Ints) -> Ints:
         np.put_along_axis(rank, order, column[None, :] + 1, axis=1)
         ranks[row[held]] = rank[held]
     return ranks
-
-
-def _gains(labels: Floats, gain: Gain) -> Floats:
-    if gain not in ("linear", "exponential"):
-        raise ConfigError(f"gain must be linear or exponential, got {gain!r}")
-    return labels if gain == "linear" else np.exp2(labels) - 1.0
-
-
-def _dcg(ranks: Ints, gains: Floats, offsets: Ints, cutoff: int | None) -> Floats:
-    gained = gains * discount(ranks)
-    if cutoff is not None:
-        gained = np.where(ranks <= cutoff, gained, 0.0)
-    return _segment_sum(gained, offsets)
-
-
-def _segment_sum(values: NDArray[Any], offsets: Ints) -> Floats:
-    if len(offsets) == 1:
-        return np.zeros(0)
-    return np.add.reduceat(values.astype(np.float64), offsets[:-1])
-
-
-def _any(hits: NDArray[np.bool_], offsets: Ints) -> NDArray[np.bool_]:
-    return _segment_sum(hits, offsets) > 0
-
-
-def _filled(values: Floats, known: NDArray[np.bool_], empty: Empty) -> Floats:
-    """Give queries without a relevant document the value that ``empty`` asks for."""
-    fill = {"skip": np.nan, "0": 0.0, "1": 1.0}
-    if empty not in fill:
-        raise ConfigError(f"empty must be one of skip, 0, 1, got {empty!r}")
-    return np.where(known, values, fill[empty])

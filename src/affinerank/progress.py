@@ -1,4 +1,4 @@
-"""How a long stage tells how far it is: one callback, drawn by whoever called."""
+"""Progress: one callback; the caller renders it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Called as work advances; ``done`` of ``total`` steps of ``stage`` are behind."""
+    """Called as work advances: ``done`` of ``total`` steps of ``stage`` are behind."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Take note of the advance."""
+        """Report the advance."""
 
 
 def quiet(stage: str, done: int, total: int) -> None:
-    """Draw nothing."""
+    """Report nothing."""

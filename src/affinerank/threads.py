@@ -1,4 +1,4 @@
-"""Work shared out to threads."""
+"""Work shared among threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ B = TypeVar("B")
 
 
 def in_parallel(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
-    """Apply ``work`` to each, in threads: NumPy and Arrow let go of the interpreter.
+    """Apply ``work`` to each item, in threads: NumPy and Arrow release the interpreter.
 
     >>> in_parallel(abs, [-2, 1])
     [2, 1]

@@ -1,12 +1,11 @@
 """Ranking data by name: the built-in worlds, and public sets from a local folder.
 
-The public sets may not be redistributed, so they are read from where the user unpacked
-them, under the names that their archives give.
+The public sets may not be redistributed, so they are read from the folder that the
+user unpacked them in, under the names that their archives give.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -17,9 +16,11 @@ from types import MappingProxyType
 from affinerank.data.dataset import RankingDataset, concatenate
 from affinerank.data.letor import read_letor
 from affinerank.data.reading import SPLITS, Missing, Split
+from affinerank.data.synthetic import WORLDS, generate_world
 from affinerank.errors import ConfigError, DataError
+from affinerank.settings import hint
 
-_SUFFIXES = ("", ".gz", ".zst")
+Files = Mapping[Split, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ class PublicSet:
 
     Attributes:
         title: Its full name.
-        origin: Where it comes from, for the reader of an error.
-        folders: Folders to look in, below the root; the root itself comes first.
+        origin: Where it comes from, for error messages.
+        folders: Folders below the root to look in, after the root itself.
         files: The files of each split; ``{fold}`` and ``{S1}`` .. ``{S5}`` (the parts
             in the order of the fold) are filled in. Alternatives are tried in order.
         folds: Number of folds.
@@ -39,27 +40,34 @@ class PublicSet:
     title: str
     origin: str
     folders: tuple[str, ...]
-    files: tuple[Mapping[Split, tuple[str, ...]], ...]
+    files: tuple[Files, ...]
     folds: int = 1
     missing: Missing = "error"
 
 
-def _split_files(train: str, validation: str, test: str) -> Mapping[Split, tuple[str]]:
-    return {"train": (train,), "validation": (validation,), "test": (test,)}
+def _three(name: str, validation: str = "vali") -> Files:
+    """Return a file per split: ``name`` with the split's own word in it."""
+    words = ("train", validation, "test")
+    return {s: (name.replace("*", w),) for s, w in zip(SPLITS, words, strict=True)}
 
 
-_FOLDS = _split_files(
-    "Fold{fold}/train.txt", "Fold{fold}/vali.txt", "Fold{fold}/test.txt"
-)
-_PARTS: Mapping[Split, tuple[str, ...]] = {
+_FOLDS = _three("Fold{fold}/*.txt")
+_PARTS: Files = {
     "train": ("{S1}.txt", "{S2}.txt", "{S3}.txt"),
     "validation": ("{S4}.txt",),
     "test": ("{S5}.txt",),
 }
 _MICROSOFT = "Microsoft Research, 'Microsoft Learning to Rank Datasets'"
 _LETOR4 = "Microsoft Research, 'LETOR 4.0'"
-_YAHOO = "Yahoo Webscope, data set C14 'Yahoo! Learning to Rank Challenge'"
+_CHALLENGE = "Yahoo! Learning to Rank Challenge"
+_YAHOO = f"Yahoo Webscope, data set C14 '{_CHALLENGE}'"
 _ISTELLA = "Istella, 'Istella LETOR datasets'"
+
+
+def _of_challenge(number: int) -> PublicSet:
+    files = _three(f"set{number}.*.txt", "valid")
+    return PublicSet(f"{_CHALLENGE}, set {number}", _YAHOO, ("ltrc_yahoo",), (files,))
+
 
 PUBLIC_SETS: Mapping[str, PublicSet] = MappingProxyType(
     {
@@ -69,23 +77,13 @@ PUBLIC_SETS: Mapping[str, PublicSet] = MappingProxyType(
         "mslr10k": PublicSet(
             "MSLR-WEB10K", _MICROSOFT, ("MSLR-WEB10K", "MSLR-WEB10k"), (_FOLDS,), 5
         ),
-        "yahoo": PublicSet(
-            "Yahoo! Learning to Rank Challenge, set 1",
-            _YAHOO,
-            ("ltrc_yahoo",),
-            (_split_files("set1.train.txt", "set1.valid.txt", "set1.test.txt"),),
-        ),
-        "yahoo-set2": PublicSet(
-            "Yahoo! Learning to Rank Challenge, set 2",
-            _YAHOO,
-            ("ltrc_yahoo",),
-            (_split_files("set2.train.txt", "set2.valid.txt", "set2.test.txt"),),
-        ),
+        "yahoo": _of_challenge(1),
+        "yahoo-set2": _of_challenge(2),
         "istella-s": PublicSet(
             "Istella-S LETOR",
             _ISTELLA,
             ("istella-s-letor/sample", "sample"),
-            (_split_files("train.txt", "vali.txt", "test.txt"),),
+            (_three("*.txt"),),
             missing="keep",
         ),
         "istella": PublicSet(
@@ -132,16 +130,16 @@ class DataSource:
         cache: bool = False,
         list_id: str | None = None,
     ) -> DataSource:
-        """Understand a world, the folder of a public set, or a file.
+        """Find a world, the folder of a public set, or a file.
 
-        ``list_id`` names the column of a Parquet file that stands for ``query_id``. A
+        ``list_id`` names the column of a Parquet file that replaces ``query_id``. A
         world is ``yahoo-like:2000`` (training queries) or ``yahoo-like:2000@7`` (and
-        its seed, in place of ``seed``).
+        its seed, instead of ``seed``).
         """
         path = Path(text)
         if list_id is not None and path.suffix != ".parquet":
             raise ConfigError(
-                f"--list-id names a column of a Parquet file, and {text} is none"
+                f"--list-id names a column of a Parquet file, and {text} is not one"
             )
         if _is_world(text):
             return _world_source(text, seed)
@@ -149,25 +147,22 @@ class DataSource:
             return _folder_source(path, fold, missing, cache)
         if path.is_file():
             return cls(
-                name=text,
-                splits=(),
-                synthetic=False,
-                read_split=lambda _: _read_file(path, missing, cache, list_id),
+                text, (), False, lambda _: _read_file(path, missing, cache, list_id)
             )
         raise DataError(
             f"{text!r} is neither a file, nor a folder, nor a built-in world; "
-            f"worlds are {', '.join(_worlds())}, as in {_worlds()[0]}:2000"
+            f"worlds are {', '.join(WORLDS)}, as in {next(iter(WORLDS))}:2000"
         )
 
     def default_split(self, wanted: Split) -> Split | None:
-        """Return the split a command uses unless told; none for a file."""
+        """Return the split a command uses by default; ``None`` for a file."""
         return wanted if self.splits else None
 
     def read(self, split: Split | None) -> RankingDataset:
-        """Read one split, or the whole of a source that has none."""
+        """Read one split, or all of a source that has none."""
         if split is not None and split not in self.splits:
-            has = f"has {', '.join(self.splits)}" if self.splits else "has no splits"
-            raise ConfigError(f"{self.name} {has}; there is no split {split!r}")
+            has = ", ".join(self.splits) or "no splits"
+            raise ConfigError(f"{self.name} has {has}; there is no split {split!r}")
         return self.read_split(split)
 
 
@@ -201,10 +196,8 @@ def load(
     if _is_world(name):
         source = _world_source(name, seed)
     elif name not in PUBLIC_SETS:
-        known = [*PUBLIC_SETS, *_worlds()]
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-        raise ConfigError(f"there is no data set {name!r}; {hint}")
+        known = hint(name, [*PUBLIC_SETS, *WORLDS])
+        raise ConfigError(f"there is no data set {name!r}; {known}")
     elif root is None:
         found = PUBLIC_SETS[name]
         raise ConfigError(
@@ -219,46 +212,30 @@ def load(
     return Splits(parts["train"], parts.get("validation"), parts.get("test"))
 
 
-def _worlds() -> list[str]:
-    from affinerank.data.synthetic import WORLDS
-
-    return list(WORLDS)
-
-
 def _is_world(text: str) -> bool:
     """Whether the text reads as a world and no file or folder has that name."""
     return bool(re.fullmatch(r"\w+-like([:@].*)?", text)) and not Path(text).exists()
 
 
 def _world_source(text: str, seed: int) -> DataSource:
-    from affinerank.data.synthetic import WORLDS, generate_world
-
-    sized, at, own_seed = text.partition("@")
-    name, colon, size = sized.partition(":")
+    name = re.split("[:@]", text)[0]
     if name not in WORLDS:
+        raise ConfigError(f"there is no built-in world {name!r}; {hint(name, WORLDS)}")
+    match = re.fullmatch(rf"{name}(?::([1-9]\d{{0,8}}))?(?:@(\d{{1,9}}))?", text)
+    if match is None:
         raise ConfigError(
-            f"there is no built-in world {name!r}; known: {', '.join(WORLDS)}"
+            f"{text!r}: expected a world with the number of its training queries and "
+            f"its seed, as in {name}:2000@7"
         )
-    if colon and not re.fullmatch(r"[1-9]\d{0,8}", size):
-        raise ConfigError(
-            f"{text!r}: after the colon goes the number of training queries, "
-            f"as in {name}:2000"
-        )
-    if at and not re.fullmatch(r"\d{1,9}", own_seed):
-        raise ConfigError(
-            f"{text!r}: after the @ goes the seed of the world, as in {name}:2000@7"
-        )
-    n_queries = int(size) if colon else None
+    n_queries = int(match[1]) if match[1] else None
+    drawn = int(match[2]) if match[2] else seed
 
     def read(split: Split | None) -> RankingDataset:
         return generate_world(
-            name,
-            n_queries=n_queries,
-            split=split or "train",
-            seed=int(own_seed) if at else seed,
+            name, n_queries=n_queries, split=split or "train", seed=drawn
         )
 
-    return DataSource(name=text, splits=SPLITS, synthetic=True, read_split=read)
+    return DataSource(text, SPLITS, True, read)
 
 
 def _folder_source(path: Path, fold: int, missing: Missing, cache: bool) -> DataSource:
@@ -267,7 +244,7 @@ def _folder_source(path: Path, fold: int, missing: Missing, cache: bool) -> Data
         if any(_found(path, files["train"][0], fold) for files in known.files):
             wanted = known.missing if missing == "error" else missing
             return _public_source(name, path, fold, wanted, cache)
-    layouts = [s.files[0]["train"][0].format(fold=fold) for s in PUBLIC_SETS.values()]
+    layouts = [_filled(s.files[0]["train"][0], fold) for s in PUBLIC_SETS.values()]
     raise DataError(
         f"{path}: not the folder of a set that is known by its files; looked for "
         f"{', '.join(dict.fromkeys(layouts))} (.gz and .zst too)"
@@ -281,40 +258,24 @@ def _public_source(
     if not 1 <= fold <= known.folds:
         has = f"folds 1 to {known.folds}" if known.folds > 1 else "one fold"
         raise ConfigError(f"{name} has {has}, there is no fold {fold}")
-    folder, files = _located(name, root, fold)
+    places = [(root / f, files) for f in ("", *known.folders) for files in known.files]
+    has_train = (p for p in places if _found(p[0], p[1]["train"][0], fold))
+    folder, files = next(has_train, places[0])
 
     def read(split: Split | None) -> RankingDataset:
-        paths = []
+        parts = []
         for file in files[split or "train"]:
             path = _found(folder, file, fold)
             if path is None:
-                raise _not_found(name, folder / _filled(file, fold))
-            paths.append(path)
-        return concatenate([_read_file(p, missing, cache) for p in paths])
+                raise DataError(
+                    f"{name}: there is no file {folder / _filled(file, fold)} (nor "
+                    f".gz, .zst of it, nor one below {' or '.join(known.folders)}); "
+                    f"{known.title} comes from {known.origin}"
+                )
+            parts.append(_read_file(path, missing, cache))
+        return concatenate(parts)
 
-    return DataSource(
-        name=str(root), splits=tuple(files), synthetic=False, read_split=read
-    )
-
-
-def _located(
-    name: str, root: Path, fold: int
-) -> tuple[Path, Mapping[Split, tuple[str, ...]]]:
-    """Find the folder below ``root`` that holds the set's training file."""
-    known = PUBLIC_SETS[name]
-    for folder in (root, *(root / below for below in known.folders)):
-        for files in known.files:
-            if _found(folder, files["train"][0], fold):
-                return folder, files
-    raise _not_found(name, root / known.files[0]["train"][0].format(fold=fold))
-
-
-def _not_found(name: str, path: Path) -> DataError:
-    known = PUBLIC_SETS[name]
-    return DataError(
-        f"{name}: there is no file {path} (nor .gz, .zst of it, nor one below "
-        f"{' or '.join(known.folders)}); {known.title} comes from {known.origin}"
-    )
+    return DataSource(str(root), tuple(files), False, read)
 
 
 def _filled(file: str, fold: int) -> str:
@@ -324,11 +285,8 @@ def _filled(file: str, fold: int) -> str:
 
 
 def _found(folder: Path, file: str, fold: int) -> Path | None:
-    name = _filled(file, fold)
-    for suffix in _SUFFIXES:
-        if (folder / (name + suffix)).is_file():
-            return folder / (name + suffix)
-    return None
+    names = (_filled(file, fold) + suffix for suffix in ("", ".gz", ".zst"))
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def _read_file(

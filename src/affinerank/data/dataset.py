@@ -12,9 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from affinerank.data.checks import (
+from affinerank.arrays import Ids, Ints, Matrix
+from affinerank.data.features import FeatureMapping
+from affinerank.data.mapped import ROWS_AT_ONCE, blocks, release, taken
+from affinerank.data.validation import (
     as_ids,
     as_labels,
     as_matrix,
@@ -24,16 +27,10 @@ from affinerank.data.checks import (
     note_scattered,
     read_only,
 )
-from affinerank.data.features import FeatureMapping
-from affinerank.data.mapped import ROWS_AT_ONCE, blocks, release, taken
 from affinerank.errors import DataError
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
-Ids = NDArray[Any]
 
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
 class RankingDataset:
     """Features, and labels where they are known, of the documents of many queries.
 
@@ -48,14 +45,14 @@ class RankingDataset:
             others. They are how a ranker trained on one split finds its columns in
             another.
         source_rows: ``[n_docs]`` the row of the source that each document came from;
-            left out, they are taken to be in order.
-        absent_is_zero: Whether the source leaves zeros out, so that features beyond
-            its last column are 0 and not unknown (LETOR / SVMLight text).
+            in order if left out.
+        absent_is_zero: Whether the source leaves zeros out, so that features it never
+            mentions are 0 and not unknown (LETOR / SVMLight text).
     """
 
-    features: Floats
+    features: Matrix
     offsets: Ints
-    labels: Floats | None = None
+    labels: Matrix | None = None
     query_ids: Ids
     doc_ids: Ids
     feature_names: tuple[str, ...] = ()
@@ -63,7 +60,7 @@ class RankingDataset:
     absent_is_zero: bool = False
 
     def __post_init__(self) -> None:
-        """Check every array, give the optional ones their values, forbid writing."""
+        """Check every array, fill in the optional ones, forbid writing."""
         features = as_matrix(self.features)
         n_docs, n_features = features.shape
         offsets = as_offsets(self.offsets, n_docs)
@@ -111,11 +108,9 @@ class RankingDataset:
             row_ids, return_index=True, return_inverse=True
         )
         appearance = np.argsort(first, kind="stable")
-        position = np.empty_like(appearance)
-        position[appearance] = np.arange(len(appearance))
         return cls.from_groups(
             features,
-            position[inverse],
+            np.argsort(appearance)[inverse],
             unique[appearance],
             labels=labels,
             doc_ids=doc_ids,
@@ -141,9 +136,9 @@ class RankingDataset:
         matrix = np.asarray(features, dtype=np.float32)
         groups = np.asarray(query_of_row, dtype=np.int64)
         queries = np.asarray(query_ids)
-        ids = np.arange(len(matrix)) if doc_ids is None else np.asarray(doc_ids)
-        given = None if labels is None else np.asarray(labels)
         rows = np.arange(len(matrix))
+        ids = rows if doc_ids is None else np.asarray(doc_ids)
+        known = None if labels is None else np.asarray(labels)
         steps = np.diff(groups)
         came_back = int(np.count_nonzero(steps)) + min(len(rows), 1) - len(queries)
         if came_back > 0:
@@ -151,16 +146,23 @@ class RankingDataset:
         if np.any(steps < 0):
             rows = np.argsort(groups, kind="stable")
             matrix, ids = taken(matrix, rows), ids[rows]
-            given = None if given is None else given[rows]
+            known = None if known is None else known[rows]
         sizes = np.bincount(groups, minlength=len(queries))
         return cls(
             features=matrix,
-            offsets=np.concatenate([[0], np.cumsum(sizes)]),
-            labels=given,
+            offsets=np.append(0, np.cumsum(sizes)),
+            labels=known,
             query_ids=queries,
             doc_ids=ids,
             feature_names=tuple(feature_names),
             source_rows=rows,
+        )
+
+    def __repr__(self) -> str:
+        labels = "labelled" if self.labels is not None else "without labels"
+        return (
+            f"RankingDataset({self.n_queries:,} queries, {self.n_docs:,} documents, "
+            f"{self.n_features:,} features, {labels})"
         )
 
     @property
@@ -180,22 +182,13 @@ class RankingDataset:
 
     @property
     def docs_per_query(self) -> Ints:
-        """``[n_queries]`` number of documents of each query."""
+        """``[n_queries]`` number of documents per query."""
         return np.diff(self.offsets)
 
     @property
     def query_of_doc(self) -> Ints:
         """``[n_docs]`` number of the query that each document belongs to."""
         return np.repeat(np.arange(self.n_queries), self.docs_per_query)
-
-    def in_source_order(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return ``values [n_docs, ...]`` in the order of the rows of the source."""
-        if len(values) != self.n_docs:
-            raise DataError(
-                f"values must have one row per document, {self.n_docs}, "
-                f"got {len(values)}"
-            )
-        return values[np.argsort(self.source_rows, kind="stable")]
 
     def select_queries(self, queries: ArrayLike) -> RankingDataset:
         """Return the queries at these positions, in this order."""
@@ -206,7 +199,7 @@ class RankingDataset:
                 f"query positions run from 0 to {self.n_queries - 1}, got {bad[0]}"
             )
         sizes = self.docs_per_query[chosen]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        offsets = np.append(0, np.cumsum(sizes))
         shift = np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
         rows = np.arange(offsets[-1]) + shift
         return replace(
@@ -223,32 +216,6 @@ class RankingDataset:
         """Return the columns of these names, in this order."""
         return FeatureMapping(tuple(names), per_query_min_max=False).apply(self)
 
-    def with_columns(self, names: Sequence[str]) -> tuple[RankingDataset, list[int]]:
-        """These data, and where they have the columns of these names.
-
-        What the source leaves out because it is 0 is added.
-        """
-        column = {name: i for i, name in enumerate(self.feature_names)}
-        absent = [name for name in names if name not in column]
-        if absent and self.absent_is_zero:
-            return self._widened(absent).with_columns(names)
-        if absent:
-            raise DataError(
-                f"the data lack {len(absent)} of {len(names)} features, "
-                f"{absent[0]!r} first; they have {self.n_features}: "
-                f"{self.feature_names[0]!r} to {self.feature_names[-1]!r}"
-            )
-        return self, [column[name] for name in names]
-
-    def _widened(self, names: Sequence[str]) -> RankingDataset:
-        """Add columns of 0 for features that no row mentions."""
-        zeros = np.zeros((self.n_docs, len(names)), dtype=np.float32)
-        return replace(
-            self,
-            features=np.concatenate([self.features, zeros], axis=1),
-            feature_names=(*self.feature_names, *names),
-        )
-
     def normalised(self) -> RankingDataset:
         """Scale each feature to [0, 1] within each query; a constant one becomes 0.
 
@@ -257,7 +224,7 @@ class RankingDataset:
         return FeatureMapping(self.feature_names).apply(self)
 
     def varying_features(self) -> tuple[str, ...]:
-        """Names of the features that differ between two documents of some query.
+        """Return the features that differ between two documents of some query.
 
         The others cannot rank. ``select_features`` with these names, on every split,
         leaves them out everywhere alike.
@@ -265,54 +232,49 @@ class RankingDataset:
         varies = np.zeros(self.n_features, dtype=bool)
         for rows, starts in self.blocks():
             block = self.features[rows]
-            low = np.fmin.reduceat(block, starts, axis=0)
-            varies |= (np.fmax.reduceat(block, starts, axis=0) > low).any(axis=0)
-            some = np.logical_or.reduceat(np.isnan(block), starts, axis=0)
-            every = np.logical_and.reduceat(np.isnan(block), starts, axis=0)
-            varies |= (some & ~every).any(axis=0)
+            sizes = np.diff(np.append(starts, len(block)))
+            first = np.repeat(block[starts], sizes, axis=0)
+            same = (block == first) | (np.isnan(block) & np.isnan(first))
+            varies |= ~same.all(axis=0)
             release(self.features)
         return tuple(np.array(self.feature_names, dtype=object)[varies])
 
-    def relevance(self, relevant_above: float = 2.0) -> Floats:
+    def relevance(self, relevant_above: float = 2.0) -> Matrix:
         """``[n_docs]`` 1 where the label exceeds ``relevant_above``, else 0."""
         return (self.known_labels() > relevant_above).astype(np.float32)
 
-    def known_labels(self) -> Floats:
-        """The labels, or an error where the data have none."""
+    def known_labels(self) -> Matrix:
+        """Return the labels; reject data that have none."""
         if self.labels is None:
             raise DataError(
-                "these data carry no labels, and labels are needed here; "
-                "give a labelled set"
+                "labels are needed here, and these data have none; give a labelled set"
             )
         return self.labels
 
     def summary(self) -> dict[str, Any]:
-        """Sizes, documents per query, label shares, missing values, as plain data."""
-        sizes = self.docs_per_query
-        known = self.n_queries > 0
+        """Return sizes, label shares and missing values as plain data."""
+        sizes = self.docs_per_query if self.n_queries else np.zeros(1, np.int64)
         shares = None
         if self.labels is not None:
             values, counts = np.unique(self.labels, return_counts=True)
-            shares = {
-                f"{value:g}": int(count) / self.n_docs
-                for value, count in zip(values, counts, strict=True)
-            }
+            pairs = zip(values, counts, strict=True)
+            shares = {f"{value:g}": int(n) / self.n_docs for value, n in pairs}
         return {
             "queries": self.n_queries,
             "documents": self.n_docs,
             "features": self.n_features,
             "documents_per_query": {
-                "min": int(sizes.min()) if known else 0,
-                "median": float(np.median(sizes)) if known else 0.0,
-                "mean": float(sizes.mean()) if known else 0.0,
-                "max": int(sizes.max()) if known else 0,
+                "min": int(sizes.min()),
+                "median": float(np.median(sizes)),
+                "mean": float(sizes.mean()),
+                "max": int(sizes.max()),
             },
             "label_shares": shares,
             "missing_values": sum(self.missing_values().values()),
         }
 
     def missing_values(self) -> dict[str, int]:
-        """Names of the features that lack values, and how many each lacks."""
+        """Return the number of missing values of each feature that lacks some."""
         lacking = np.zeros(self.n_features, dtype=np.int64)
         for part in blocks(self.n_docs):
             lacking += np.isnan(self.features[part]).sum(axis=0)
@@ -335,20 +297,17 @@ def concatenate(parts: Sequence[RankingDataset]) -> RankingDataset:
     """Put the queries of several parts after one another; they must share features."""
     names = max((part.feature_names for part in parts), key=len)
     aligned = [part.select_features(names) for part in parts]
-    starts = np.cumsum([0, *(part.n_docs for part in aligned)])
-    labelled = all(part.labels is not None for part in aligned)
-    ends = [part.offsets[1:] + s for part, s in zip(aligned, starts, strict=False)]
+    labels = [part.labels for part in aligned if part.labels is not None]
+    sizes = np.concatenate([part.docs_per_query for part in aligned])
+    starts = np.cumsum([0, *(part.n_docs for part in aligned[:-1])])
+    shifted = zip(aligned, starts, strict=True)
     return RankingDataset(
         features=np.concatenate([part.features for part in aligned]),
-        offsets=np.concatenate([[0], *ends]),
-        labels=np.concatenate([p.known_labels() for p in aligned])
-        if labelled
-        else None,
+        offsets=np.append(0, np.cumsum(sizes)),
+        labels=np.concatenate(labels) if len(labels) == len(parts) else None,
         query_ids=np.concatenate([part.query_ids for part in aligned]),
         doc_ids=np.concatenate([part.doc_ids for part in aligned]),
         feature_names=names,
         absent_is_zero=all(part.absent_is_zero for part in parts),
-        source_rows=np.concatenate(
-            [part.source_rows + s for part, s in zip(aligned, starts, strict=False)]
-        ),
+        source_rows=np.concatenate([part.source_rows + s for part, s in shifted]),
     )

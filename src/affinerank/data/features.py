@@ -1,4 +1,4 @@
-"""From raw features to those that a ranker reads: which of them, scaled, filled."""
+"""Map raw features to those a ranker reads: chosen, scaled, filled."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from affinerank.arrays import Ints, Matrix
 from affinerank.data.mapped import empty_matrix, release
 from affinerank.errors import DataError
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
-
-# Scaled features are sorted into so many steps from 0 to 1 to find their median.
+# Medians of scaled features are found from counts over so many steps from 0 to 1.
 STEPS = 2**14
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureMapping:
-    """What is done to raw features before a ranker sees them; the same on every split.
+    """How raw features are changed before a ranker reads them, alike on every split.
 
     Attributes:
         names: The features the ranker reads, in its order.
         per_query_min_max: Whether each is scaled to [0, 1] within its query.
-        fill: ``[n_features]`` what is put in the place of a missing value, after
-            scaling; ``None`` leaves it missing.
+        fill: ``[n_features]`` value that replaces a missing one, after scaling;
+            ``None`` leaves missing values missing.
     """
 
     names: tuple[str, ...]
@@ -41,8 +38,8 @@ class FeatureMapping:
     def fit(cls, train: RankingDataset, *, impute: bool = False) -> FeatureMapping:
         """Keep the features that vary within some query of ``train``.
 
-        ``impute`` also learns what to put in the place of missing values: the median of
-        the known ones, scaled, to within 1 / 16,384.
+        ``impute`` also learns what replaces missing values: the median of the known
+        ones, scaled, to within 1 / 16,384.
         """
         names = train.varying_features()
         if not names:
@@ -54,9 +51,9 @@ class FeatureMapping:
         return replace(found, fill=_medians(found, train)) if impute else found
 
     def apply(self, data: RankingDataset) -> RankingDataset:
-        """Return ``data`` with these features alone, scaled and filled as it says.
+        """Return ``data`` with these features alone, scaled and filled.
 
-        One pass, one new matrix, which lies in a temporary file where it is large.
+        One pass, one new matrix, in a temporary file if it is large.
         """
         plain = not self.per_query_min_max and self.fill is None
         if plain and self.names == data.feature_names:
@@ -67,34 +64,46 @@ class FeatureMapping:
             release(mapped)
         return replace(data, features=mapped, feature_names=self.names)
 
-    def blocks(self, data: RankingDataset) -> Iterator[tuple[slice, Floats]]:
-        """Yield rows of ``data``, and their features as this mapping makes them."""
-        wide, columns = data.with_columns(self.names)
-        whole = columns == list(range(wide.n_features))
+    def blocks(self, data: RankingDataset) -> Iterator[tuple[slice, Matrix]]:
+        """Yield rows of ``data``, and their mapped features."""
+        place = {name: i for i, name in enumerate(data.feature_names)}
+        there = np.array([name in place for name in self.names], dtype=bool)
+        if not there.all() and not data.absent_is_zero:
+            absent = [name for name in self.names if name not in place]
+            raise DataError(
+                f"the data lack {len(absent)} of {len(self.names)} features, "
+                f"{absent[0]!r} first; they have "
+                f"{', '.join(data.feature_names[:8]) or 'none'}"
+            )
+        columns = [place[name] for name in self.names if name in place]
+        whole = columns == list(range(data.n_features))
         fill = None if self.fill is None else np.array(self.fill, dtype=np.float32)
-        for rows, starts in wide.blocks():
-            block = wide.features[rows] if whole else wide.features[rows, columns]
+        for rows, starts in data.blocks():
+            block = data.features[rows] if whole else data.features[rows, columns]
+            if not there.all():
+                block, known = np.zeros((len(block), len(there)), np.float32), block
+                block[:, there] = known
             if self.per_query_min_max:
                 block = _min_max(block, starts)
             if fill is not None:
                 block = np.where(np.isnan(block), fill, block)
             yield rows, block
-            release(wide.features)
+            release(data.features)
 
 
-def _min_max(block: Floats, starts: Ints) -> Floats:
+def _min_max(block: Matrix, starts: Ints) -> Matrix:
     """Scale to [0, 1] within the lists that begin at ``starts``."""
     low = np.fmin.reduceat(block, starts, axis=0)
     span = np.fmax.reduceat(block, starts, axis=0) - low
     span[span == 0] = 1.0
     sizes = np.diff(np.append(starts, len(block)))
-    scaled: Floats = block - np.repeat(low, sizes, axis=0)
+    scaled: Matrix = block - np.repeat(low, sizes, axis=0)
     scaled /= np.repeat(span, sizes, axis=0)
     return scaled
 
 
 def _medians(mapping: FeatureMapping, train: RankingDataset) -> tuple[float, ...]:
-    """The lower median of each feature's known values, from a count of their steps."""
+    """Return the lower median of each feature's known values, to the nearest step."""
     counts = np.zeros((len(mapping.names), STEPS + 1), dtype=np.int64)
     for _, block in mapping.blocks(train):
         # A missing value goes to a step beyond the last.

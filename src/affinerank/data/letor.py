@@ -1,8 +1,8 @@
 """LETOR / SVMLight text: ``label qid:id feature:value ... # docid = name``.
 
-The file is read in blocks of whole lines, which threads parse side by side into dense
+The file is read in blocks of whole lines, which threads parse in parallel into dense
 rows (:mod:`affinerank.data.letor_kernel`), so memory stays near twice the result.
-Features that a row leaves out are 0, as everywhere with this format.
+Features that a row leaves out are 0, as always with this format.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from affinerank.data.dataset import Floats, Ids, Ints, RankingDataset
-from affinerank.data.reading import Missing, require_missing
+from affinerank.arrays import Ids, Ints, Matrix
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.reading import Missing, parse_missing
 from affinerank.errors import DataError
-from affinerank.files import existing_file
+from affinerank.files import existing_file, one_line
+from affinerank.threads import in_parallel
 
 BLOCK_BYTES = 4 << 20
 LONGEST_LINE = 256 << 20
@@ -30,11 +33,11 @@ MAX_FEATURES = 100_000
 class _Block:
     """The rows of one block of lines."""
 
-    features: Floats
-    labels: Floats
-    query_ids: list[bytes]  # of each run of rows of one query
+    features: Matrix
+    labels: Matrix
+    query_ids: list[str]  # of each run of rows of one query
     run_lengths: Ints
-    doc_ids: Ids | None  # None: no row has one
+    doc_ids: Ids  # empty where a row has none
     lines: int
 
 
@@ -49,11 +52,11 @@ def read_letor(
 
     Args:
         path: The file. Compression is recognised by its first bytes.
-        missing: What to do with ``NULL`` and ``nan``: refuse them, ``"keep"`` them as
-            missing values, or put a number in their place.
+        missing: What becomes of ``NULL`` and ``nan``: reject them (``"error"``),
+            ``"keep"`` them as missing values, or replace them by a number.
         cache: Keep a Parquet copy beside the file, and read that as long as the file's
             size and modification time stay the same.
-        max_features: Largest feature id taken; the matrix has a column up to the
+        max_features: Largest feature id allowed; the matrix has columns up to the
             largest one that occurs.
 
     Returns:
@@ -61,74 +64,54 @@ def read_letor(
         comments; a row without one has its row number.
     """
     source = existing_file(path)
-    require_missing(missing)
+    missing = parse_missing(missing)
     if cache:
         from affinerank.data.parquet import read_through_cache
 
-        def read() -> RankingDataset:
-            return read_letor(source, missing=missing, max_features=max_features)
-
+        read = partial(read_letor, source, missing=missing, max_features=max_features)
         return read_through_cache(source, f"letor missing={missing}", read)
     return _assemble(_parsed_blocks(source, missing, max_features))
 
 
 def _assemble(blocks: Iterator[_Block]) -> RankingDataset:
     """Join the blocks; runs of rows with one query id become one query."""
-    features: list[Floats] = []
-    labels: list[Floats] = []
-    doc_ids: list[Ids | None] = []
-    number: dict[bytes, int] = {}
-    runs: list[int] = []
-    lengths: list[Ints] = []
-    for block in blocks:
-        features.append(block.features)
-        labels.append(block.labels)
-        doc_ids.append(block.doc_ids)
-        runs += [number.setdefault(name, len(number)) for name in block.query_ids]
-        lengths.append(block.run_lengths)
-    if not features:
-        empty = RankingDataset.from_groups(np.zeros((0, 0)), [], [], labels=[])
-        return replace(empty, absent_is_zero=True)
-    sizes = [len(rows) for rows in labels]
+    parts = list(blocks)
+    number: dict[str, int] = {}
+    runs = [number.setdefault(q, len(number)) for part in parts for q in part.query_ids]
     data = RankingDataset.from_groups(
-        _stacked(features),
-        np.repeat(runs, np.concatenate(lengths)),
-        compact_ids([name.decode() for name in number]),
-        labels=np.concatenate(labels),
-        doc_ids=_joined_doc_ids(doc_ids, sizes),
+        _stacked([part.features for part in parts]),
+        np.repeat(runs, np.concatenate([part.run_lengths for part in parts])),
+        compact_ids(list(number)),
+        labels=np.concatenate([part.labels for part in parts]),
+        doc_ids=_joined_doc_ids([part.doc_ids for part in parts]),
     )
     return replace(data, absent_is_zero=True)
 
 
-def _stacked(blocks: list[Floats]) -> Floats:
+def _stacked(blocks: list[Matrix]) -> Matrix:
     """Stack blocks of unequal width, on all cores."""
-    starts = np.cumsum([0, *(len(block) for block in blocks)])
+    ends = np.cumsum([len(block) for block in blocks])
     n_features = max(block.shape[1] for block in blocks)
-    stacked = np.empty((starts[-1], n_features), dtype=np.float32)
+    stacked = np.empty((ends[-1], n_features), dtype=np.float32)
 
-    def copy(start: int, block: Floats) -> None:
-        rows = stacked[start : start + len(block)]
+    def copy(number: int) -> None:
+        block = blocks[number]
+        rows = stacked[ends[number] - len(block) : ends[number]]
         rows[:, : block.shape[1]] = block
         rows[:, block.shape[1] :] = 0.0
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(copy, starts[:-1], blocks))
+    in_parallel(copy, range(len(blocks)))
     return stacked
 
 
-def _joined_doc_ids(blocks: list[Ids | None], sizes: list[int]) -> Ids:
-    """Doc ids of all rows; row numbers where the source has none."""
-    n_rows = sum(sizes)
-    if all(ids is None for ids in blocks):
-        return np.arange(n_rows)
-    joined = np.arange(n_rows).astype(np.dtypes.StringDType())
-    start = 0
-    for ids, size in zip(blocks, sizes, strict=True):
-        if ids is not None:
-            rows = joined[start : start + size]
-            joined[start : start + size] = np.where(ids == "", rows, ids)
-        start += size
-    return compact_ids(joined)
+def _joined_doc_ids(blocks: list[Ids]) -> Ids:
+    """Return the doc ids of all rows; row numbers where the source has none."""
+    ids = np.concatenate(blocks)
+    rows, unnamed = np.arange(len(ids)), ids == ""
+    if unnamed.all():
+        return rows
+    ids[unnamed] = rows[unnamed].astype(ids.dtype)
+    return compact_ids(ids)
 
 
 def compact_ids(ids: list[str] | Ids) -> Ids:
@@ -154,28 +137,29 @@ def _parsed_blocks(
     waiting: deque[tuple[bytes, Future[_Block]]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for text in _blocks_of_lines(source):
-                waiting.append((text, pool.submit(_parse, text, missing, max_features)))
-                if len(waiting) > workers + 1:
+            texts = _blocks_of_lines(source)
+            while (text := next(texts, None)) is not None or waiting:
+                if text is not None:
+                    parsed = pool.submit(_parse, text, missing, max_features)
+                    waiting.append((text, parsed))
+                if text is None or len(waiting) > workers + 1:
                     block = _taken(source, lines, *waiting.popleft())
                     lines += block.lines
                     yield block
-            while waiting:
-                block = _taken(source, lines, *waiting.popleft())
-                lines += block.lines
-                yield block
         finally:
             for _, future in waiting:
                 future.cancel()
 
 
 def _taken(source: Path, lines: int, text: bytes, future: Future[_Block]) -> _Block:
-    """Wait for a block; name file and line where it has a fault."""
+    """Wait for a block; name file and line if it has a fault."""
     try:
         return future.result()
-    except _LineError as fault:
-        line = lines + _count_lines(text[: fault.position]) + 1
-        raise DataError(f"{source}, line {line}: {fault.text}") from None
+    except _LineError as error:
+        fault, position = error.args
+        before = text[:position]
+        breaks = before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n")
+        raise DataError(f"{source}, line {lines + breaks + 1}: {fault}") from None
     except MemoryError:
         raise DataError(
             f"{source}: the features do not fit into memory as a dense matrix; "
@@ -184,7 +168,7 @@ def _taken(source: Path, lines: int, text: bytes, future: Future[_Block]) -> _Bl
 
 
 def _blocks_of_lines(source: Path) -> Iterator[bytes]:
-    """Yield the text in blocks that end at the end of a line, with a line feed."""
+    """Yield the text, at least a line feed, in blocks that end with a line."""
     import pyarrow as pa
 
     rest = b""
@@ -210,19 +194,14 @@ def _blocks_of_lines(source: Path) -> Iterator[bytes]:
                 if len(rest) > LONGEST_LINE:
                     raise DataError(
                         f"{source}: a line is longer than {LONGEST_LINE >> 20} MiB, "
-                        "expected LETOR / SVMLight text, one document a line"
+                        "expected LETOR / SVMLight text, one document per line"
                     )
     except (OSError, pa.ArrowException) as error:
         raise DataError(
-            f"{source}: could not be read to its end "
-            f"({_reason(error)}); is the file complete?"
+            f"{source}: could not be read to its end ({one_line(error)}); "
+            "is the file complete?"
         ) from None
-    if rest:
-        yield rest + b"\n"
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    yield rest + b"\n"
 
 
 def _compression(source: Path) -> str | None:
@@ -254,7 +233,7 @@ def _parse(text: bytes, missing: Missing, max_features: int) -> _Block:
     )
     code, position, rows, filled, runs = kernel.parse_lines(array, out, max_features)
     if code != kernel.OK:
-        raise _LineError.of(code, text, position, max_features)
+        raise _LineError(_fault(code, text, position, max_features), position)
     values = out.values[:filled]
     absent = np.isnan(values)
     if absent.any() and missing == "error":
@@ -262,77 +241,66 @@ def _parse(text: bytes, missing: Missing, max_features: int) -> _Block:
         feature = out.ids[np.argmax(absent)]
         raise _LineError(
             f"feature {feature} has no value (NULL or nan); "
-            "say what to do with missing values: keep them, or a number to put there",
+            "choose what becomes of missing values: keep, or a number",
             int(out.starts[row]),
         )
-    if missing != "keep":
-        values[absent] = missing if not isinstance(missing, str) else np.nan
+    if not isinstance(missing, str):
+        values[absent] = missing
     width = int(out.ids[:filled].max()) if filled else 0
     features = np.zeros((rows, width), dtype=np.float32)
     kernel.fill_dense(features, out)
     return _Block(
         features=features,
         labels=out.labels[:rows].astype(np.float32),
-        query_ids=_tokens(text, out.queries[:runs]),
+        query_ids=_query_ids(text, out.queries[:runs]),
         run_lengths=np.diff(np.append(out.queries[:runs, 2], rows)),
         doc_ids=_doc_ids(text, out.docs[:rows]),
         lines=lines,
     )
 
 
-def _tokens(text: bytes, spans: Ints) -> list[bytes]:
-    """Cut out the query ids; they must be UTF-8."""
-    names = [text[start:end] for start, end in spans[:, :2].tolist()]
-    for name, start in zip(names, spans[:, 0].tolist(), strict=True):
+def _query_ids(text: bytes, spans: Ints) -> list[str]:
+    """Return the query ids; they must be UTF-8."""
+    names = []
+    for start, end in spans[:, :2].tolist():
         try:
-            name.decode()
+            names.append(text[start:end].decode())
         except UnicodeDecodeError:
             raise _LineError("the query id is not UTF-8 text", start) from None
     return names
 
 
-def _doc_ids(text: bytes, spans: Ints) -> Ids | None:
-    """Cut out the doc ids, empty where a row has none; None where no row has one."""
-    if not spans[:, 1].any():
-        return None
+def _doc_ids(text: bytes, spans: Ints) -> Ids:
+    """Return the doc ids, empty where a row has none."""
     ids = np.zeros(len(spans), dtype=np.dtypes.StringDType())
     named = np.flatnonzero(spans[:, 1])
-    ids[named] = [text[a:b].decode(errors="replace") for a, b in spans[named].tolist()]
+    found = [text[a:b].decode(errors="replace") for a, b in spans[named].tolist()]
+    ids[named] = np.array(found, dtype=ids.dtype)
     return ids
-
-
-def _count_lines(text: bytes) -> int:
-    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
 
 
 class _LineError(Exception):
     """A line that cannot be read: what is wrong with it, and at which byte."""
 
-    def __init__(self, text: str, position: int) -> None:
-        super().__init__(text)
-        self.text = text
-        self.position = position
 
-    @classmethod
-    def of(cls, code: int, text: bytes, position: int, max_features: int) -> _LineError:
-        """Put a code of the kernel into words."""
-        from affinerank.data import letor_kernel as kernel
+def _fault(code: int, text: bytes, position: int, max_features: int) -> str:
+    """Describe a fault that the kernel reports as a code."""
+    from affinerank.data import letor_kernel as kernel
 
-        token = (text[position : position + 200].split(None, 1) or [b""])[0]
-        got = repr(token[:40].decode(errors="backslashreplace"))
-        words = {
-            kernel.NO_LABEL: f"expected a label, a number, first, got {got}",
-            kernel.NEGATIVE_LABEL: f"a label must be 0 or more, got {got}",
-            kernel.NO_QUERY: f"expected qid:... after the label, got {got}",
-            kernel.EMPTY_QUERY: "the query id is empty, expected qid:NAME",
-            kernel.NO_COLON: f"expected feature:value, got {got}",
-            kernel.BAD_ID: f"a feature id must be a whole number from 1, got {got}",
-            kernel.ID_TOO_LARGE: (
-                f"a feature id must be at most {max_features} (the limit can be "
-                f"raised: max_features), got {got}"
-            ),
-            kernel.BAD_VALUE: f"expected a number after the colon, got {got}",
-            kernel.REPEATED: "a feature id stands twice in this line",
-            kernel.LATE_QUERY: f"expected feature:value, got a second query id, {got}",
-        }
-        return cls(words[code], position)
+    token = (text[position : position + 200].split(None, 1) or [b""])[0]
+    got = repr(token[:40].decode(errors="backslashreplace"))
+    return {
+        kernel.NO_LABEL: f"expected a label, a number, first, got {got}",
+        kernel.NEGATIVE_LABEL: f"a label must be 0 or more, got {got}",
+        kernel.NO_QUERY: f"expected qid:... after the label, got {got}",
+        kernel.EMPTY_QUERY: "the query id is empty, expected qid:NAME",
+        kernel.NO_COLON: f"expected feature:value, got {got}",
+        kernel.BAD_ID: f"a feature id must be a whole number from 1, got {got}",
+        kernel.ID_TOO_LARGE: (
+            f"a feature id must be at most {max_features} (the limit can be raised: "
+            f"max_features), got {got}"
+        ),
+        kernel.BAD_VALUE: f"expected a number after the colon, got {got}",
+        kernel.REPEATED: "a feature id stands twice in this line",
+        kernel.LATE_QUERY: f"expected feature:value, got a second query id, {got}",
+    }[code]

@@ -2,7 +2,7 @@
 
 It is kept apart because numba takes half a second to import and only readers of text
 need it. A fault is returned as a code and a byte position;
-:mod:`affinerank.data.letor` puts it into words.
+:mod:`affinerank.data.letor` describes it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,8 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-OK = 0
-NO_LABEL = 1
-NEGATIVE_LABEL = 2
-NO_QUERY = 3
-EMPTY_QUERY = 4
-NO_COLON = 5
-BAD_ID = 6
-ID_TOO_LARGE = 7
-BAD_VALUE = 8
-REPEATED = 9
-LATE_QUERY = 10
+OK, NO_LABEL, NEGATIVE_LABEL, NO_QUERY, EMPTY_QUERY, NO_COLON = range(6)
+BAD_ID, ID_TOO_LARGE, BAD_VALUE, REPEATED, LATE_QUERY = range(6, 11)
 
 _TAB, _LF, _CR, _SPACE, _HASH, _PLUS, _MINUS, _DOT = 9, 10, 13, 32, 35, 43, 45, 46
 _ZERO, _NINE, _COLON, _EQUALS, _UPPER_E, _LOWER_E = 48, 57, 58, 61, 69, 101
@@ -53,7 +44,7 @@ class Rows(NamedTuple):
         labels: ``[rows]``.
         ends: ``[rows]`` end of the row's features in ``ids`` and ``values``.
         ids: ``[values]`` feature ids, from 1.
-        values: ``[values]``; NaN where the text says NULL or nan.
+        values: ``[values]``; NaN where the text has NULL or nan.
         queries: ``[runs, 3]`` of each run of rows of one query, the span of its id and
             its first row.
         docs: ``[rows, 2]`` span of the doc id in the comment; empty where none is.
@@ -292,7 +283,7 @@ def _scaled(value: float, exponent: int) -> float:
 
 @compiled
 def _pair_fault(text: Bytes, at: int) -> int:
-    """Say what is wrong with a token that is not ``id:value`` with an id from 1."""
+    """Return the fault of a token that is not ``id:value`` with an id from 1."""
     if _starts_with(text, at, _QID):
         return LATE_QUERY
     for i in range(at, _token_end(text, at)):
@@ -329,10 +320,8 @@ def _find_docid(text: Bytes, at: int, end: int) -> tuple[int, int]:
 @compiled
 def _same(text: Bytes, before: int, start: int, end: int) -> bool:
     """Whether the token at ``before`` reads as the one at ``start:end``."""
-    for i in range(end - start):
-        if text[before + i] != text[start + i]:
-            return False
-    return bool(_ends_token(text[before + end - start]))
+    same = _starts_with(text, before, text[start:end])
+    return bool(same and _ends_token(text[before + end - start]))
 
 
 @compiled

@@ -1,8 +1,8 @@
-"""Matrices that may be larger than memory: beyond a size they lie in a temporary file.
+"""Matrices that may be larger than memory: a large one lies in a temporary file.
 
 The system pages such a matrix in and out, so it takes no memory that others need. The
-file has no name, and goes with the process. It lies where Python's temporary files do:
-``TMPDIR`` says where.
+file has no name, and goes with the process. It lies where Python puts temporary files:
+set ``TMPDIR`` to choose the folder.
 """
 
 from __future__ import annotations
@@ -13,22 +13,20 @@ import tempfile
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from affinerank.arrays import Ints, Matrix
 from affinerank.errors import DataError
-
-Floats = NDArray[np.float32]
 
 IN_MEMORY = 2**28  # bytes; a smaller matrix is an array like any other
 ROWS_AT_ONCE = 65_536  # bounds the temporary arrays of whole-matrix operations
 
 
 class _Held(mmap.mmap):
-    """A file of :func:`empty_matrix`: nobody else's pages are ever let go."""
+    """A file of :func:`empty_matrix`: only its pages are ever released."""
 
 
-def empty_matrix(n_rows: int, n_columns: int) -> Floats:
-    """Room for ``[n_rows, n_columns]`` float32, in a temporary file if it is large."""
+def empty_matrix(n_rows: int, n_columns: int) -> Matrix:
+    """Return an uninitialised float32 matrix, in a temporary file if it is large."""
     size = n_rows * n_columns * 4
     if size <= IN_MEMORY:
         return np.empty((n_rows, n_columns), dtype=np.float32)
@@ -36,7 +34,7 @@ def empty_matrix(n_rows: int, n_columns: int) -> Floats:
         with tempfile.TemporaryFile() as file:
             file.truncate(size)
             if hasattr(os, "posix_fallocate"):
-                # Taken now: a disk that is full later would end the process.
+                # Reserved now: a disk that is full later would end the process.
                 os.posix_fallocate(file.fileno(), 0, size)
             held = _Held(file.fileno(), size)
     except OSError as error:
@@ -47,8 +45,8 @@ def empty_matrix(n_rows: int, n_columns: int) -> Floats:
     return np.frombuffer(held, dtype=np.float32).reshape(n_rows, n_columns)
 
 
-def release(matrix: NDArray[np.float32]) -> None:
-    """Let the pages of a matrix go that lies in a file; they are read again at need."""
+def release(matrix: Matrix) -> None:
+    """Free the pages of a matrix that lies in a file; they are read again at need."""
     owner: object = matrix
     while isinstance(owner, np.ndarray):
         owner = owner.base
@@ -59,13 +57,13 @@ def release(matrix: NDArray[np.float32]) -> None:
 
 
 def blocks(n_rows: int) -> Iterator[slice]:
-    """Rows in runs of ``ROWS_AT_ONCE``."""
+    """Yield rows in runs of ``ROWS_AT_ONCE``."""
     for start in range(0, n_rows, ROWS_AT_ONCE):
         yield slice(start, min(start + ROWS_AT_ONCE, n_rows))
 
 
-def taken(matrix: Floats, rows: NDArray[np.int64]) -> Floats:
-    """``matrix[rows]``, never whole in memory."""
+def taken(matrix: Matrix, rows: Ints) -> Matrix:
+    """Return ``matrix[rows]``, never whole in memory."""
     out = empty_matrix(len(rows), matrix.shape[1])
     for part in blocks(len(rows)):
         np.take(matrix, rows[part], axis=0, out=out[part])

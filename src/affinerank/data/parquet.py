@@ -1,11 +1,11 @@
-"""Ranking data as Parquet: ``query_id, doc_id, [label], f1 .. fn``, one row a document.
+"""Parquet: ``query_id, doc_id, [label], f1 .. fn``, one row per document.
 
-Columns of other names are features too, and keep their names. Another column may stand
-for ``query_id``: whatever tells lists with their features apart. A log that has the
-features in it can be read so too: the columns of the log are no features.
+Columns of other names are features too, and keep their names. Another column may take
+the place of ``query_id``: whatever identifies lists with their features. A log that
+holds features can be read as well: its own columns are not features.
 
 Features are decoded a batch of rows at a time into one matrix, which lies in a
-temporary file where it is large (:mod:`affinerank.data.mapped`).
+temporary file if it is large (:mod:`affinerank.data.mapped`).
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.data.dataset import Floats, Ids, RankingDataset
+from affinerank.arrays import Ids, Matrix
+from affinerank.data.dataset import RankingDataset
 from affinerank.data.mapped import ROWS_AT_ONCE, empty_matrix, release
-from affinerank.data.reading import Missing, require_missing
+from affinerank.data.reading import Missing, parse_missing
 from affinerank.errors import AffineRankWarning, DataError
-from affinerank.files import existing_file, written_whole
+from affinerank.files import existing_file, one_line, written_whole
 
 BUFFER = 2**20
 IDS_AT_ONCE = 1_000_000
-# What users did and what they saw is never a feature, whatever table it is found in.
+# What users did and saw is never a feature, whatever table it is found in.
 OF_LOGS = (
     "session_id",
     "query_id",
@@ -40,6 +42,7 @@ OF_LOGS = (
     "timestamp",
     "user_id",
 )
+STRINGS = (pa.string(), pa.large_string(), pa.string_view())
 _CACHE_KEY = b"affinerank.cache"
 
 
@@ -55,22 +58,32 @@ def read_parquet(
         path: A file with ``query_id`` and ``doc_id`` (integers or strings), optionally
             ``label``, and one numeric column per feature. A null feature is a missing
             value; a null id or label is an error.
-        missing: What to do with missing values: refuse them (``"error"``), ``"keep"``
-            them, or put a number in their place.
-        list_id: The column that tells lists apart: ``session_id``, where features are
-            logged per session.
+        missing: What becomes of missing values: reject them (``"error"``), ``"keep"``
+            them, or replace them by a number.
+        list_id: Column that identifies lists: ``session_id`` where features are logged
+            per session.
     """
     source = existing_file(path)
-    require_missing(missing)
+    missing = parse_missing(missing)
+    # Buffered ahead, all that is read of the file would be held to the end.
+    with (
+        parquet_errors(source),
+        pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER) as file,
+    ):
+        return _read(file, missing, list_id)
+
+
+@contextmanager
+def parquet_errors(source: Path) -> Iterator[None]:
+    """Name the file in errors of reading it."""
     try:
-        # Buffered ahead, all that is read of the file would be held to the end.
-        with pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER) as file:
-            return _read(file, missing, list_id)
+        yield
     except DataError as error:
         raise DataError(f"{source}: {error}") from None
     except (pa.ArrowException, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise DataError(f"{source}: could not be read as Parquet: {reason}") from None
+        raise DataError(
+            f"{source}: could not be read as Parquet: {one_line(error)}"
+        ) from None
 
 
 def write_parquet(data: RankingDataset, path: str | os.PathLike[str]) -> None:
@@ -81,49 +94,41 @@ def write_parquet(data: RankingDataset, path: str | os.PathLike[str]) -> None:
 def read_through_cache(
     source: Path, how: str, read: Callable[[], RankingDataset]
 ) -> RankingDataset:
-    """Return what ``read`` gives for ``source``, from a copy beside it if it can.
+    """Return what ``read`` gives for ``source``, or a Parquet copy of it.
 
-    The Parquet copy is used while size, modification time and ``how`` the source was
-    read are the same.
+    The copy beside the source is used while size, modification time and ``how`` the
+    source was read are the same.
     """
     cached = source.with_name(f"{source.name}.cache.parquet")
     status = source.stat()
     key = json.dumps(
         {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "how": how}
     ).encode()
-    if cached.is_file() and _cache_key(cached) == key:
-        return read_parquet(cached)
+    # What is not a cache of this version of the source is written anew.
+    with suppress(pa.ArrowException, OSError):
+        if (pq.read_schema(cached).metadata or {}).get(_CACHE_KEY) == key:
+            return read_parquet(cached)
     data = read()
     if data.n_docs:
         _write(data, cached, {_CACHE_KEY: key})
     return data
 
 
-def _cache_key(path: Path) -> bytes | None:
-    try:
-        return (pq.read_schema(path).metadata or {}).get(_CACHE_KEY)
-    except (pa.ArrowException, OSError):
-        return None  # not a cache we wrote: it is written anew
-
-
 def _read(file: pq.ParquetFile, missing: Missing, list_id: str) -> RankingDataset:
     schema = file.schema_arrow
     names = _feature_names(schema, list_id)
-    ids = [list_id, "doc_id", *(["label"] if "label" in schema.names else [])]
-    table = file.read(columns=ids)
-    queries = table[list_id].combine_chunks().dictionary_encode()
-    labels = None
-    if "label" in table.column_names:
-        labels = table["label"].to_numpy()
-    for name in table.column_names:
+    others = [name for name in (list_id, "doc_id", "label") if name in schema.names]
+    table = file.read(columns=others)
+    for name in others:
         if table[name].null_count:
             row = int(np.argmax(table[name].is_null().to_numpy()))
             raise DataError(f"row {row}: {name} is null, expected a value")
+    queries = table[list_id].combine_chunks().dictionary_encode()
     return RankingDataset.from_groups(
         _features(file, names, missing),
         queries.indices.to_numpy(),
         _ids(queries.dictionary),
-        labels=labels,
+        labels=table["label"].to_numpy() if "label" in others else None,
         doc_ids=_ids(table["doc_id"].combine_chunks()),
         feature_names=names,
     )
@@ -133,48 +138,36 @@ def _feature_names(schema: pa.Schema, list_id: str) -> list[str]:
     """Check the columns; return those that are features."""
     if len(set(schema.names)) != len(schema.names):
         raise DataError("two columns have the same name; give each a name of its own")
-    for name in (list_id, "doc_id"):
+    ids = (list_id, "doc_id")
+    for name in ids:
         if name not in schema.names:
             raise DataError(
                 f"there is no column {name!r}; expected {list_id}, doc_id, "
                 f"optionally label, and features; found {', '.join(schema.names[:8])}"
             )
-        kind = schema.field(name).type
-        if not (pa.types.is_integer(kind) or _is_string(kind)):
-            raise DataError(
-                f"column {name!r} must hold integers or strings, holds {kind}"
-            )
-    names = [n for n in schema.names if n not in (list_id, "doc_id", "label")]
-    logged = [name for name in names if name in OF_LOGS]
+    logged = [n for n in schema.names if n in OF_LOGS and n not in ids]
     if logged:
-        names = [name for name in names if name not in logged]
         warnings.warn(
             f"{', '.join(logged)}: by their names columns of a log, so they are not "
             "taken for features",
             AffineRankWarning,
             stacklevel=4,
         )
-    for name in [*names, *(["label"] if "label" in schema.names else [])]:
+    used = [name for name in schema.names if name not in logged]
+    for name in used:
         kind = schema.field(name).type
-        if not (
-            pa.types.is_integer(kind)
-            or pa.types.is_floating(kind)
-            or pa.types.is_boolean(kind)
-        ):
-            raise DataError(
-                f"column {name!r} must hold numbers, holds {kind}; "
-                "leave it out, or turn it into numbers"
-            )
+        numeric = pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+        fits = kind in STRINGS if name in ids else numeric
+        if not (fits or pa.types.is_integer(kind)):
+            right = "integers or strings" if name in ids else "numbers"
+            raise DataError(f"column {name!r} must hold {right}, holds {kind}")
+    names = [name for name in used if name not in (*ids, "label")]
     if not names:
         raise DataError("there is no column of features, expected f1 .. fn")
     return names
 
 
-def _is_string(kind: pa.DataType) -> bool:
-    return kind in (pa.string(), pa.large_string(), pa.string_view())
-
-
-def _features(file: pq.ParquetFile, names: list[str], missing: Missing) -> Floats:
+def _features(file: pq.ParquetFile, names: list[str], missing: Missing) -> Matrix:
     """Read the features a batch of rows at a time; a null is a missing value."""
     features = empty_matrix(file.metadata.num_rows, len(names))
     start = 0
@@ -184,25 +177,18 @@ def _features(file: pq.ParquetFile, names: list[str], missing: Missing) -> Float
             column = batch.column(name).cast(pa.float32(), safe=False)
             rows[:, i] = column.to_numpy(zero_copy_only=False)
         if missing != "keep":
-            _without_missing(rows, start, names, missing)
+            absent = np.isnan(rows)
+            if not isinstance(missing, str):
+                rows[absent] = missing
+            elif absent.any():
+                row, at = np.argwhere(absent)[0]
+                raise DataError(
+                    f"row {start + row}: {names[at]} has no value (null or nan); "
+                    "choose what becomes of missing values: keep, or a number"
+                )
         release(features)
         start += len(batch)
     return features
-
-
-def _without_missing(
-    rows: Floats, start: int, names: list[str], missing: Missing
-) -> None:
-    """Refuse missing values, or put a number in their place, in ``rows`` themselves."""
-    absent = np.isnan(rows)
-    if not isinstance(missing, str):
-        rows[absent] = missing
-    elif absent.any():
-        row, column = np.argwhere(absent)[0]
-        raise DataError(
-            f"row {start + row}: {names[column]} has no value (null or nan); say what "
-            "to do with missing values: keep them, or a number to put there"
-        )
 
 
 def _ids(column: pa.Array) -> Ids:
@@ -215,17 +201,24 @@ def _ids(column: pa.Array) -> Ids:
     return ids
 
 
+def arrow_column(values: Ids) -> pa.Array:
+    """Return an array of ids or numbers as one of Arrow."""
+    if values.dtype.kind not in "OTU":
+        return pa.array(values)
+    parts = range(0, max(len(values), 1), IDS_AT_ONCE)
+    return pa.concat_arrays(
+        pa.array(values[i : i + IDS_AT_ONCE].tolist(), pa.string()) for i in parts
+    )
+
+
 def _write(data: RankingDataset, path: Path, metadata: dict[bytes, bytes]) -> None:
     """Write rows in source order, so that reading groups them again in the same way."""
     order = np.argsort(data.source_rows, kind="stable")
-    query_ids = data.query_ids[data.query_of_doc]
-    id_types = [_arrow_type(ids) for ids in (query_ids, data.doc_ids)]
-    fields = [
-        pa.field("query_id", id_types[0]),
-        pa.field("doc_id", id_types[1]),
-        *([pa.field("label", pa.float32())] if data.labels is not None else []),
-        *(pa.field(name, pa.float32()) for name in data.feature_names),
-    ]
+    others = {"query_id": data.query_ids[data.query_of_doc], "doc_id": data.doc_ids}
+    if data.labels is not None:
+        others["label"] = data.labels
+    fields = [(name, arrow_column(values[:0]).type) for name, values in others.items()]
+    fields += [(name, pa.float32()) for name in data.feature_names]
     schema = pa.schema(fields, metadata=metadata)
     with (
         written_whole(path) as aside,
@@ -233,18 +226,6 @@ def _write(data: RankingDataset, path: Path, metadata: dict[bytes, bytes]) -> No
     ):
         for start in range(0, data.n_docs, ROWS_AT_ONCE):
             rows = order[start : start + ROWS_AT_ONCE]
-            block = data.features[rows]
-            columns = [query_ids[rows], data.doc_ids[rows]]
-            columns += [data.labels[rows]] if data.labels is not None else []
-            columns += [block[:, i] for i in range(data.n_features)]
-            writer.write_table(pa.table([_column(c) for c in columns], schema=schema))
-
-
-def _arrow_type(ids: Ids) -> pa.DataType:
-    return pa.int64() if ids.dtype.kind == "i" else pa.string()
-
-
-def _column(values: Ids) -> pa.Array:
-    if values.dtype.kind == "T":
-        return pa.array(values.tolist(), type=pa.string())
-    return pa.array(np.ascontiguousarray(values))
+            known = [values[rows] for values in others.values()]
+            columns = [arrow_column(c) for c in (*known, *data.features[rows].T)]
+            writer.write_table(pa.table(columns, schema=schema))

@@ -1,4 +1,4 @@
-"""Two built-in synthetic worlds, shaped like data that cannot be handed on.
+"""Two built-in synthetic worlds, shaped like data that cannot be redistributed.
 
 ``yahoo-like`` and ``mslr-like`` have the sizes, the label shares and the difficulty of
 the data sets they are named after; no document in them is real. A world is a fixed
@@ -42,9 +42,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-from affinerank.data.dataset import Floats, Ints, RankingDataset
+from affinerank.arrays import Floats, Ints, Matrix
+from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import SPLITS, Split, parse_split
 from affinerank.errors import DataError
 from affinerank.threads import in_parallel
@@ -57,7 +57,7 @@ MATCH_POWER = 1.6
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The numbers of one world; the module says what each of them does.
+    """The numbers of one world; the module's text explains each.
 
     Attributes:
         name: What ``generate_world`` knows it by.
@@ -142,12 +142,12 @@ class _Law:
     """A world and all that its constant decides; ``[2, n]`` for two factors each."""
 
     world: World
-    weights: NDArray[np.float64]
+    weights: Floats
     factors: Ints
-    strengths: Floats
-    query_strength: Floats
-    shift: Floats
-    rate: Floats
+    strengths: Matrix
+    query_strength: Matrix
+    shift: Matrix
+    rate: Matrix
 
 
 def generate_world(
@@ -192,7 +192,7 @@ def generate_world(
 
 def _draw_split(
     world: World, count: int, part: int, seed: int
-) -> tuple[Ints, Floats, Floats]:
+) -> tuple[Ints, Matrix, Matrix]:
     """Return documents per query, features and labels of the first ``count`` queries.
 
     Each chunk has its own generator and its own rows, so the order in which threads
@@ -246,7 +246,7 @@ def _law(world: World) -> _Law:
     )
 
 
-def _draw_queries(world: World, rng: Generator) -> tuple[NDArray[np.float64], Ints]:
+def _draw_queries(world: World, rng: Generator) -> tuple[Floats, Ints]:
     """Return the size scores ``g`` of a chunk of queries, and documents per query."""
     scores = rng.standard_normal(CHUNK)
     sizes = np.rint(world.median_docs * np.exp(world.docs_spread * scores))
@@ -254,8 +254,8 @@ def _draw_queries(world: World, rng: Generator) -> tuple[NDArray[np.float64], In
 
 
 def _draw_documents(
-    law: _Law, scores: NDArray[np.float64], sizes: Ints, rng: Generator
-) -> tuple[Floats, NDArray[np.float64]]:
+    law: _Law, scores: Floats, sizes: Ints, rng: Generator
+) -> tuple[Matrix, Floats]:
     """Return factors ``[n_docs, N_FACTORS]`` and utilities ``[n_docs]`` of a chunk."""
     world, n_docs = law.world, int(sizes.sum())
     intercept = world.intercept_sd * rng.standard_normal(CHUNK)
@@ -272,7 +272,7 @@ def _draw_documents(
 
 
 def _draw_features(
-    law: _Law, sizes: Ints, factors: Floats, rng: Generator, out: Floats
+    law: _Law, sizes: Ints, factors: Matrix, rng: Generator, out: Matrix
 ) -> None:
     """Write the features of a chunk's first ``len(out)`` documents into ``out``."""
     effects = rng.standard_normal((CHUNK, out.shape[1]), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""What the arrays of ranking data must be; checked once, when data are built."""
+"""Checks of the arrays that ranking data are made of; run once, when data are built."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from affinerank.arrays import Ids, Ints, Matrix
 from affinerank.data.mapped import blocks, release
 from affinerank.errors import AffineRankWarning, DataError
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
-Ids = NDArray[Any]
 
-
-def as_matrix(features: ArrayLike) -> Floats:
+def as_matrix(features: ArrayLike) -> Matrix:
     """Return features as float32, finite or NaN."""
     matrix = np.asarray(features, dtype=np.float32)
     if matrix.ndim != 2:
@@ -25,10 +22,10 @@ def as_matrix(features: ArrayLike) -> Floats:
             f"features must be a matrix [n_docs, n_features], got shape {matrix.shape}"
         )
     for part in blocks(len(matrix)):
-        block = np.isinf(matrix[part])
+        infinite = np.isinf(matrix[part])
         release(matrix)
-        if block.any():
-            row, column = np.argwhere(block)[0]
+        if infinite.any():
+            row, column = np.argwhere(infinite)[0]
             raise DataError(
                 f"row {part.start + row}, feature {column + 1}: a feature must be "
                 "finite or NaN (missing), got an infinite value"
@@ -37,7 +34,7 @@ def as_matrix(features: ArrayLike) -> Floats:
 
 
 def as_offsets(offsets: ArrayLike, n_docs: int) -> Ints:
-    """Return where queries begin; each has a document or more."""
+    """Return where queries begin; each has one document or more."""
     array = np.asarray(offsets, dtype=np.int64)
     if array.ndim != 1 or len(array) == 0 or array[0] != 0 or array[-1] != n_docs:
         raise DataError(
@@ -53,14 +50,14 @@ def as_offsets(offsets: ArrayLike, n_docs: int) -> Ints:
 
 
 def as_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
-    """Return a different name for each feature, the default ones if there are none."""
-    given = tuple(names) or default_feature_names(n_features)
-    if len(given) != n_features or len(set(given)) != len(given):
+    """Return a different name for each feature, the default ones if none are given."""
+    found = tuple(names) or default_feature_names(n_features)
+    if len(found) != n_features or len(set(found)) != len(found):
         raise DataError(
             f"feature_names must be {n_features} different names, one per column, "
-            f"got {len(given)} of which {len(set(given))} differ"
+            f"got {len(found)} of which {len(set(found))} differ"
         )
-    return given
+    return found
 
 
 def default_feature_names(n_features: int) -> tuple[str, ...]:
@@ -68,13 +65,10 @@ def default_feature_names(n_features: int) -> tuple[str, ...]:
     return tuple(f"f{i}" for i in range(1, n_features + 1))
 
 
-def as_labels(labels: ArrayLike, n_docs: int) -> Floats:
+def as_labels(labels: ArrayLike, n_docs: int) -> Matrix:
     """Return one label per document, 0 or more."""
     array = np.asarray(labels, dtype=np.float32)
-    if array.shape != (n_docs,):
-        raise DataError(
-            f"labels must be one number per document, [{n_docs}], got {array.shape}"
-        )
+    _require_length("labels", array, n_docs)
     bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
     if bad.size:
         raise DataError(
@@ -87,28 +81,24 @@ def as_labels(labels: ArrayLike, n_docs: int) -> Floats:
 def as_ids(name: str, ids: ArrayLike, length: int) -> Ids:
     """Return int64 where all are integers, else numpy strings of any length."""
     array = np.asarray(ids)
-    if array.shape != (length,):
-        raise DataError(f"{name} must be [{length}], got shape {array.shape}")
-    unsigned = array.dtype.kind == "u"
-    if array.dtype.kind == "i" or (unsigned and array.max(initial=0) < 2**63):
+    _require_length(name, array, length)
+    kind = array.dtype.kind
+    if kind == "i" or (kind == "u" and array.max(initial=0) < 2**63):
         return array.astype(np.int64, copy=False)
-    if unsigned:
-        return array.astype(np.dtypes.StringDType())
-    if array.dtype.kind in "OUT" or length == 0:
+    if kind in "uOUT" or length == 0:
         return array.astype(np.dtypes.StringDType(), copy=False)
     raise DataError(f"{name} must be integers or strings, got {array.dtype}")
 
 
 def as_source_rows(rows: Ints, n_docs: int) -> Ints:
-    """Return one row per document, in order where there are none."""
+    """Return one row per document, in order if none are given."""
     array = np.asarray(rows, dtype=np.int64) if len(rows) else np.arange(n_docs)
-    if array.shape != (n_docs,):
-        raise DataError(f"source_rows must be [{n_docs}], got shape {array.shape}")
+    _require_length("source_rows", array, n_docs)
     return array
 
 
 def read_only(value: Any) -> Any:
-    """Return a view that cannot be written to; what is no array as it is."""
+    """Return a view of an array that cannot be written to; other values unchanged."""
     if isinstance(value, np.ndarray):
         value = value.view()
         value.setflags(write=False)
@@ -124,3 +114,8 @@ def note_scattered(n_returns: int) -> None:
         AffineRankWarning,
         stacklevel=3,
     )
+
+
+def _require_length(name: str, array: Ids, length: int) -> None:
+    if array.shape != (length,):
+        raise DataError(f"{name} must have shape [{length}], got {array.shape}")
