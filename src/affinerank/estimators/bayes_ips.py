@@ -1,0 +1,23 @@
+"""Bayes-IPS of Agarwal et al.: clicks are also weighted by P(relevant | click)."""
+
+from __future__ import annotations
+
+from affinerank.estimators.correction import corrected
+from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
+
+
+def weigh(evidence: Evidence) -> Weights:
+    """Divide clicks by theta (eps+ + eps-) / eps+."""
+    theta, plus, minus = evidence.known_users.examination(evidence.rows)
+    alpha = theta * (plus + minus) / plus
+    return corrected(evidence.rows, evidence.options.clipped(alpha, evidence.rows))
+
+
+ROW = Estimator(
+    name="bayes-ips",
+    title="Bayes-IPS",
+    needs="examination",
+    weigh=weigh,
+    meaning="relevance as Bayes-IPS has it: trust bias is not removed",
+    options=Division,
+)

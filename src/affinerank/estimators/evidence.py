@@ -1,0 +1,145 @@
+"""What an estimator may look at, and what it returns."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from affinerank.arrays import Bools, Floats
+from affinerank.clicks.models import ClickModel
+from affinerank.clicks.rows import ClickRows
+from affinerank.errors import ConfigError
+
+# What an estimator must know of the users: nothing, alpha and beta up to gauge,
+# examination itself; or labels in their place.
+Needs = Literal["nothing", "gauge", "examination", "labels"]
+Regress = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """Options of an estimator that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Options of an estimator that divides by alpha.
+
+    Attributes:
+        clip: Lower bound of positive slopes, which trades bias for variance: a number,
+            or ``"10/sqrt(n)"`` with n the number of sessions.
+    """
+
+    clip: str | float | None = None
+
+    def __post_init__(self) -> None:
+        """Reject a rule that cannot be read."""
+        if self.clip is not None:
+            parse_clip(self.clip, 1)
+
+    def clipped(self, alpha: Floats, rows: ClickRows) -> Floats:
+        """Raise positive slopes to the bound."""
+        if self.clip is None:
+            return alpha
+        floor = parse_clip(self.clip, rows.n_sessions)
+        return np.where(alpha > 0, np.maximum(alpha, floor), alpha)
+
+
+def parse_clip(clip: str | float, n_sessions: int) -> float:
+    """Read a clipping rule.
+
+    >>> parse_clip("10/sqrt(n)", 10_000), parse_clip("0.05", 1)
+    (0.1, 0.05)
+    """
+    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*(/\s*sqrt\(n\))?\s*", str(clip))
+    try:
+        value = float(match[1]) if match else float("nan")
+    except ValueError:
+        value = float("nan")
+    if not value >= 0 or match is None:
+        raise ConfigError(
+            f"clip must be a number or a rule as in 10/sqrt(n), got {clip!r}"
+        )
+    return min(value / math.sqrt(n_sessions), 1.0) if match[2] else value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What an estimator may look at.
+
+    Attributes:
+        rows: Impressions and clicks.
+        users: How users click; ``None`` for estimators that need not know.
+        policy: What is shown with which probability, where that is known.
+        labels: ``[n_docs]`` relevance, where there are labels.
+        regress: Trains a ranker out of fold, where the caller allows that.
+        options: Of the estimator: an instance of its ``options``.
+    """
+
+    rows: ClickRows
+    users: ClickModel | None = None
+    policy: Any = None
+    labels: Floats | None = None
+    regress: Regress | None = None
+    options: Any = field(default_factory=NoOptions)
+
+    @property
+    def known_users(self) -> ClickModel:
+        """The users, or an error where there are none."""
+        if self.users is None:
+            raise ConfigError("this estimator needs a user model (--users)")
+        return self.users
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """What a ranker learns from: relevance as far as it is known.
+
+    Attributes:
+        weight: ``[n_docs]`` estimated relevance; undefined (stored as 0) where
+            ``known`` is false.
+        known: ``[n_docs]`` whether anything is known of the document. What is not known
+            has no weight, not the weight 0.
+        share: ``[n_queries]`` share of the sessions.
+        variance: ``[n_docs]`` of the weight, by chance of clicking; unbiased, to be
+            added up over documents.
+        slope: ``[n_rows]`` what one more click of a row adds to its document's weight,
+            if the estimator is linear in clicks; ``None`` if it is not.
+    """
+
+    weight: Floats
+    known: Bools
+    share: Floats
+    variance: Floats
+    slope: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """A row of ``ESTIMATORS``.
+
+    Attributes:
+        name: Its key.
+        title: What figures and messages call it.
+        needs: What it must know of the users.
+        weigh: From evidence to weights.
+        meaning: What a weight is, in words, where users are known.
+        options: Type of its options, a frozen dataclass.
+    """
+
+    name: str
+    title: str
+    needs: Needs
+    weigh: Callable[[Evidence], Weights]
+    meaning: str = "relevance: 0 is irrelevant, 1 is relevant"
+    options: type = NoOptions
+
+    @property
+    def needs_users(self) -> bool:
+        """Whether it must know how users click."""
+        return self.needs in ("gauge", "examination")

@@ -1,0 +1,22 @@
+"""Inverse propensity scoring: removes position bias, and only that."""
+
+from __future__ import annotations
+
+from affinerank.estimators.correction import corrected
+from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
+
+
+def weigh(evidence: Evidence) -> Weights:
+    """Divide clicks by examination: alpha is theta and beta 0."""
+    theta, _, _ = evidence.known_users.examination(evidence.rows)
+    return corrected(evidence.rows, evidence.options.clipped(theta, evidence.rows))
+
+
+ROW = Estimator(
+    name="ips",
+    title="IPS",
+    needs="examination",
+    weigh=weigh,
+    meaning="relevance as IPS has it: trust bias is not removed",
+    options=Division,
+)
