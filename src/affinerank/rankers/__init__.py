@@ -1,1 +1,29 @@
-"""Features and weights in, scores out."""
+"""Rankers: from features and weights to scores, as rows of one table."""
+
+from affinerank.rankers import mlp, trees
+from affinerank.rankers.ranker import (
+    Fitted,
+    Model,
+    Ranker,
+    RankerKind,
+    judge,
+    predict_all,
+    score,
+)
+from affinerank.rankers.targets import Targets, Validation
+from affinerank.tables import Table
+
+RANKERS: Table[RankerKind] = Table("ranker", mlp.ROW, trees.ROW)
+
+__all__ = [
+    "RANKERS",
+    "Fitted",
+    "Model",
+    "Ranker",
+    "RankerKind",
+    "Targets",
+    "Validation",
+    "judge",
+    "predict_all",
+    "score",
+]

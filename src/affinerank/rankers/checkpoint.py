@@ -1,75 +1,64 @@
-"""Checkpoints of training: a killed run goes on where it was."""
+"""Checkpoints: an interrupted training is resumed after its last finished epoch.
+
+A checkpoint holds the tensors that training changes in place. Of several processes the
+first writes it and all read it: on several machines it must lie in a folder that they
+share.
+"""
 
 from __future__ import annotations
 
-import os
+import hashlib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from affinerank.errors import DataError
 from affinerank.files import written_whole
 
-if TYPE_CHECKING:
-    from affinerank.rankers.early_stopping import Best
-    from affinerank.rankers.training import NetworkTrainer
+
+def write_state(path: Path, mark: str, state: Mapping[str, Tensor]) -> None:
+    """Keep the state, in place of the one before; ``mark`` identifies the training."""
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in state.items()}
+    with written_whole(path) as aside:
+        save_file(tensors, aside, metadata={"fingerprint": mark})
 
 
-class Checkpoint:
-    """A file with the state after the last finished epoch.
+def restore_state(path: Path, mark: str, state: Mapping[str, Tensor]) -> None:
+    """Fill the tensors of ``state`` from the file, if there is one."""
+    if not path.exists():
+        return
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = (file.metadata() or {}).get("fingerprint")
+            saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise DataError(
+            f"{path}: not a checkpoint ({error}); remove it to start anew"
+        ) from None
+    if found != mark or saved.keys() != state.keys():
+        raise DataError(
+            f"{path}: a checkpoint of another training; remove it or name another file"
+        )
+    for name, tensor in state.items():
+        tensor.copy_(saved[name])
 
-    Of several processes the first writes it and all read it: on several machines it
-    must lie in a folder that they share.
 
-    ``fingerprint`` tells whether it is of the same training: settings, seeds, weights.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], fingerprint: str) -> None:
-        self.path = Path(path)
-        self.fingerprint = fingerprint
-
-    def write(
-        self, trainer: NetworkTrainer, best: Best | None, losses: list[NDArray[Any]]
-    ) -> None:
-        """Keep the state of an epoch, in place of the one before."""
-        state = {name: t.cpu().contiguous() for name, t in trainer.state().items()}
-        state["losses"] = torch.from_numpy(np.stack(losses))
-        if best is not None:
-            state["best"] = best.flat.cpu().contiguous()
-            state["best_values"] = torch.from_numpy(best.values)
-            state["waited"] = torch.from_numpy(best.waited)
-        with written_whole(self.path) as aside:
-            save_file(state, aside, metadata={"fingerprint": self.fingerprint})
-
-    def resume(self, trainer: NetworkTrainer, best: Best | None) -> list[NDArray[Any]]:
-        """Go on from the file, if there is one; return the losses up to it."""
-        if not self.path.exists():
-            return []
-        try:
-            with safe_open(self.path, framework="pt") as file:
-                found = (file.metadata() or {}).get("fingerprint")
-                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise DataError(
-                f"{self.path}: not a checkpoint ({error}); remove it to start anew"
-            ) from None
-        if found != self.fingerprint:
-            raise DataError(
-                f"{self.path}: a checkpoint of another training (other settings, seeds "
-                "or weights); remove it to start anew, or name another file"
-            )
-        trainer.restore(state)
-        if best is not None:
-            best.flat = state["best"].to(trainer.device)
-            best.values = state["best_values"].numpy()
-            best.waited = state["waited"].numpy()
-        return list(state["losses"].numpy())
-
-    def remove(self) -> None:
-        """Training is done: nothing to go on from."""
-        self.path.unlink(missing_ok=True)
+def fingerprint(*parts: Any) -> str:
+    """Identify a training by its settings and all that it learns from."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.shape} {part.dtype}".encode())
+            digest.update(np.ascontiguousarray(part).data)
+        elif is_dataclass(part):
+            inside = (getattr(part, field.name) for field in fields(part))
+            digest.update(fingerprint(*inside).encode())
+        else:
+            digest.update(repr(part).encode())
+    return digest.hexdigest()

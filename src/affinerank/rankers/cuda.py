@@ -3,7 +3,7 @@
 **LambdaLoss** takes ragged lists as they are, and no pair is ever written. The formula
 is that of :mod:`affinerank.rankers.losses`; a program works on one network, one list
 and a block of its documents, and runs over all documents of the list. Ranks are counted
-first (how many shown documents score higher), then pairs are added up.
+first (how many known documents score higher), then pairs are added up.
 
 **Activation** adds the bias, takes elu and drops units, in one pass; the formula is
 that of :func:`affinerank.rankers.operations.activate`, and so are the units dropped.
@@ -21,100 +21,85 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 32
-ACROSS = 64
-ROWS = 32
+from affinerank.rankers.lists import Lists
+
+BLOCK = tl.constexpr(32)
+ACROSS = tl.constexpr(64)
+ROWS = tl.constexpr(32)
 UNITS_AT_ONCE = 128
 
 
 def lambda_pairs(
-    scores: Tensor, weights: Tensor, shown: Tensor, offsets: Tensor, longest: int
+    scores: Tensor, weights: Tensor, known: Tensor, lists: Lists
 ) -> tuple[Tensor, Tensor]:
-    """Loss ``[n_networks, n_docs]``, half of each pair's, and slope at each score.
+    """Return the loss of each network, ``[n_networks]``, and the slope of each score.
 
     Args:
-        scores: ``[n_networks, n_docs]`` float32, contiguous; so are the next two.
+        scores: ``[n_networks, n_docs]`` float32.
         weights: Of the same shape.
-        shown: Of the same shape, bool.
-        offsets: ``[n_lists + 1]`` where each list begins.
-        longest: Documents of the longest list.
+        known: Of the same shape, bool.
+        lists: Where each list's documents lie.
     """
-    ranks = count_ranks(scores, shown, offsets, longest)
-    value = torch.zeros_like(scores)
-    slope = torch.zeros_like(scores)
-    n_networks, n_docs = scores.shape
-    grid = (len(offsets) - 1, n_networks, triton.cdiv(longest, BLOCK))
-    if n_docs:
-        _add_pairs[grid](
-            scores, weights, shown, ranks, value, slope, offsets, n_docs, BLOCK, ACROSS
-        )
-    return value, slope
+    scores, weights, known = (x.contiguous() for x in (scores, weights, known))
+    ranks = count_ranks(scores, known, lists)
+    value, slope = torch.zeros_like(scores), torch.zeros_like(scores)
+    _launch(_add_pairs, lists, scores, weights, known, ranks, value, slope)
+    return value.sum(dim=1), slope
 
 
-def count_ranks(scores: Tensor, shown: Tensor, offsets: Tensor, longest: int) -> Tensor:
-    """Rank of each document in its list among the shown ones, ``[n, n_docs]``, from 0.
+def count_ranks(scores: Tensor, known: Tensor, lists: Lists) -> Tensor:
+    """Rank each document in its list among the known ones, ``[n, n_docs]``, from 0.
 
     Of equal scores, the document that comes first is ranked first.
     """
     ranks = torch.zeros(scores.shape, dtype=torch.int32, device=scores.device)
-    n_networks, n_docs = scores.shape
-    grid = (len(offsets) - 1, n_networks, triton.cdiv(longest, BLOCK))
-    if n_docs:
-        _count_ranks[grid](scores, shown, ranks, offsets, n_docs, BLOCK, ACROSS)
+    _launch(_count_ranks, lists, scores, known, ranks)
     return ranks
+
+
+def _launch(kernel: Any, lists: Lists, *tensors: Tensor) -> None:
+    """Run programs by list, network and block of documents, if there are any."""
+    n_networks, n_docs = tensors[0].shape
+    grid = len(lists.sizes), n_networks, triton.cdiv(lists.longest, BLOCK.value)
+    if n_docs:
+        kernel[grid](*tensors, lists.offsets, n_docs)
 
 
 class Activation(torch.autograd.Function):
     """Bias, elu and dropout of a layer; the gradient is made from the layer's input."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        values: Tensor,
-        bias: Tensor,
-        rows: Tensor,
-        seeds: Tensor,
-        salt: int,
-        share: float,
-    ) -> Tensor:
-        ctx.save_for_backward(values, bias, rows, seeds)
-        ctx.salt, ctx.share = salt, share
-        return _activated(None, values, bias, rows, seeds, salt, share)[0]
+    def forward(ctx: Any, values: Tensor, bias: Tensor, *dropped: Any) -> Tensor:
+        """Activate; ``dropped`` are rows, seeds, salt and share."""
+        ctx.save_for_backward(values, bias)
+        ctx.dropped = dropped
+        return _activated(None, values, bias, *dropped)[0]
 
     @staticmethod
     def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
-        values, bias, rows, seeds = ctx.saved_tensors
-        inner, sums = _activated(
-            outer[0].contiguous(), values, bias, rows, seeds, ctx.salt, ctx.share
-        )
+        values, bias = ctx.saved_tensors
+        inner, sums = _activated(outer[0].contiguous(), values, bias, *ctx.dropped)
         of_bias = sums.sum(dim=1, keepdim=True).to(inner.dtype)
         return inner, of_bias, None, None, None, None
 
 
 def _activated(
-    outer: Tensor | None,
-    values: Tensor,
-    bias: Tensor,
-    rows: Tensor,
-    seeds: Tensor,
-    salt: int,
-    share: float,
+    outer: Tensor | None, values: Tensor, bias: Tensor, *dropped: Any
 ) -> tuple[Tensor, Tensor]:
     """Run the kernel forward, or backward from the gradient ``outer``.
 
     Backward, each program also adds up its own documents, ``[n_networks, programs,
     units]``: the bias's gradient needs no second reading of all.
     """
+    rows, seeds, salt, share = dropped
     result = torch.empty_like(values)
     n_networks, n_docs, units = values.shape
     at_once = min(UNITS_AT_ONCE, triton.next_power_of_2(units))
-    blocks = triton.cdiv(n_docs, ROWS)
-    sums = result.new_empty(
-        (n_networks, blocks if outer is not None else 0, units), dtype=torch.float32
-    )
+    blocks = triton.cdiv(n_docs, ROWS.value)
+    programs = blocks if outer is not None else 0
+    sums = result.new_empty((n_networks, programs, units), dtype=torch.float32)
     if n_docs:
-        grid = (blocks, n_networks, triton.cdiv(units, at_once))
-        _activate[grid](
+        _activate[(blocks, n_networks, triton.cdiv(units, at_once))](
             values if outer is None else outer,
             values,
             bias,
@@ -130,7 +115,6 @@ def _activated(
             units,
             share > 0,
             outer is not None,
-            ROWS,
             at_once,
         )
     return result, sums
@@ -153,7 +137,6 @@ def _activate(
     UNITS: tl.constexpr,
     DROPS: tl.constexpr,
     BACKWARD: tl.constexpr,
-    ROWS: tl.constexpr,
     AT_ONCE: tl.constexpr,
 ):
     block = tl.program_id(0)
@@ -187,9 +170,7 @@ def _activate(
 
 
 @triton.jit
-def _count_ranks(
-    scores, shown, ranks, offsets, n_docs, BLOCK: tl.constexpr, ACROSS: tl.constexpr
-):
+def _count_ranks(scores, known, ranks, offsets, n_docs):
     start = tl.load(offsets + tl.program_id(0))
     size = tl.load(offsets + tl.program_id(0) + 1) - start
     first = tl.program_id(2) * BLOCK
@@ -201,7 +182,7 @@ def _count_ranks(
         for begin in range(0, size, ACROSS):
             j = begin + tl.arange(0, ACROSS)
             s_j = tl.load(scores + base + j, mask=j < size, other=0.0)
-            there = tl.load(shown + base + j, mask=j < size, other=0) != 0
+            there = tl.load(known + base + j, mask=j < size, other=0) != 0
             higher = s_j[None, :] > s_i[:, None]
             tie = (s_j[None, :] == s_i[:, None]) & (j[None, :] < i[:, None])
             above += tl.sum(((higher | tie) & there[None, :]).to(tl.int32), axis=1)
@@ -209,18 +190,7 @@ def _count_ranks(
 
 
 @triton.jit
-def _add_pairs(
-    scores,
-    weights,
-    shown,
-    ranks,
-    value,
-    slope,
-    offsets,
-    n_docs,
-    BLOCK: tl.constexpr,
-    ACROSS: tl.constexpr,
-):
+def _add_pairs(scores, weights, known, ranks, value, slope, offsets, n_docs):
     start = tl.load(offsets + tl.program_id(0))
     size = tl.load(offsets + tl.program_id(0) + 1) - start
     first = tl.program_id(2) * BLOCK
@@ -238,7 +208,7 @@ def _add_pairs(
             s_j = tl.load(scores + base + j, mask=j < size, other=0.0)
             w_j = tl.load(weights + base + j, mask=j < size, other=0.0)
             r_j = tl.load(ranks + base + j, mask=j < size, other=0)
-            there = tl.load(shown + base + j, mask=j < size, other=0) != 0
+            there = tl.load(known + base + j, mask=j < size, other=0) != 0
             higher = w_i[:, None] - w_j[None, :]
             gap = s_j[None, :] - s_i[:, None]
             x = tl.where(higher > 0, gap, -gap)
@@ -251,7 +221,7 @@ def _add_pairs(
             total += tl.sum(tl.abs(strength) * bits, axis=1)
             share = tl.where(x > 0, 1.0, small) / (1.0 + small)
             steepness -= tl.sum(strength * share, axis=1)
-        here = tl.load(shown + base + i, mask=i < size, other=0) != 0
+        here = tl.load(known + base + i, mask=i < size, other=0) != 0
         tl.store(value + base + i, tl.where(here, 0.5 * total, 0.0), mask=i < size)
         tl.store(
             slope + base + i, tl.where(here, to_bits * steepness, 0.0), mask=i < size

@@ -1,15 +1,8 @@
-r"""Losses of ragged lists, for many networks at once.
+r"""Losses of ragged lists, for many networks at once, as rows of one table.
 
-Arguments that every loss shares:
-
-- ``scores [n_networks, n_docs]``;
-- ``weights [n_networks, n_docs]``: real numbers, of any sign;
-- ``shown [n_networks, n_docs]``: documents that are not shown take no part at all,
-  whatever stands there as their weight;
-- ``share [n_networks, n_docs]``: how much the document's list counts;
-- ``lists``: where each list's documents lie, :class:`Lists`.
-
-Each returns one loss per network, the sum over its lists.
+A loss takes ``scores [n_networks, n_docs]`` and a
+:class:`~affinerank.rankers.lists.Batch`, and returns one number per network, the sum
+over its lists.
 
 LambdaLoss for DCG has the weights of NDCG-Loss2, and a gain linear in the weight:
 
@@ -19,115 +12,89 @@ LambdaLoss for DCG has the weights of NDCG-Loss2, and a gain linear in the weigh
     \left| \frac{1}{\log_2(|r_i - r_j| + 1)} - \frac{1}{\log_2(|r_i - r_j| + 2)} \right|
     \log_2(1 + e^{-(s_i - s_j)})
 
-with :math:`r` the ranks that the scores give the shown documents.
+with :math:`r` the ranks that the scores give the known documents.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from affinerank.errors import DataError
-
-Loss = Callable[[Tensor, Tensor, Tensor, Tensor, "Lists"], Tensor]
+from affinerank.rankers.lists import Batch, Lists
+from affinerank.tables import Table
 
 PAIRS_AT_ONCE = 1 << 22  # bounds the pair tensors, on long lists and many networks
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lists:
-    """Lists of unequal length, whose documents follow one another.
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A row of ``LOSSES``.
 
     Attributes:
-        sizes: ``[n_lists]`` documents of each.
-        offsets: ``[n_lists + 1]`` where each begins, on the device of the scores.
+        name: Its key.
+        title: What figures and messages call it.
+        value: From scores and a batch to one number per network.
+        centred: Whether it learns weights less their query's mean, because it depends
+            on that mean, which is only gauge.
+        signed: Whether it has a minimum where weights are negative.
     """
 
-    sizes: NDArray[np.int64]
-    offsets: Tensor
+    name: str
+    title: str
+    value: Callable[[Tensor, Batch], Tensor]
+    centred: bool = False
+    signed: bool = True
 
-    @classmethod
-    def of(cls, sizes: NDArray[np.int64], device: torch.device | str = "cpu") -> Lists:
-        """Lists of these sizes."""
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        return cls(sizes, torch.from_numpy(offsets).to(device))
-
-    def groups(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Gather lists of similar length: index ``[n, longest]``, and what is held."""
-        starts = np.cumsum(self.sizes) - self.sizes
-        classes = np.ceil(2 * np.log2(np.maximum(self.sizes, 8)))
-        for value in np.unique(classes):
-            chosen = np.flatnonzero(classes == value)
-            column = np.arange(self.sizes[chosen].max())
-            held = column < self.sizes[chosen, None]
-            index = np.where(held, starts[chosen, None] + column, 0)
-            device = self.offsets.device
-            yield torch.from_numpy(index).to(device), torch.from_numpy(held).to(device)
+    def require_learnable(self, batch: Batch) -> None:
+        """Reject negative weights where the loss has no minimum with them."""
+        if not self.signed and bool((batch.known & (batch.weights < 0)).any()):
+            others = " or ".join(row.name for row in LOSSES.values() if row.signed)
+            raise DataError(
+                f"the loss {self.name} has no minimum at negative weights; use {others}"
+            )
 
 
-def lambda_loss(
-    scores: Tensor, weights: Tensor, shown: Tensor, share: Tensor, lists: Lists
-) -> Tensor:
+def lambda_loss(scores: Tensor, batch: Batch) -> Tensor:
     """LambdaLoss for DCG of each network; see the module for the formula."""
-    gains = torch.where(shown, weights * share, 0.0)
-    loss: Tensor = _LambdaLoss.apply(scores, gains, shown, lists)  # type: ignore[no-untyped-call]
-    return loss
+    return _LambdaLoss.apply(scores, batch.gains, batch.known, batch.lists)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def squared_error(
-    scores: Tensor, weights: Tensor, shown: Tensor, share: Tensor, lists: Lists
-) -> Tensor:
-    r"""Pointwise squared error, :math:`\sum_i (s_i - w_i)^2` over shown documents."""
-    del lists
-    away = torch.where(shown, scores - torch.where(shown, weights, 0.0), 0.0)
-    return (share * away.square()).sum(dim=1)
+def squared_error(scores: Tensor, batch: Batch) -> Tensor:
+    r"""Pointwise squared error, :math:`\sum_i (s_i - w_i)^2` over known documents."""
+    weights = torch.where(batch.known, batch.weights, 0.0)
+    away = torch.where(batch.known, scores - weights, 0.0)
+    return (batch.share * away.square()).sum(dim=1)
 
 
-def softmax_cross_entropy(
-    scores: Tensor, weights: Tensor, shown: Tensor, share: Tensor, lists: Lists
-) -> Tensor:
+def softmax_cross_entropy(scores: Tensor, batch: Batch) -> Tensor:
     r"""Listwise softmax, :math:`-\sum_i w_i \log \mathrm{softmax}(s)_i`.
 
     Only for weights of 0 and more: where the weights of a list sum to less than 0, it
     has no minimum.
     """
-    require_no_negative(weights, shown)
-    gains = torch.where(shown, weights * share, 0.0)
+    gains = batch.gains
     total = scores.sum(dim=1) * 0.0
-    for index, held in lists.groups():
-        there = held & shown[:, index]
+    for index, held in batch.lists.groups():
+        there = held & batch.known[:, index]
         lowest = torch.finfo(scores.dtype).min / 2  # not -inf: a list may be empty
-        log_share = torch.log_softmax(
-            scores[:, index].masked_fill(~there, lowest), dim=-1
-        )
+        masked = scores[:, index].masked_fill(~there, lowest)
+        log_share = torch.log_softmax(masked, dim=-1)
         terms = torch.where(there, gains[:, index] * log_share, 0.0)
         total = total - terms.sum(dim=(1, 2))
     return total
 
 
-def require_no_negative(weights: Tensor, shown: Tensor) -> None:
-    """Refuse what softmax cross-entropy cannot learn."""
-    if bool(torch.any(torch.where(shown, weights, 0.0) < 0)):
-        raise DataError(
-            "softmax cross-entropy has no minimum where weights are negative, and some "
-            "are; use lambda or squared"
-        )
-
-
-LOSSES: Mapping[str, Loss] = MappingProxyType(
-    {
-        "lambda": lambda_loss,
-        "squared": squared_error,
-        "softmax": softmax_cross_entropy,
-    }
+LOSSES: Table[Loss] = Table(
+    "loss",
+    Loss("lambda", "LambdaLoss", lambda_loss),
+    Loss("squared", "Squared error", squared_error, centred=True),
+    Loss("softmax", "Softmax cross-entropy", softmax_cross_entropy, signed=False),
 )
 
 
@@ -136,21 +103,14 @@ class _LambdaLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, weights: Tensor, shown: Tensor, lists: Lists
+        ctx: Any, scores: Tensor, gains: Tensor, known: Tensor, lists: Lists
     ) -> Tensor:
         if scores.is_cuda and scores.dtype == torch.float32:
             from affinerank.rankers.cuda import lambda_pairs
 
-            value, gradient = lambda_pairs(
-                scores.contiguous(),
-                weights.contiguous(),
-                shown.contiguous(),
-                lists.offsets,
-                int(lists.sizes.max(initial=0)),
-            )
-            loss = value.sum(dim=1)
+            loss, gradient = lambda_pairs(scores, gains, known, lists)
         else:
-            loss, gradient = _gathered(scores, weights, shown, lists)
+            loss, gradient = _gathered(scores, gains, known, lists)
         ctx.save_for_backward(gradient)
         return loss
 
@@ -161,36 +121,30 @@ class _LambdaLoss(torch.autograd.Function):
 
 
 def _gathered(
-    scores: Tensor, weights: Tensor, shown: Tensor, lists: Lists
+    scores: Tensor, gains: Tensor, known: Tensor, lists: Lists
 ) -> tuple[Tensor, Tensor]:
     """Loss of each network and gradient of each score, lists gathered by length."""
     gradient = torch.zeros_like(scores)
-    loss = scores.new_zeros(scores.shape[0])
+    loss = scores.new_zeros(len(scores))
     for index, held in lists.groups():
-        there = held & shown[:, index]
+        there = held & known[:, index]
         part = scores[:, index].masked_fill(~there, -math.inf)
         order = part.argsort(dim=-1, descending=True, stable=True)
         there = there.gather(-1, order)
         s = part.gather(-1, order).masked_fill(~there, 0.0)
-        w = weights[:, index].gather(-1, order)
-        value, slope = _by_blocks(s, w, there)
+        w = gains[:, index].gather(-1, order)
+        # A block of ranks against all at a time.
+        rows = max(1, PAIRS_AT_ONCE // max(1, s.numel()))
+        blocks = [
+            _pairs_of(s, w, there, slice(first, first + rows))
+            for first in range(0, s.shape[-1], rows)
+        ]
+        value, slope = (torch.cat(part, dim=-1) for part in zip(*blocks, strict=True))
         loss = loss + value.sum(dim=(1, 2))
         # Filling points at document 0 with slope 0, which adding does not change.
         place = index.expand(len(scores), -1, -1).gather(-1, order)
         gradient.scatter_add_(1, place.flatten(1), slope.flatten(1))
     return loss, gradient
-
-
-def _by_blocks(s: Tensor, w: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss and gradient of each document, a block of ranks against all at a time."""
-    longest = s.shape[-1]
-    rows = max(1, PAIRS_AT_ONCE // max(1, s.numel()))
-    blocks = [
-        _pairs_of(s, w, there, slice(first, min(first + rows, longest)))
-        for first in range(0, longest, rows)
-    ]
-    values, slopes = zip(*blocks, strict=True)
-    return torch.cat(values, dim=-1), torch.cat(slopes, dim=-1)
 
 
 def _pairs_of(
@@ -218,8 +172,8 @@ def _closeness(rows: slice, s: Tensor) -> Tensor:
     Lists are sorted by score, so the distance d of two ranks is that of two places. A
     document has no distance from itself.
     """
-    apart = torch.arange(s.shape[-1], device=s.device).to(s.dtype).clamp(min=1.0)
+    place = torch.arange(s.shape[-1], device=s.device)
+    apart = place.to(s.dtype).clamp(min=1.0)
     near = 1.0 / torch.log2(apart + 1.0) - 1.0 / torch.log2(apart + 2.0)
     near[0] = 0.0
-    place = torch.arange(s.shape[-1], device=s.device)
     return near[(place[rows, None] - place[None, :]).abs()]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,8 +16,8 @@ def activate(
 ) -> Tensor:
     """Add the bias, take elu, and drop units by a hash.
 
-    Of document, unit, network's seed and ``salt``: so the same units are dropped on
-    every device, and whatever else is in the batch.
+    The hash is of document, unit, network's seed and ``salt``, so the same units are
+    dropped on every device, and whatever else is in the batch.
 
     Args:
         values: ``[n_networks, n_docs, units]``.
@@ -24,13 +25,12 @@ def activate(
         rows: ``[n_docs]`` numbers of the documents, int32; not read if none is dropped.
         seeds: ``[n_networks]`` int32; not read if none is dropped.
         salt: Changes with step and layer.
-        share: How many units are dropped.
+        share: Share of the units that is dropped.
     """
     if values.is_cuda:
         from affinerank.rankers.cuda import Activation
 
-        made: Tensor = Activation.apply(values, bias, rows, seeds, salt, share)  # type: ignore[no-untyped-call]
-        return made
+        return Activation.apply(values, bias, rows, seeds, salt, share)  # type: ignore[no-any-return, no-untyped-call]
     active = torch.nn.functional.elu(values + bias)
     if share == 0:
         return active
@@ -51,6 +51,13 @@ def elu(values: Tensor, bias: Tensor, layer: int) -> Tensor:
     return activate(values, bias, nobody, nobody, 0, 0.0)
 
 
+def mixed_seed(number: int) -> int:
+    """Spread a whole number over 32 bits, signed, as :func:`activate` takes it."""
+    mixed = (number * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64
+    mixed = ((mixed ^ (mixed >> 31)) * 0xBF58476D1CE4E5B9) % 2**64
+    return (mixed >> 32) - 2**31
+
+
 def adagrad_update(
     flat: Tensor, squares: Tensor, gradient: Tensor, clip_norm: float, rate: float
 ) -> None:
@@ -63,22 +70,12 @@ def adagrad_update(
 
 def views(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
     """Cut ``flat [n, numbers]`` into tensors ``[n, *shape]``, without copying."""
-    cut = []
-    start = 0
-    for shape in shapes:
-        size = int(np.prod(shape))
-        cut.append(flat[:, start : start + size].view(len(flat), *shape))
-        start += size
-    return cut
+    sizes = [math.prod(shape) for shape in shapes]
+    parts = torch.split(flat[:, : sum(sizes)], sizes, dim=1)
+    return [p.view(len(flat), *shape) for p, shape in zip(parts, shapes, strict=True)]
 
 
-def fused(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
-    """Fuse a chain of elementwise operations where launching each is what costs."""
-    if device.type != "cuda":
-        return function
-    if function not in _KEPT:
-        _KEPT[function] = torch.compile(function, dynamic=True)
-    return _KEPT[function]
-
-
-_KEPT: dict[Callable[..., Any], Callable[..., Any]] = {}
+@cache
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Fuse a chain of elementwise operations, for devices where launches cost most."""
+    return torch.compile(function, dynamic=True)

@@ -6,13 +6,11 @@ import atexit
 import os
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch import Tensor
 
-Ints = NDArray[np.int64]
+from affinerank.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class Group:
 
     @classmethod
     def current(cls) -> Group:
-        """The processes that ``torchrun`` started, if it did."""
+        """Return the processes that ``torchrun`` started, if it did."""
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size == 1:
             return cls(0, 1, 0)
@@ -33,7 +31,7 @@ class Group:
         return cls(int(os.environ["RANK"]), size, local)
 
     def join(self, device: torch.device) -> None:
-        """Meet the other processes, by what their device speaks."""
+        """Meet the other processes, by the protocol of their device."""
         if device.type == "cuda":
             torch.cuda.set_device(device)  # kernels launch on the current one
         if self.size > 1 and not dist.is_initialized():
@@ -47,12 +45,11 @@ class Group:
         return self.rank == 0
 
     def part(self, queries: Ints) -> Ints:
-        """This process's share of a batch, which may be empty."""
+        """Return this process's share of a batch, which may be empty."""
         return queries[self.rank :: self.size]
 
-    def summed(self, gradient: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
-        """Add up gradients and losses over all processes."""
+    def add_up(self, *tensors: Tensor) -> None:
+        """Add up gradients or losses over all processes, in place."""
         if self.size > 1:
-            dist.all_reduce(gradient)
-            dist.all_reduce(loss)
-        return gradient, loss
+            for tensor in tensors:
+                dist.all_reduce(tensor)

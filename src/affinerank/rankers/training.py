@@ -1,47 +1,61 @@
-"""Training a stack of networks: step by step, resumable, on one or several machines."""
+"""Training a stack of networks: step by step, resumable, on one or several machines.
+
+Documents are never padded: a sample is the documents of its queries, one after
+another, and only the pairwise loss gathers lists of similar length.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
+from affinerank.arrays import Ints, Matrix
 from affinerank.errors import ConfigError, DataError
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.checkpoint import Checkpoint
-from affinerank.rankers.early_stopping import Best, Validation
-from affinerank.rankers.losses import LOSSES, Lists, require_no_negative
-from affinerank.rankers.mlp import (
-    ALIGNED,
-    DOCS_AT_ONCE,
+from affinerank.rankers.checkpoint import (
+    fingerprint,
+    restore_state,
+    write_state,
+)
+from affinerank.rankers.held_out import Best
+from affinerank.rankers.lists import Batch, Lists
+from affinerank.rankers.losses import LOSSES
+from affinerank.rankers.mlp import ALIGNED, NetworkSettings, parameter_shapes
+from affinerank.rankers.networks import (
     Networks,
-    NetworkSettings,
     forward,
     initial_parameters,
     on_device,
     require_numbers,
+    score_blocks,
 )
-from affinerank.rankers.operations import activate, adagrad_update, elu, fused, views
+from affinerank.rankers.operations import (
+    activate,
+    adagrad_update,
+    compiled,
+    mixed_seed,
+    views,
+)
 from affinerank.rankers.parallel import Group
-from affinerank.rankers.targets import Targets, scaled_tensors
+from affinerank.rankers.ranker import Fitted
+from affinerank.rankers.scaling import scaled, scaled_tensors
+from affinerank.rankers.targets import Targets, Validation, require_fit
 from affinerank.seeds import stage_rng
-
-Ints = NDArray[np.int64]
 
 ROUND = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class Sample:
     """The documents of some queries, one query after another.
 
     Attributes:
@@ -59,12 +73,12 @@ class Batch:
 class NetworkTrainer:
     """A stack in training, advanced step by step, with weights that may change.
 
-    All numbers of a network lie in one row of ``flat``; ``parameters`` are views of it.
+    All numbers of a network lie in one row of ``flat``.
     """
 
     def __init__(
         self,
-        features: NDArray[np.float32],
+        features: Matrix,
         offsets: Ints,
         seeds: Sequence[int],
         settings: NetworkSettings,
@@ -75,134 +89,94 @@ class NetworkTrainer:
         self.group = Group.current()
         self.device = choose_device(settings.device, self.group)
         self.group.join(self.device)
-        self.half = self.device.type == "cuda" and settings.precision == "bfloat16"
-        if self.device.type == "cuda":
-            allowed = settings.precision == "tf32"
-            torch.backends.cuda.matmul.allow_tf32 = allowed
+        on_cuda = self.device.type == "cuda"
+        half = on_cuda and settings.precision == "bfloat16"
+        self.kind = torch.bfloat16 if half else torch.float32
+        if on_cuda:
+            torch.backends.cuda.matmul.allow_tf32 = settings.precision == "tf32"
         self.n_features = features.shape[1]
-        self.features = on_device(features, self.device)
-        if self.half:
-            self.features = self.features.to(torch.bfloat16)
+        self.features = on_device(features, self.device).to(self.kind)
+        self.shapes = parameter_shapes(self.n_features, settings)
         start = initial_parameters(self.n_features, self.seeds, settings)
-        self.shapes = [tuple(p.shape[1:]) for p in start]
         flat = torch.cat([p.flatten(1) for p in start], dim=1)
         # Matrix units want every network's matrices to begin at a round address.
-        self.flat = torch.nn.functional.pad(flat, (0, -flat.shape[1] % ROUND))
-        self.flat = self.flat.to(self.device)
+        self.flat = pad(flat, (0, -flat.shape[1] % ROUND)).to(self.device)
         self.squares = torch.full_like(self.flat, settings.initial_accumulator)
+        self.update = compiled(adagrad_update) if on_cuda else adagrad_update
         self.loss = LOSSES[settings.loss]
         self.steps = 0
         self.lists = Lists.of(np.diff(offsets), self.device)
-        self._seeds = torch.tensor(
-            [_mixed(seed) for seed in seeds], dtype=torch.int32, device=self.device
-        )
-        self._weights = torch.empty(0)
-        self._shown = torch.empty(0, dtype=torch.bool)
-        self._share = torch.empty(0)
+        self.learnt: Batch
+        mixed = [mixed_seed(seed) for seed in seeds]
+        self._mixed = torch.tensor(mixed, dtype=torch.int32, device=self.device)
 
-    @property
     def parameters(self) -> list[Tensor]:
-        """Weights and biases of each layer, in turn: views of ``flat``."""
-        return views(self.flat, self.shapes)
+        """Return weights and biases of each layer, in turn, as training uses them."""
+        return views(self.flat.to(self.kind), self.shapes)
 
     def set_targets(self, targets: Targets) -> None:
         """Learn these from the next step on; they are scaled first."""
-        expected = (len(self.seeds), len(self.features))
-        if targets.weights.shape != expected or targets.shown.shape != expected:
-            raise DataError(
-                f"weights must be [{expected[0]} networks, {expected[1]} documents], "
-                f"got {targets.weights.shape}"
-            )
-        centred = self.settings.loss == "squared"
-        weights, share = targets.scaled(self.lists, centred=centred)
-        shown = torch.from_numpy(np.array(targets.shown)).to(self.device)
-        self._set(weights, shown, share)
+        self._learn(scaled(targets, self.lists, centred=self.loss.centred))
 
-    def set_target_tensors(self, weights: Tensor, shown: Tensor, share: Tensor) -> None:
+    def set_target_tensors(self, weights: Tensor, known: Tensor, share: Tensor) -> None:
         """Do as :meth:`set_targets`, with tensors that are on the device already."""
-        centred = self.settings.loss == "squared"
-        weights, share = scaled_tensors(
-            weights, shown, share, self.lists, centred=centred
-        )
-        self._set(weights, shown, share)
+        centred = self.loss.centred
+        self._learn(scaled_tensors(weights, known, share, self.lists, centred=centred))
 
-    def _set(self, weights: Tensor, shown: Tensor, share: Tensor) -> None:
-        self._weights, self._shown, self._share = weights, shown, share
-        if self.settings.loss == "softmax":
-            require_no_negative(weights, shown)
+    def _learn(self, batch: Batch) -> None:
+        self.loss.require_learnable(batch)
+        self.learnt = batch
 
     def scores(self, first: int, last: int) -> Tensor:
-        """Scores ``[n, last - first]`` of these documents now, without dropout."""
-        working = self.flat.to(torch.bfloat16) if self.half else self.flat
-        parameters = views(working, self.shapes)
-        at_once = max(2048, DOCS_AT_ONCE // len(self.seeds))
+        """Score the documents from ``first`` to ``last`` now, ``[n, last - first]``."""
+        return score_blocks(self.parameters(), self.features[first:last])
 
-        with torch.no_grad():
-            parts = [
-                forward(parameters, self.features[i : min(i + at_once, last)], elu)
-                for i in range(first, last, at_once)
-            ]
-        return torch.cat(parts, dim=1).float()
-
-    def batches(self, epoch: int) -> Iterator[Batch]:
-        """The steps of an epoch; they depend on the data's seed alone."""
+    def samples(self, epoch: int) -> Iterator[Sample]:
+        """Yield the samples of an epoch; they depend on the data's seed alone."""
         rng = stage_rng("batches", self.settings.data_seed, epoch)
         order = rng.permutation(len(self.offsets) - 1)
         size = self.settings.batch_queries
-        whole = [order[i : i + size] for i in range(0, len(order), size)]
-        mine = [self.group.part(queries) for queries in whole]
-        # One transfer an epoch: the device would wait for one a step.
-        sizes = np.diff(self.offsets)[np.concatenate(mine)]
-        rows = self._filled_rows(np.concatenate(mine))
+        return self.sampled([order[i : i + size] for i in range(0, len(order), size)])
+
+    def sampled(self, batches: Sequence[Ints]) -> Iterator[Sample]:
+        """Yield this process's part of batches of queries.
+
+        One transfer for all of them: the device would wait for one per step.
+        """
+        parts = [self.group.part(batch) for batch in batches]
+        queries = np.concatenate(parts)
+        sizes = np.diff(self.offsets)[queries]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        on_device = torch.from_numpy(offsets).to(self.device)
+        shift = np.repeat(self.offsets[queries] - offsets[:-1], sizes)
+        rows = np.arange(len(shift)) + shift
+        # A few more rows, which no list refers to: matrix units want round numbers.
+        filled = torch.from_numpy(np.pad(rows, (0, ALIGNED))).to(self.device)
+        bounds = torch.from_numpy(offsets).to(self.device)
         query = 0
-        for queries, part in zip(whole, mine, strict=True):
+        for batch, part in zip(batches, parts, strict=True):
             end = query + len(part)
             first, last = offsets[query], offsets[end]
-            lists = Lists(sizes[query:end], on_device[query : end + 1] - first)
-            yield Batch(
-                rows[first : last + -(last - first) % ALIGNED], lists, len(queries)
-            )
+            lists = Lists(sizes[query:end], bounds[query : end + 1] - first)
+            filling = -(last - first) % ALIGNED
+            yield Sample(filled[first : last + filling], lists, len(batch))
             query = end
 
-    def batch(self, queries: Ints) -> Batch:
-        """A batch of these queries."""
-        mine = self.group.part(queries)
-        lists = Lists.of(np.diff(self.offsets)[mine], self.device)
-        size = int(lists.sizes.sum())
-        rows = self._filled_rows(mine)[: size + -size % ALIGNED]
-        return Batch(rows, lists, len(queries))
-
-    def step(self, batch: Batch) -> Tensor:
-        """Learn from a batch; return each network's loss on it, ``[n]``."""
-        rows = batch.rows
-        working = self.flat.to(torch.bfloat16) if self.half else self.flat
-        parameters = [
-            view.detach().requires_grad_() for view in views(working, self.shapes)
-        ]
-        inputs = self.features[rows]
-        scores = forward(parameters, inputs, self._activation(rows)).float()
-        shown = self._shown[:, rows]
-        shown[:, int(batch.lists.sizes.sum()) :] = False  # filling
-        loss = self.loss(
-            scores, self._weights[:, rows], shown, self._share[:, rows], batch.lists
-        )
-        loss = loss / batch.n_queries
+    def step(self, sample: Sample) -> Tensor:
+        """Learn from a sample; return each network's loss on it, ``[n]``."""
+        rows = sample.rows
+        parameters = [view.detach().requires_grad_() for view in self.parameters()]
+        hidden = partial(self._activated, rows.to(torch.int32))
+        scores = forward(parameters, self.features[rows], hidden)
+        batch = self.learnt.at(rows, sample.lists)
+        loss = self.loss.value(scores.float(), batch) / sample.n_queries
         gradients = torch.autograd.grad(loss.sum(), parameters)
         parts = [g.flatten(1) for g in gradients]
         filling = self.flat.shape[1] - sum(part.shape[1] for part in parts)
         parts.append(parts[0].new_zeros(len(self.seeds), filling))
-        gradient = torch.cat(parts, dim=1).float()
-        gradient, total = self.group.summed(gradient, loss.detach())
-        clipped_adagrad = fused(adagrad_update, self.device)
-        clipped_adagrad(
-            self.flat,
-            self.squares,
-            gradient,
-            self.settings.clip_norm,
-            self.settings.learning_rate,
-        )
+        gradient, total = torch.cat(parts, dim=1).float(), loss.detach()
+        self.group.add_up(gradient, total)
+        clip_norm, rate = self.settings.clip_norm, self.settings.learning_rate
+        self.update(self.flat, self.squares, gradient, clip_norm, rate)
         self.steps += 1
         return total
 
@@ -215,8 +189,8 @@ class NetworkTrainer:
         what is learned. A loss that is not finite stops with an error that names where.
         """
         taken = []
-        for i, batch in enumerate(self.batches(number)):
-            taken.append(self.step(batch))
+        for i, sample in enumerate(self.samples(number)):
+            taken.append(self.step(sample))
             if after_step is not None:
                 after_step(i)
         losses = torch.stack(taken)
@@ -231,142 +205,89 @@ class NetworkTrainer:
         return losses.mean(dim=0)
 
     def networks(self, flat: Tensor | None = None) -> Networks:
-        """The stack as it is now, or as it was when ``flat`` held its numbers."""
-        now = self.flat if flat is None else flat
-        tensors = tuple(p.clone() for p in views(now, self.shapes))
-        return Networks(tensors, self.n_features, self.settings, self.seeds)
+        """Return the stack as it is now, or with the numbers ``flat``."""
+        now = views((self.flat if flat is None else flat).clone(), self.shapes)
+        return Networks(tuple(now), self.n_features, self.settings, self.seeds)
 
-    def state(self) -> dict[str, Tensor]:
-        """All that training goes on from."""
-        steps = torch.tensor(self.steps)
-        return {"flat": self.flat, "squares": self.squares, "steps": steps}
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        """Go on from a :meth:`state`."""
-        self.flat.copy_(state["flat"])
-        self.squares.copy_(state["squares"])
-        self.steps = int(state["steps"])
-
-    def _filled_rows(self, queries: Ints) -> Tensor:
-        """Rows of the documents of these queries, one query after another.
-
-        A few more follow, which no list refers to: matrix units want round numbers.
-        """
-        sizes = np.diff(self.offsets)[queries]
-        shift = self.offsets[queries] - (np.cumsum(sizes) - sizes)
-        rows = np.arange(sizes.sum()) + np.repeat(shift, sizes)
-        filled = np.concatenate([rows, np.zeros(ALIGNED, dtype=np.int64)])
-        return torch.from_numpy(filled).to(self.device)
-
-    def _activation(self, rows: Tensor) -> Callable[[Tensor, Tensor, int], Tensor]:
-        """Bias, elu and dropout of each layer; see :func:`activate`."""
-        numbers = rows.to(torch.int32)
-
-        def apply(values: Tensor, bias: Tensor, layer: int) -> Tensor:
-            share = self.settings.dropout[layer]
-            salt = _mixed(self.steps * len(self.settings.hidden) + layer)
-            return activate(values, bias, numbers, self._seeds, salt, share)
-
-        return apply
+    def _activated(
+        self, rows: Tensor, values: Tensor, bias: Tensor, layer: int
+    ) -> Tensor:
+        """Bias, elu and dropout of a layer; see :func:`activate`."""
+        share = self.settings.dropped[layer]
+        salt = mixed_seed(self.steps * len(self.settings.hidden) + layer)
+        return activate(values, bias, rows, self._mixed, salt, share)
 
 
 def fit_networks(
-    features: NDArray[np.float32],
+    features: Matrix,
     targets: Targets,
     offsets: Ints,
     *,
     seeds: Sequence[int],
-    settings: NetworkSettings | None = None,
+    settings: NetworkSettings,
     validation: Validation | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: Path | None = None,
     progress: Progress = quiet,
-) -> FittedNetworks:
-    """Train a stack of networks on shared features.
-
-    Args:
-        features: ``[n_docs, n_features]`` without missing values.
-        targets: What each network learns.
-        offsets: ``[n_queries + 1]`` query boundaries.
-        seeds: One a network.
-        settings: Shape and training.
-        validation: Held-out weights to stop early by, where settings ask for it.
-        checkpoint: File that training goes on from if it was killed; removed at the
-            end.
-        progress: Told of each epoch.
-    """
-    asked = settings or NetworkSettings()
+) -> list[Fitted]:
+    """Train a stack of networks, as a row's ``fit`` does."""
+    require_fit(targets, len(features), seeds, settings, validation)
     require_numbers(features)
-    trainer = NetworkTrainer(features, offsets, seeds, asked)
+    trainer = NetworkTrainer(features, offsets, seeds, settings)
     trainer.set_targets(targets)
-    best = Best(trainer, validation) if asked.patience is not None else None
-    kept = None
+    losses = torch.full((settings.epochs, len(seeds)), math.nan)
+    state = {"flat": trainer.flat, "squares": trainer.squares, "losses": losses}
+    best, mark = None, ""
+    if validation is not None:
+        require_numbers(validation.features)
+        best = Best(trainer, validation)
+        state |= {"best": best.flat, "best_values": best.values, "best_at": best.at}
     if checkpoint is not None:
-        mark = _fingerprint(trainer, features, targets, validation)
-        kept = Checkpoint(checkpoint, mark)
-    losses: list[NDArray[Any]] = []
-    if kept is not None:
-        losses = kept.resume(trainer, best)
-    for epoch in range(len(losses), asked.epochs):
-        progress("training", epoch, asked.epochs)
-        losses.append(trainer.epoch(epoch).cpu().numpy())
-        if best is not None and best.should_stop():
+        own = replace(settings, device=trainer.device.type)
+        mark = fingerprint(own, seeds, features, targets, offsets, validation)
+        restore_state(checkpoint, mark, state)
+    done = int(losses[:, 0].isfinite().sum())
+    trainer.steps = done * -(-(len(offsets) - 1) // settings.batch_queries)
+    for epoch in range(done, settings.epochs):
+        progress("training", epoch, settings.epochs)
+        losses[epoch] = trainer.epoch(epoch)
+        if best is not None and best.look(epoch + 1):
             break
-        if kept is not None and trainer.group.first:
-            kept.write(trainer, best, losses)
-    progress("training", asked.epochs, asked.epochs)
-    if kept is not None and trainer.group.first:
-        kept.remove()
-    networks = best.networks() if best is not None else trainer.networks()
-    return FittedNetworks(networks, np.stack(losses))
+        if checkpoint is not None and trainer.group.first:
+            write_state(checkpoint, mark, state)
+    progress("training", settings.epochs, settings.epochs)
+    if checkpoint is not None and trainer.group.first:
+        checkpoint.unlink(missing_ok=True)
+    return _fitted(trainer, best, losses[losses[:, 0].isfinite()])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FittedNetworks:
-    """Trained networks, and each one's mean loss in each epoch, ``[epochs, n]``."""
+def _fitted(trainer: NetworkTrainer, best: Best | None, losses: Tensor) -> list[Fitted]:
+    """Return each network after the last epoch, and after the chosen one.
 
-    networks: Networks
-    losses: NDArray[Any]
+    ``losses [epochs, n]`` are those of each epoch.
+    """
+    chosen = [] if best is None else trainer.networks(best.flat).apart()
+    epochs = [] if best is None else best.at.tolist()
+    fitted = []
+    for i, last in enumerate(trainer.networks().apart()):
+        report = {
+            "first_loss": losses[0, i].item(),
+            "last_loss": losses[-1, i].item(),
+            "epochs": len(losses),
+        }
+        kept, at = (chosen[i], epochs[i]) if chosen else (None, None)
+        fitted.append(Fitted(last, kept, at, report))
+    return fitted
 
 
 def choose_device(name: str, group: Group) -> torch.device:
-    """Understand ``auto``: CUDA where there is one, the process's own if several."""
+    """Read a device's name; ``auto`` is CUDA where there is one, of several the own."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise ConfigError(f"device must be auto, cpu or cuda, got {name!r}")
+    if name == "cuda":
+        name = f"cuda:{group.local_rank}"
     device = torch.device(name)
-    if device.type == "cpu":
-        return device
-    if device.index is None:
-        device = torch.device("cuda", group.local_rank)
-    if device.index >= torch.cuda.device_count():
-        raise ConfigError(f"device {name} was asked for, and there is none here")
+    if device.type == "cuda" and device.index >= torch.cuda.device_count():
+        raise ConfigError(f"there is no device {name} here")
     return device
-
-
-def _mixed(number: int) -> int:
-    """Spread a whole number over 32 bits, signed."""
-    mixed = (number * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64
-    mixed = ((mixed ^ (mixed >> 31)) * 0xBF58476D1CE4E5B9) % 2**64
-    return (mixed >> 32) - 2**31
-
-
-def _fingerprint(
-    trainer: NetworkTrainer,
-    features: NDArray[np.float32],
-    targets: Targets,
-    validation: Validation | None,
-) -> str:
-    """Tells whether a checkpoint is of this very training."""
-    digest = hashlib.blake2b(digest_size=16)
-    about = {**asdict(trainer.settings), "device": trainer.device.type}
-    digest.update(json.dumps([about, trainer.seeds]).encode())
-    arrays: list[NDArray[Any]] = [features, trainer.offsets]
-    arrays += [targets.weights, targets.shown, targets.share]
-    if validation is not None:
-        held = validation.targets
-        arrays += [validation.features, held.weights, held.shown, held.share]
-    for array in arrays:
-        digest.update(f"{array.shape} {array.dtype}".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()

@@ -26,16 +26,15 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from affinerank.arrays import Floats, Ints
 from affinerank.metrics import discount
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Gradients = tuple[NDArray[np.float32], NDArray[np.float32]]
+Derivatives = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LambdaObjective:
-    """What LightGBM asks before each tree: first and second derivatives of the loss.
+    """What LightGBM needs before each tree: first and second derivatives of the loss.
 
     Attributes:
         gains: ``[n_docs]`` weights times what their list counts, of any sign.
@@ -47,39 +46,28 @@ class LambdaObjective:
     offsets: Ints
     truncation: int = 30
 
-    def __call__(self, scores: Floats, data: object = None) -> Gradients:
-        """Gradient and second derivative of each score, ``[n_docs]`` both.
+    def __call__(
+        self, scores: Floats, data: object = None
+    ) -> tuple[Derivatives, Derivatives]:
+        """Return gradient and second derivative of each score, ``[n_docs]`` both.
 
-        ``data``, which LightGBM hands over, says nothing that is not known here.
+        ``data``, which LightGBM passes, adds nothing.
         """
         del data
-        gradient = np.zeros(len(scores), dtype=np.float32)
-        hessian = np.zeros(len(scores), dtype=np.float32)
         longest = int(np.diff(self.offsets).max(initial=0))
         discounts = discount(np.arange(1, longest + 1))
-        _fill(
-            np.asarray(scores, dtype=np.float64),
-            self.gains,
-            self.offsets,
-            discounts,
-            self.truncation,
-            gradient,
-            hessian,
+        return _derivatives(
+            scores, self.gains, self.offsets, discounts, self.truncation
         )
-        return gradient, hessian
 
 
 @numba.njit(cache=True, nogil=True)
-def _fill(
-    scores: Floats,
-    gains: Floats,
-    offsets: Ints,
-    discounts: Floats,
-    truncation: int,
-    gradient: NDArray[np.float32],
-    hessian: NDArray[np.float32],
-) -> None:
-    """Write the derivatives of every list."""
+def _derivatives(
+    scores: Floats, gains: Floats, offsets: Ints, discounts: Floats, truncation: int
+) -> tuple[Derivatives, Derivatives]:
+    """Return the derivatives of every list, one list after another."""
+    gradient = np.zeros(len(scores), dtype=np.float32)
+    hessian = np.zeros(len(scores), dtype=np.float32)
     for q in range(len(offsets) - 1):
         start, end = offsets[q], offsets[q + 1]
         # Ties go to the earlier row, as in every metric.
@@ -87,6 +75,7 @@ def _fill(
         first, second = _pairs(scores[order], gains[order], discounts, truncation)
         gradient[order] = first
         hessian[order] = second
+    return gradient, hessian
 
 
 @numba.njit(cache=True, nogil=True)

@@ -1,0 +1,102 @@
+"""Held-out queries: what a ranking is worth there, and which epoch was best."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from affinerank.arrays import Floats
+from affinerank.metrics import ranks_by_score
+from affinerank.rankers.lists import Lists
+from affinerank.rankers.networks import on_device, score_blocks
+from affinerank.rankers.targets import Validation
+
+if TYPE_CHECKING:
+    from affinerank.rankers.training import NetworkTrainer
+
+SCORES_AT_ONCE = 2**26  # bounds the memory of judging
+
+
+class HeldOut:
+    """Judges rankings by the DCG that held-out weights estimate.
+
+    Over known documents alone, each query times its share; all on the device.
+    """
+
+    def __init__(self, validation: Validation, device: torch.device | str) -> None:
+        targets, sizes = validation.targets, np.diff(validation.offsets)
+        share = targets.of_queries(validation.offsets).repeat(sizes, axis=1)
+        worth = np.where(targets.known, targets.weights * share, 0.0)
+        self.worth = torch.from_numpy(worth.astype(np.float32)).to(device)
+        self.known = torch.from_numpy(np.array(targets.known)).to(device)
+        self.lists = Lists.of(sizes, device)
+
+    def dcg(self, scores: Tensor, first: int = 0) -> Tensor:
+        """Judge ``scores [n, n_docs]`` by the weights of rankers ``first`` on: ``[n]``.
+
+        Documents that are not known go last: ranked among the others, they would count
+        as worth 0.
+        """
+        some = slice(first, first + len(scores))
+        known = self.known[some]
+        if scores.is_cuda:
+            from affinerank.rankers.cuda import count_ranks
+
+            ranks = count_ranks(scores.contiguous(), known, self.lists)
+        else:
+            offsets = self.lists.offsets.numpy()
+            masked = scores.masked_fill(~known, -math.inf).numpy()
+            by_row = [ranks_by_score(row, offsets) - 1 for row in masked]
+            ranks = torch.from_numpy(np.stack(by_row))
+        worth = self.worth[some] / torch.log2(ranks + 2.0)
+        return worth.sum(dim=1, dtype=torch.float64)
+
+    def value(self, i: int, scores: Floats) -> float:
+        """Judge ``scores [n_docs]`` by the weights of ranker ``i``."""
+        return self.dcg(torch.from_numpy(scores)[None], i).item()
+
+
+class Best:
+    """Each network as it was when held-out weights rated it highest.
+
+    A network whose own patience is spent changes no more, whatever the others do: its
+    result does not depend on them.
+
+    Attributes:
+        flat: Parameters of each network at its best.
+        values: ``[n]`` what it was worth then.
+        at: ``[n]`` epoch, from 1.
+    """
+
+    def __init__(self, trainer: NetworkTrainer, validation: Validation) -> None:
+        n, device = len(trainer.seeds), trainer.device
+        self.trainer = trainer
+        self.features = on_device(validation.features, device).to(trainer.kind)
+        self.held = HeldOut(validation, device)
+        self.flat = trainer.flat.clone()
+        self.values = torch.full((n,), -math.inf, dtype=torch.float64, device=device)
+        self.at = torch.zeros(n, dtype=torch.int64, device=device)
+
+    def look(self, epoch: int) -> bool:
+        """Judge the networks after an epoch; return whether all patience is spent."""
+        patience = self.trainer.settings.patience or math.inf
+        values = self._judged()
+        better = (values > self.values) & (epoch - 1 - self.at < patience)
+        self.flat[better] = self.trainer.flat[better]
+        self.values[better] = values[better]
+        self.at[better] = epoch
+        return bool((epoch - self.at >= patience).all())
+
+    def _judged(self) -> Tensor:
+        """Judge the networks as they are now, ``[n]``, some at a time."""
+        at_once = max(1, SCORES_AT_ONCE // max(len(self.features), 1))
+        parameters = self.trainer.parameters()
+        values = []
+        for first in range(0, len(self.values), at_once):
+            some = [p[first : first + at_once] for p in parameters]
+            values.append(self.held.dcg(score_blocks(some, self.features), first))
+        return torch.cat(values)

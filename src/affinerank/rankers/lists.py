@@ -1,0 +1,105 @@
+"""Ragged lists: documents of many queries, one query after another, for many networks.
+
+Nothing is padded here: a reduction runs from boundary to boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from affinerank.arrays import Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lists:
+    """Lists of unequal length, whose documents follow one another.
+
+    Attributes:
+        sizes: ``[n_lists]`` number of documents of each.
+        offsets: ``[n_lists + 1]`` where each begins, on the device of the scores.
+    """
+
+    sizes: Ints
+    offsets: Tensor
+
+    @classmethod
+    def of(cls, sizes: Ints, device: torch.device | str = "cpu") -> Lists:
+        """Build lists of these sizes."""
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        return cls(sizes, torch.from_numpy(offsets).to(device))
+
+    @property
+    def longest(self) -> int:
+        """Number of documents of the longest list."""
+        return int(self.sizes.max(initial=0))
+
+    def groups(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Gather lists of similar length: index ``[n, longest]``, and what is held."""
+        starts = np.cumsum(self.sizes) - self.sizes
+        classes = np.ceil(2 * np.log2(np.maximum(self.sizes, 8)))
+        for value in np.unique(classes):
+            chosen = np.flatnonzero(classes == value)
+            column = np.arange(self.sizes[chosen].max())
+            held = column < self.sizes[chosen, None]
+            index = np.where(held, starts[chosen, None] + column, 0)
+            device = self.offsets.device
+            yield torch.from_numpy(index).to(device), torch.from_numpy(held).to(device)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """What networks learn from some lists.
+
+    Attributes:
+        weights: ``[n_networks, n_docs]`` real numbers, of any sign.
+        known: ``[n_networks, n_docs]`` documents that have a weight; the others take no
+            part at all, whatever is stored as their weight.
+        share: ``[n_networks, n_docs]`` how much the document's list counts.
+        lists: Where each list's documents lie.
+    """
+
+    weights: Tensor
+    known: Tensor
+    share: Tensor
+    lists: Lists
+
+    @property
+    def gains(self) -> Tensor:
+        """Weights times shares, 0 where nothing is known."""
+        return torch.where(self.known, self.weights * self.share, 0.0)
+
+    def at(self, rows: Tensor, lists: Lists) -> Batch:
+        """Select the documents ``rows``; those beyond ``lists`` are never known."""
+        known = self.known[:, rows]
+        known[:, int(lists.sizes.sum()) :] = False
+        return Batch(self.weights[:, rows], known, self.share[:, rows], lists)
+
+
+def over_lists(
+    values: Tensor, lists: Lists, how: Literal["sum", "max", "min"]
+) -> Tensor:
+    """Reduce ``values [n, n_docs]`` to ``[n, n_lists]``.
+
+    >>> lists = Lists.of(np.array([2, 1]))
+    >>> over_lists(torch.tensor([[1.0, 2.0, 4.0]]), lists, "sum").tolist()
+    [[3.0, 4.0]]
+    """
+    n, n_docs = values.shape
+    starts = torch.arange(n, device=values.device)[:, None] * n_docs
+    bounds = (starts + lists.offsets[:-1]).flatten()
+    bounds = torch.nn.functional.pad(bounds, (0, 1), value=n * n_docs)
+    reduced = torch.segment_reduce(values.flatten(), how, offsets=bounds, unsafe=True)
+    return reduced.view(n, len(lists.sizes))
+
+
+def to_documents(values: Tensor, lists: Lists) -> Tensor:
+    """Give each document the value of its list, ``[n, n_lists]`` to ``[n, n_docs]``."""
+    sizes = torch.diff(lists.offsets)
+    total = int(lists.sizes.sum())
+    return torch.repeat_interleave(values, sizes, dim=1, output_size=total)

@@ -1,0 +1,186 @@
+"""What a ranker is, whatever its kind: fitted, saved, loaded, scoring, judged.
+
+A ranker is saved as a folder: ``ranker.json``, and the files of its model beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from affinerank.arrays import Floats, Matrix
+from affinerank.data.features import FeatureMapping
+from affinerank.errors import DataError
+from affinerank.files import new_folder
+from affinerank.metrics import Metric, MetricValues
+
+if TYPE_CHECKING:
+    from affinerank.data.dataset import RankingDataset
+
+FORMAT = ("affinerank-ranker", 1)
+ABOUT = "ranker.json"
+JUDGED_BY = Metric("nDCG", cutoff=10)
+
+
+class Model(Protocol):
+    """What a kind of ranker brings: scores, and what its folder holds."""
+
+    def predict(self, features: Matrix) -> Floats:
+        """Score documents from mapped features ``[n_docs, n_features]``."""
+
+    def files(self) -> Mapping[str, bytes]:
+        """Return the model's files, by name."""
+
+    def about(self) -> dict[str, Any]:
+        """Return what else ``ranker.json`` must say for ``load`` to read the model."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranker:
+    """A model and the features it reads.
+
+    Attributes:
+        kind: Its row of ``RANKERS``.
+        model: What scores.
+        mapping: What is done to raw features first.
+        provenance: How it was trained, for the reader of its file.
+        learnt_from: Names of the queries that it learnt from.
+    """
+
+    kind: str
+    model: Model
+    mapping: FeatureMapping
+    provenance: Mapping[str, Any]
+    learnt_from: tuple[str, ...] = ()
+
+    def predict(self, features: Matrix) -> Floats:
+        """Score documents from mapped features ``[n_docs, n_features]``."""
+        wanted = len(self.mapping.names)
+        if features.shape[1] != wanted:
+            raise DataError(
+                f"this ranker reads {wanted} features, got {features.shape[1]}"
+            )
+        return self.model.predict(features) if len(features) else np.zeros(0)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write ``ranker.json`` and the model into a new folder, all or nothing."""
+        about = {
+            "format": FORMAT[0],
+            "version": FORMAT[1],
+            "kind": self.kind,
+            "features": self.mapping.names,
+            "per_query_min_max": self.mapping.per_query_min_max,
+            "fill": self.mapping.fill,
+            **self.model.about(),
+            "provenance": dict(self.provenance),
+            "learnt_from": self.learnt_from,
+        }
+        with new_folder(Path(folder)) as aside:
+            for name, content in self.model.files().items():
+                (aside / name).write_bytes(content)
+            (aside / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """What training gives.
+
+    Attributes:
+        model: After the last epoch or tree.
+        chosen: After the epoch or tree that held-out weights chose; ``None`` without
+            validation.
+        chosen_at: That epoch or number of trees, from 1.
+        report: Plain numbers about the training, for the reader.
+    """
+
+    model: Model
+    chosen: Model | None
+    chosen_at: int | None
+    report: Mapping[str, Any]
+
+    @property
+    def kept(self) -> Model:
+        """The chosen model where there is one, else the last."""
+        return self.model if self.chosen is None else self.chosen
+
+
+@dataclass(frozen=True, slots=True)
+class RankerKind:
+    """A row of ``RANKERS``.
+
+    ``fit(features, targets, offsets, *, seeds, settings, validation=None,
+    checkpoint=None, progress=quiet)`` trains ``n`` rankers on shared features:
+
+    - ``features [n_docs, n_features]`` are mapped;
+    - ``targets`` are the :class:`~affinerank.rankers.targets.Targets` of each ranker;
+    - ``offsets [n_queries + 1]`` are query boundaries;
+    - ``seeds [n]`` are one per ranker;
+    - ``settings`` is an instance of the row's ``settings``;
+    - ``validation``, a :class:`~affinerank.rankers.targets.Validation`, chooses an
+      epoch or number of trees, and with patience it ends the training;
+    - ``checkpoint`` is a file that an interrupted training resumes from, removed at the
+      end;
+    - ``progress`` is called as training advances.
+
+    Attributes:
+        name: Its key, written into ``ranker.json``.
+        title: What figures and messages call it.
+        settings: Type of its settings, a frozen dataclass.
+        fit: Trains.
+        load: Builds a model from a folder, its ``ranker.json`` and the number of
+            features; any error it raises rejects the folder.
+        reads_missing: Whether features may be NaN.
+        resumes: Whether ``fit`` takes a checkpoint.
+        tuned_rate: Whether the learning rate that a data set recommends is meant for
+            its ``learning_rate``.
+    """
+
+    name: str
+    title: str
+    settings: type
+    fit: Callable[..., list[Fitted]]
+    load: Callable[[Path, dict[str, Any], int], Model]
+    reads_missing: bool = False
+    resumes: bool = False
+    tuned_rate: bool = False
+
+
+def score(ranker: Ranker, data: RankingDataset) -> Floats:
+    """Score every document of raw ``data``: ``[n_docs]``, higher is ranked earlier.
+
+    Some queries at a time: the mapped features are never held as a whole.
+    """
+    scores = np.empty(data.n_docs)
+    for rows, features in ranker.mapping.blocks(data):
+        scores[rows] = ranker.predict(features)
+    return scores
+
+
+def judge(scores: Floats, data: RankingDataset, relevant_above: float) -> MetricValues:
+    """Compute the number everything is judged by: nDCG@10 on binarised labels."""
+    return JUDGED_BY(scores, data.relevance(relevant_above), data.offsets)
+
+
+def predict_all(models: Sequence[Model], features: Matrix) -> Floats:
+    """Score documents by each model, ``[n, n_docs]``.
+
+    Models that are ``alike``, where they say so, are scored in one pass by their
+    ``predict_together``; the others one by one.
+    """
+    scores = np.empty((len(models), len(features)))
+    places: dict[Any, list[int]] = {}
+    for i, model in enumerate(models):
+        places.setdefault(getattr(model, "alike", i), []).append(i)
+    for own in places.values():
+        first: Any = models[own[0]]
+        if len(own) == 1:
+            scores[own] = first.predict(features)
+        else:
+            scores[own] = first.predict_together([models[i] for i in own], features)
+    return scores

@@ -1,0 +1,285 @@
+"""The tree ranker, LambdaMART by LightGBM, from labels or corrected clicks; its row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from affinerank.arrays import Bools, Floats, Ints, Matrix
+from affinerank.errors import ConfigError, DataError
+from affinerank.files import existing_file
+from affinerank.progress import Progress, quiet
+from affinerank.rankers.limits import require_limits
+from affinerank.rankers.ranker import Fitted, RankerKind
+from affinerank.rankers.targets import Targets, Validation, require_fit
+
+if TYPE_CHECKING:
+    from affinerank.rankers.onnx_graph import Graph
+
+SMALL = 20_000  # on fewer documents threads wait for each other longer than they work
+TEXT = "model.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSettings:
+    """Shape and training of trees that learn from weights.
+
+    Attributes:
+        trees: Most trees of a ranker.
+        leaves: Most leaves of a tree.
+        learning_rate: How much each tree counts.
+        truncation: A pair of documents counts where one has a rank up to this.
+        least_documents: Of a leaf.
+        feature_share: Share of the features that each tree may use, drawn by the seed;
+            at 1 nothing is drawn, and seeds make no difference.
+        patience: With validation weights, stop after so many trees without gain;
+            ``None`` trains all trees.
+        threads: Of LightGBM, 0 for all; the result does not depend on it.
+    """
+
+    trees: int = 300
+    leaves: int = 31
+    learning_rate: float = 0.05
+    truncation: int = 30
+    least_documents: int = 20
+    feature_share: float = 1.0
+    patience: int | None = None
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        """Reject what cannot be trained."""
+        least = {"trees": 1, "leaves": 2, "truncation": 1, "least_documents": 1}
+        least |= {"patience": 1, "threads": 0}
+        require_limits(self, least=least, positive=("learning_rate",))
+        if not 0 < self.feature_share <= 1:
+            raise ConfigError(
+                f"feature_share must be above 0 and up to 1, got {self.feature_share}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TreeModel:
+    """Trees in LightGBM's own text format."""
+
+    text: str
+
+    def predict(self, features: Matrix) -> Floats:
+        """Score documents from mapped features; NaN is missing."""
+        return np.asarray(self.booster().predict(features), dtype=np.float64)
+
+    def files(self) -> Mapping[str, bytes]:
+        """Return the text as a file."""
+        return {TEXT: self.text.encode()}
+
+    def about(self) -> dict[str, Any]:
+        """Return nothing: the text says it all."""
+        return {}
+
+    def add_to_onnx(self, graph: Graph, values: str) -> str:
+        """Add the trees as one node of the machine learning domain."""
+        from affinerank.rankers.onnx_graph import add_trees
+
+        return add_trees(graph, values, self.booster().dump_model())
+
+    def to_lightgbm(self) -> str:
+        """Return the text."""
+        return self.text
+
+    def booster(self) -> Any:
+        """Return LightGBM's own form."""
+        import lightgbm as lgb
+
+        return lgb.Booster(model_str=self.text)
+
+
+def fit_lambdamart(
+    features: Matrix, labels: Matrix, offsets: Ints, *, seed: int = 0
+) -> TreeModel:
+    """Train LambdaMART with LightGBM's defaults.
+
+    Args:
+        features: ``[n_docs, n_features]``; NaN is missing.
+        labels: ``[n_docs]`` whole numbers, 0 or more.
+        offsets: ``[n_queries + 1]`` query boundaries.
+        seed: LightGBM's seed. The result does not depend on the number of threads.
+    """
+    import lightgbm as lgb
+
+    if labels.size == 0 or labels.min() == labels.max():
+        raise DataError(
+            f"all {labels.size} labels to learn from are the same; choose which count "
+            "as relevant (--relevant-above), or more queries"
+        )
+    data = lgb.Dataset(features, label=labels, group=np.diff(offsets))
+    settings = {"objective": "lambdarank", "seed": seed, **_basic(len(features))}
+    return TreeModel(lgb.train(settings, data, num_boost_round=100).model_to_string())
+
+
+def fit_trees(
+    features: Matrix,
+    targets: Targets,
+    offsets: Ints,
+    *,
+    seeds: Sequence[int],
+    settings: TreeSettings,
+    validation: Validation | None = None,
+    checkpoint: Path | None = None,
+    progress: Progress = quiet,
+) -> list[Fitted]:
+    """Train LambdaMART on weights of any sign, one ranker after another.
+
+    Documents that are not known are left out, so nothing about them can matter. See
+    :mod:`affinerank.rankers.tree_objective` for the loss, and
+    :class:`~affinerank.rankers.ranker.RankerKind` for the arguments.
+    """
+    from affinerank.rankers.held_out import HeldOut
+    from affinerank.rankers.lists import Lists
+    from affinerank.rankers.scaling import scaled
+    from affinerank.rankers.tree_objective import LambdaObjective
+
+    require_fit(targets, len(features), seeds, settings, validation)
+    if checkpoint is not None:
+        raise ConfigError("trees are trained without a checkpoint; leave it out")
+    gains = scaled(targets, Lists.of(np.diff(offsets))).gains.numpy()
+    held = None if validation is None else HeldOut(validation, "cpu")
+    fitted: list[Fitted] = []
+    for i, seed in enumerate(seeds):
+        known = targets.known[i]
+        if i == 0 or np.any(known != targets.known[i - 1]):
+            binned = _binned(features, known, validation, settings)
+        # Boundaries among the known: how many of them come before each.
+        bounds = np.concatenate([[0], np.cumsum(known)])[offsets]
+        gained = gains[i, known].astype(np.float64)
+        objective = LambdaObjective(gained, bounds, settings.truncation)
+        judge = None if held is None else partial(held.value, i)
+        tell = partial(_tell, progress, i, len(seeds))
+        fitted.append(_fit_one(binned, objective, judge, tell, seed, settings))
+    return fitted
+
+
+def _binned(
+    features: Matrix,
+    known: Bools,
+    validation: Validation | None,
+    settings: TreeSettings,
+) -> list[Any]:
+    """Return LightGBM's form of known documents, and of those held out.
+
+    Rankers that learn from the same documents share it.
+    """
+    import lightgbm as lgb
+
+    seen = features if known.all() else features[known]
+    data = lgb.Dataset(
+        seen,
+        label=np.zeros(len(seen), dtype=np.float32),
+        params={**_basic(len(seen), settings.threads), "feature_pre_filter": False},
+    )
+    if validation is None:
+        return [data]
+    label = np.zeros(len(validation.features), dtype=np.float32)
+    return [data, data.create_valid(validation.features, label=label)]
+
+
+def _fit_one(
+    binned: Sequence[Any],
+    objective: Callable[..., Any],
+    judge: Callable[[Floats], float] | None,
+    tell: Callable[[Any], None],
+    seed: int,
+    settings: TreeSettings,
+) -> Fitted:
+    """Train one ranker, judged after each tree where there is a judge."""
+    import lightgbm as lgb
+
+    data, *held_out = binned
+    values: dict[str, dict[str, list[float]]] = {}
+    callbacks = [tell, lgb.record_evaluation(values)]
+    if settings.patience is not None:
+        callbacks.append(lgb.early_stopping(settings.patience, verbose=False))
+    booster = lgb.train(
+        {
+            **_basic(data.construct().num_data(), settings.threads),
+            "objective": objective,
+            "metric": "none",
+            "feature_pre_filter": False,
+            "num_leaves": settings.leaves,
+            "learning_rate": settings.learning_rate,
+            "min_data_in_leaf": settings.least_documents,
+            "feature_fraction": settings.feature_share,
+            "feature_fraction_seed": seed,
+        },
+        data,
+        num_boost_round=settings.trees,
+        valid_sets=held_out,
+        valid_names=["held out"] * len(held_out),
+        feval=(lambda scores, _: ("DCG", judge(scores), True)) if judge else None,
+        callbacks=callbacks,
+        keep_training_booster=True,  # with the trees after the best one
+    )
+    if not booster.feature_importance().any():
+        raise DataError(
+            f"{data.num_data()} documents are known, too few or too much alike to "
+            f"split into leaves of {settings.least_documents} (least_documents)"
+        )
+    return _fitted(booster, values["held out"]["DCG"] if judge else [])
+
+
+def _fitted(booster: Any, trace: Sequence[float]) -> Fitted:
+    """All trees, and those up to the best value of the held-out trace."""
+
+    def upto(trees: int) -> TreeModel:
+        return TreeModel(booster.model_to_string(num_iteration=trees))
+
+    last = booster.current_iteration()
+    best = int(np.argmax(trace)) + 1 if trace else None
+    report = {
+        "trees": best or last,
+        "first_held_out": trace[0] if trace else None,
+        "best_held_out": max(trace, default=None),
+    }
+    return Fitted(upto(last), upto(best) if best else None, best, report)
+
+
+def _tell(progress: Progress, i: int, n: int, env: Any) -> None:
+    """Report a tree of ranker ``i`` of ``n``, as a callback of LightGBM."""
+    done, trees = env.iteration + 1, env.end_iteration
+    progress("training trees", i * trees + done, n * trees)
+
+
+def _basic(n_docs: int, threads: int = 0) -> dict[str, Any]:
+    """Return what every training has: the same result on any number of threads."""
+    return {
+        "num_threads": 1 if n_docs < SMALL else threads,
+        "deterministic": True,
+        "force_row_wise": True,
+        "verbosity": -1,
+    }
+
+
+def load_trees(folder: Path, about: dict[str, Any], n_features: int) -> TreeModel:
+    """Read trees from a ranker's folder."""
+    del about
+    path = existing_file(folder / TEXT)
+    model = TreeModel(path.read_text())
+    found = model.booster().num_feature()
+    if found != n_features:
+        raise DataError(
+            f"{path}: reads {found} features, and the file beside it names {n_features}"
+        )
+    return model
+
+
+ROW = RankerKind(
+    name="lightgbm",
+    title="LightGBM trees",
+    settings=TreeSettings,
+    fit=fit_trees,
+    load=load_trees,
+    reads_missing=True,
+)
