@@ -1,1 +1,10 @@
-"""How users click, estimated from clicks: counts (and features) to a user model."""
+"""How users click, estimated from clicks: every method is a row of one table."""
+
+from affinerank.bias.em.method import ROWS as _EM
+from affinerank.bias.method import Estimate, EstimationSettings, Method
+from affinerank.bias.mixture.method import ROWS as _MIXTURES
+from affinerank.tables import Table
+
+METHODS: Table[Method] = Table("method", *_MIXTURES, *_EM)
+
+__all__ = ["METHODS", "Estimate", "EstimationSettings", "Method"]

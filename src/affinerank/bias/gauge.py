@@ -1,9 +1,9 @@
 r"""What clicks can tell, and how far an estimate is from the truth.
 
 The user models :math:`(\alpha, \beta)` and :math:`(a \alpha, \beta + t \alpha)` give
-the same clicks, with relevance rescaled and shifted alike for every document: rankings
-do not notice. That freedom is the *gauge*. So estimates are compared modulo gauge, and
-shown in one of two:
+the same clicks, with relevance rescaled and shifted alike for every document, which
+leaves every ranking as it is. That freedom is the *gauge*. So estimates are compared
+modulo gauge, and reported in one of two:
 
 - for display, :math:`\alpha_1 = 1, \beta_1 = 0`: a corrected label is the click rate
   that the document would have at rank 1;
@@ -13,15 +13,17 @@ shown in one of two:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from affinerank.clicks.usermodel import UserModel
+from affinerank.arrays import Floats
+from affinerank.clicks.models.trust import TrustModel
 from affinerank.errors import DataError
 
-Floats = NDArray[np.float64]
+Gauge = Callable[[TrustModel], TrustModel]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +51,7 @@ class GaugeError:
 
 
 def gauge_error(
-    estimate: UserModel, truth: UserModel, impressions: ArrayLike
+    estimate: TrustModel, truth: TrustModel, impressions: ArrayLike
 ) -> GaugeError:
     r"""Compare an estimate with the truth, in the units of the corrected label.
 
@@ -68,19 +70,20 @@ def gauge_error(
         truth: What is true.
         impressions: ``[depth]`` how often each rank was seen, from rank 1.
 
-    >>> truth = UserModel.from_zeta([0.9, 0.5], [0.5, 0.1])
-    >>> same = UserModel(alpha=[4.0, 4.0], beta=[0.9, 0.5], identified="gauge")
+    >>> truth = TrustModel.from_zeta([0.9, 0.5], [0.5, 0.1])
+    >>> same = TrustModel(alpha=[4.0, 4.0], beta=[0.9, 0.5], identified="gauge")
     >>> round(gauge_error(same, truth, [1, 1]).error, 12)
     0.0
     """
     weight = _shares(impressions)
     ranks = np.arange(1, len(weight) + 1)
-    slope, intercept = truth.at(ranks)
-    guess, guessed = estimate.at(ranks)
+    slope, intercept = truth.at_ranks(ranks)
+    guess, guessed = estimate.at_ranks(ranks)
     if np.any(guess[weight > 0] == 0):
         rank = int(ranks[(weight > 0) & (guess == 0)][0])
         raise DataError(f"rank {rank}: the estimated alpha is 0, so nothing to compare")
     guess = np.where(weight > 0, guess, 1.0)
+    # The corrected labels of irrelevant and relevant documents, and the best line.
     label = np.stack([intercept - guessed, slope + intercept - guessed]) / guess
     relevance = np.array([[0.0], [1.0]])
     share = np.stack([weight, weight]) / 2
@@ -105,10 +108,10 @@ def gauge_error(
     )
 
 
-def display_gauge(users: UserModel) -> UserModel:
-    """The same user model with alpha_1 = 1 and beta_1 = 0.
+def display_gauge(users: TrustModel) -> TrustModel:
+    """Return the same user model with alpha_1 = 1 and beta_1 = 0.
 
-    >>> shown = display_gauge(UserModel.from_zeta([0.9, 0.5], [0.5, 0.1]))
+    >>> shown = display_gauge(TrustModel.from_zeta([0.9, 0.5], [0.5, 0.1]))
     >>> shown.alpha.round(12).tolist(), shown.beta.round(12).tolist()
     ([1.0, 1.0], [0.0, -0.4])
     """
@@ -118,23 +121,19 @@ def display_gauge(users: UserModel) -> UserModel:
     return _in_gauge(users, 1.0 / slope, -intercept / slope)
 
 
-def inference_gauge(users: UserModel, impressions: ArrayLike) -> UserModel:
-    """The same user model with mean alpha 1 and mean beta/alpha 0 over impressions."""
+def inference_gauge(users: TrustModel, impressions: ArrayLike) -> TrustModel:
+    """Return it with mean alpha 1 and mean beta/alpha 0 over impressions by rank."""
     weight = _shares(impressions)
-    alpha, beta = users.at(np.arange(1, len(weight) + 1))
+    alpha, beta = users.at_ranks(np.arange(1, len(weight) + 1))
     mean = float(weight @ alpha)
     if np.any(alpha[weight > 0] == 0) or mean == 0:
         raise DataError("alpha is 0 at a rank, or on average, so there is no gauge")
     return _in_gauge(users, 1.0 / mean, -_mean_ratio(beta, alpha, weight))
 
 
-def _in_gauge(users: UserModel, a: float, t: float) -> UserModel:
-    return UserModel(
-        alpha=a * users.alpha,
-        beta=users.beta + t * users.alpha,
-        identified="gauge",
-        provenance=users.provenance,
-    )
+def _in_gauge(users: TrustModel, a: float, t: float) -> TrustModel:
+    alpha, beta = a * users.alpha, users.beta + t * users.alpha
+    return replace(users, alpha=alpha, beta=beta, identified="gauge", _eps=None)
 
 
 def _shares(impressions: ArrayLike) -> Floats:

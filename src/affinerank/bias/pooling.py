@@ -1,16 +1,14 @@
-"""Ranks that are too rarely clicked to stand alone, put together with the next."""
+"""Ranks that are too rarely clicked to stand alone, pooled with the next."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from affinerank.arrays import Floats, Ints
+from affinerank.clicks.rows import ClickRows
 from affinerank.errors import ConfigError, DataError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 LEAST_CLICKS = 200
 DEEPEST = 1_000_000
@@ -36,8 +34,7 @@ class RankPools:
     @property
     def pool_impressions(self) -> Floats:
         """``[n_pools]`` how often each pool was seen."""
-        seen = np.bincount(self.of_rank, self.impressions, minlength=self.n_pools)
-        return seen.astype(np.float64)
+        return self.total(self.impressions)
 
     @property
     def mean_rank(self) -> Floats:
@@ -47,62 +44,68 @@ class RankPools:
     @property
     def names(self) -> tuple[str, ...]:
         """``[n_pools]`` the ranks of each, as in ``3`` or ``12-15``."""
-        first = np.searchsorted(self.of_rank, np.arange(self.n_pools)) + 1
-        last = np.searchsorted(self.of_rank, np.arange(self.n_pools), side="right")
-        return tuple(
-            str(a) if a == b else f"{a}-{b}" for a, b in zip(first, last, strict=True)
-        )
+        return tuple(self.span(pool, pool) for pool in range(self.n_pools))
 
     @property
     def shared(self) -> tuple[str, ...]:
         """The pools of more than one rank."""
         return tuple(name for name in self.names if "-" in name)
 
+    def span(self, first: int, last: int) -> str:
+        """Name the ranks from one pool to another."""
+        low = int(np.searchsorted(self.of_rank, first)) + 1
+        high = int(np.searchsorted(self.of_rank, last, side="right"))
+        return str(low) if low == high else f"{low}-{high}"
+
+    def total(self, by_rank: Floats) -> Floats:
+        """``[n_pools]`` add up ``by_rank [depth]`` by pool."""
+        return np.bincount(self.of_rank, by_rank).astype(np.float64)
+
     def mean(self, by_rank: Floats) -> Floats:
         """``[n_pools]`` mean over a pool's impressions; over its ranks if unseen."""
         unseen = self.pool_impressions[self.of_rank] == 0
         weight = np.where(unseen, 1.0, self.impressions)
-        total = np.bincount(self.of_rank, by_rank * weight)
-        return np.asarray(total / np.bincount(self.of_rank, weight), dtype=np.float64)
-
-    def pool(self, rank: Ints) -> Ints:
-        """Pool of each of ``rank``, which count from 1."""
-        return self.of_rank[rank - 1]
+        return self.total(by_rank * weight) / self.total(weight)
 
 
-def pool_ranks(
-    rank: Ints,
-    impressions: Floats,
-    clicks: Floats,
-    *,
-    least_clicks: float = LEAST_CLICKS,
-) -> RankPools:
-    """Put ranks together, from the top down, until each pool has enough clicks.
+def pool_ranks(rows: ClickRows, least_clicks: float = LEAST_CLICKS) -> RankPools:
+    """Pool ranks, from the top down, until each pool has enough clicks.
 
     What is left at the bottom joins the last pool.
-
-    >>> import numpy as np
-    >>> rank, seen = np.array([1, 2, 3, 4]), np.full(4, 900.0)
-    >>> pool_ranks(rank, seen, np.array([300.0, 150.0, 90.0, 30.0])).names
-    ('1', '2-4')
     """
     if not 0 <= least_clicks < np.inf:
         raise ConfigError(f"least_clicks must be 0 or more, got {least_clicks:g}")
-    depth = int(rank.max(initial=0))
-    if not depth or not impressions.sum() > 0:
+    if not rows.impressions.sum() > 0:
         raise DataError("the counts have no impressions, so there is nothing to learn")
-    if depth > DEEPEST:
-        raise DataError(f"rank {depth}: ranks must be {DEEPEST:,} or less")
-    clicked = np.bincount(rank, clicks, minlength=depth + 1)[1:]
-    seen = np.bincount(rank, impressions, minlength=depth + 1)[1:]
+    if rows.depth > DEEPEST:
+        raise DataError(f"rank {rows.depth}: ranks must be {DEEPEST:,} or less")
+    clicked, seen = rows.by_rank(rows.clicks), rows.by_rank(rows.impressions)
     left = np.cumsum(clicked[::-1])[::-1] - clicked
     left_seen = np.cumsum(seen[::-1])[::-1] - seen
-    of_rank = np.zeros(depth, dtype=np.int64)
+    of_rank = np.zeros(len(seen), dtype=np.int64)
     pool, got, got_seen = 0, 0.0, 0.0
-    for k in range(depth):
+    for k in range(len(seen)):
         of_rank[k] = pool
         got, got_seen = got + clicked[k], got_seen + seen[k]
         enough = got >= least_clicks and left[k] >= least_clicks
         if enough and got_seen > 0 and left_seen[k] > 0:
             pool, got, got_seen = pool + 1, 0.0, 0.0
-    return RankPools(of_rank, seen.astype(np.float64))
+    return RankPools(of_rank, seen)
+
+
+def pooled(rows: ClickRows, pools: RankPools) -> ClickRows:
+    """Add up rows by document and pool, in that order.
+
+    ``rank`` is the number of the pool then, from 1.
+    """
+    pool = pools.of_rank[rows.rank - 1]
+    order = np.lexsort((pool, rows.doc))
+    doc, pool = rows.doc[order], pool[order]
+    new = (np.diff(doc, prepend=-1) != 0) | (np.diff(pool, prepend=-1) != 0)
+    first = np.flatnonzero(new)
+    return replace(
+        rows.select(order[first]),
+        rank=pool[first] + 1,
+        impressions=np.add.reduceat(rows.impressions[order], first),
+        clicks=np.add.reduceat(rows.clicks[order], first),
+    )

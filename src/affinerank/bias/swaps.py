@@ -25,24 +25,20 @@ with :math:`V` the variance of :math:`p` between documents, :math:`\lambda` the 
 it that the log knows (its reliability), :math:`R` the variance of a click at the lower
 rank and :math:`D` the number of documents. :func:`plan_swaps` solves it for :math:`m`.
 It takes :math:`s` for 1 where that matters and the largest R between the click rates of
-the two ranks, and leaves out what the lower document tells at the upper rank and what
-levels of relevance tell: an estimate needs so many sessions at most.
+the two ranks, and ignores what the lower document adds at the upper rank and what
+levels of relevance add: an estimate needs so many sessions at most.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import stats
 
-from affinerank.bias.documents import ClickRows, documents
-from affinerank.bias.interventions import LEAST_SHARED, moved_rows
-from affinerank.bias.pooling import RankPools
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from affinerank.arrays import Floats
+from affinerank.bias.overlap import LEAST_SHARED, moved_rows
+from affinerank.bias.pooling import RankPools, pooled
+from affinerank.clicks.rows import ClickRows
 
 LEAST_QUERIES = 20
 TARGET_ERROR = 0.1
@@ -73,26 +69,30 @@ class RankEffect:
 def rank_effect(rows: ClickRows) -> RankEffect | None:
     """Compare documents with themselves at other ranks.
 
-    None where too few moved, or all were clicked alike.
+    ``None`` if too few moved, or all were clicked alike.
     """
+    from scipy import stats
+
     moved = moved_rows(rows)
+    n, clicks = moved.impressions, moved.clicks
     n_queries = len(np.unique(moved.query))
-    clicked = float(moved.clicks.sum() / max(moved.impressions.sum(), 1.0))
+    clicked = float(clicks.sum() / max(n.sum(), 1.0))
     if n_queries < LEAST_QUERIES or not 0 < clicked < 1:
         return None
-    _, doc = np.unique(moved.doc, return_inverse=True)
-    seen = np.bincount(doc, moved.impressions)
+    # The line within documents.
+    seen = np.maximum(moved.by_doc(n), 1.0)
     place = np.log2(moved.rank)
-    away = place - (np.bincount(doc, moved.impressions * place) / seen)[doc]
-    spread = float(np.sum(moved.impressions * away**2))
-    slope = float(np.sum(away * moved.clicks)) / spread
-    rate = (np.bincount(doc, moved.clicks) / seen)[doc]
-    residual = moved.clicks - moved.impressions * (rate + slope * away)
+    away = place - (moved.by_doc(n * place) / seen)[moved.doc]
+    spread = float(np.sum(n * away**2))
+    slope = float(np.sum(away * clicks)) / spread
+    # Its standard error: residuals added up by query.
+    rate = (moved.by_doc(clicks) / seen)[moved.doc]
+    residual = clicks - n * (rate + slope * away)
     by_query = np.bincount(moved.query, away * residual)
     scale = n_queries / (n_queries - 1)
     error = float(np.sqrt(scale * np.sum(by_query**2))) / spread
     p = 2 * float(stats.t.sf(abs(slope) / max(error, 1e-300), n_queries - 1))
-    return RankEffect(slope, error, p, clicked, len(seen), n_queries)
+    return RankEffect(slope, error, p, clicked, len(np.unique(moved.doc)), n_queries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class SwapPlan:
     Attributes:
         upper: Ranks that documents are taken from.
         lower: Ranks they are exchanged with.
-        sessions: How many sessions to swap; none where swaps would not help.
+        sessions: How many sessions to swap; ``None`` if swaps would not help.
         beta_error: Standard error of beta that comes with them, in clicks at the upper
             rank.
         why_not: Why there is no number, in words.
@@ -113,10 +113,10 @@ class SwapPlan:
 
     upper: str
     lower: str
-    sessions: int | None
-    beta_error: float | None
-    why_not: str | None
-    documents: int
+    sessions: int | None = None
+    beta_error: float | None = None
+    why_not: str | None = None
+    documents: int = 0
     variance: float | None = None
     reliability: float | None = None
 
@@ -143,10 +143,11 @@ class Spread:
 
 
 def spread_of(impressions: Floats, clicks: Floats) -> Spread | None:
-    r"""How documents differ; an impression is the unit, and each document a value.
+    r"""Measure how documents differ; ``None`` if fewer than two were shown twice.
 
     With c clicks in n impressions :math:`c (c - 1) / (n (n - 1))` is :math:`p^2` on
-    average, so that the variance of :math:`p` is known without its noise.
+    average, so the variance of :math:`p` is known without its noise. A document counts
+    by its impressions.
     """
     several = impressions >= 2
     n, c = impressions[several], clicks[several]
@@ -160,73 +161,62 @@ def spread_of(impressions: Floats, clicks: Floats) -> Spread | None:
     influence -= share @ influence
     error = float(np.sqrt(np.sum((share * influence) ** 2)))
     noise = max(rate * (1 - rate) - variance, 0.0) / n
-    known = max(variance, 0.0)
-    told = known / np.maximum(known + noise, 1e-300)
-    return Spread(
-        len(n), rate, variance, error, float(share @ told), float(1 / np.sum(share**2))
-    )
+    signal = max(variance, 0.0)
+    known = float(share @ (signal / np.maximum(signal + noise, 1e-300)))
+    return Spread(len(n), rate, variance, error, known, float(1 / np.sum(share**2)))
 
 
 def swaps_needed(
     spread: Spread, lower_rate: float, target: float
 ) -> tuple[float, float] | None:
-    """Sessions for ``target`` standard error of alpha, and the error of beta then.
+    """Return sessions for ``target`` standard error of alpha, and beta's error then.
 
-    None where the documents are too few or too little known for it, however many
+    ``None`` if the documents are too few or too little known for it, however many
     sessions are swapped.
     """
-    gap = (1 - spread.reliability) / (spread.reliability * spread.effective)
+    known, variance = spread.reliability, spread.variance
+    gap = (1 - known) / (known * spread.effective)
     if not target**2 > gap:
         return None
     low, high = sorted((spread.rate, lower_rate))
     worst = min(max(0.5, low), high)
     noise = worst * (1 - worst)
-    told = spread.reliability * spread.variance
-    sessions = float(np.ceil(noise / (told * (target**2 - gap))))
+    sessions = float(np.ceil(noise / (known * variance * (target**2 - gap))))
     beta = noise / sessions + spread.rate**2 * target**2
-    beta += (1 - spread.reliability) * spread.variance / spread.effective
+    beta += (1 - known) * variance / spread.effective
     return sessions, float(np.sqrt(beta))
 
 
 def plan_swaps(
     rows: ClickRows, pools: RankPools, target: float = TARGET_ERROR
 ) -> list[SwapPlan]:
-    """How many sessions to swap between each pool of ranks and the next, down to 10."""
-    docs = documents(rows, pools)
-    seen = np.bincount(docs.pool, docs.impressions, minlength=pools.n_pools)
-    clicked = np.bincount(docs.pool, docs.clicks, minlength=pools.n_pools)
-    rate = clicked / np.maximum(seen, 1.0)
+    """Plan swaps between each pool of ranks and the next, down to rank 10."""
+    docs, names = pooled(rows, pools), pools.names
+    clicked = pools.total(rows.by_rank(rows.clicks))
+    rate = clicked / np.maximum(pools.pool_impressions, 1.0)
     plans = []
     for upper in range(int(pools.of_rank[:DEEPEST][-1])):
-        at = docs.pool == upper
-        found = spread_of(docs.impressions[at], docs.clicks[at])
-        names = pools.names[upper], pools.names[upper + 1]
-        plans.append(_planned(*names, found, float(rate[upper + 1]), target))
+        at = docs.rank == upper + 1
+        spread = spread_of(docs.impressions[at], docs.clicks[at])
+        plan = SwapPlan(names[upper], names[upper + 1])
+        plans.append(_filled_in(plan, spread, float(rate[upper + 1]), target))
     return plans
 
 
-def _planned(
-    upper: str, lower: str, spread: Spread | None, lower_rate: float, target: float
+def _filled_in(
+    plan: SwapPlan, spread: Spread | None, lower_rate: float, target: float
 ) -> SwapPlan:
+    """Add how many sessions to swap, or why there is no number."""
     number = spread.documents if spread else 0
     if spread is None or number < LEAST_SHARED:
         why = f"{number} documents were shown twice or more there, and {LEAST_SHARED} "
-        return SwapPlan(upper, lower, None, None, f"{why}are needed", number)
-    if spread.variance <= 2 * spread.variance_error:
+        why += "are needed"
+    elif spread.variance <= 2 * spread.variance_error:
         why = "documents do not differ clearly in how often they are clicked there"
-        return SwapPlan(upper, lower, None, None, why, number)
-    needed = swaps_needed(spread, lower_rate, target)
-    if needed is None:
+    elif needed := swaps_needed(spread, lower_rate, target):
+        sessions, beta = max(int(needed[0]), LEAST_SHARED), needed[1]
+        known = spread.variance, spread.reliability
+        return SwapPlan(plan.upper, plan.lower, sessions, beta, None, number, *known)
+    else:
         why = "the log knows too little of its documents there, and must be longer"
-        return SwapPlan(upper, lower, None, None, why, number)
-    sessions, beta = needed
-    return SwapPlan(
-        upper,
-        lower,
-        max(int(sessions), LEAST_SHARED),
-        beta,
-        None,
-        number,
-        spread.variance,
-        spread.reliability,
-    )
+    return replace(plan, why_not=why, documents=number)

@@ -19,9 +19,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from affinerank.errors import ConfigError
-from affinerank.rankers.losses import Lists
-from affinerank.rankers.segments import over_lists, to_documents
+from affinerank.rankers.lists import Lists, over_lists, to_documents
 
 Activation = Callable[[Tensor, Tensor, Lists], Tensor]
 
@@ -29,8 +27,8 @@ Activation = Callable[[Tensor, Tensor, Lists], Tensor]
 def sigmoid(scores: Tensor, shown: Tensor, lists: Lists) -> Tensor:
     r""":math:`1 / (1 + e^{-(x_i - \bar x)})`, with the mean over the list.
 
-    Ranking losses leave the level of a list's scores free, so it means nothing: without
-    the mean taken away, a whole list would be relevant or not by accident.
+    Ranking losses leave the level of a list's scores free, so it means nothing: if the
+    mean were not subtracted, a whole list would be relevant or not by accident.
     """
     count = over_lists(shown.to(scores.dtype), lists, "sum")
     total = over_lists(torch.where(shown, scores, 0.0), lists, "sum")
@@ -62,11 +60,5 @@ def soft_min_max(scores: Tensor, shown: Tensor, lists: Lists) -> Tensor:
 
 
 ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
-    {"sigmoid": sigmoid, "softmax": softmax, "soft-min-max": soft_min_max}
+    {f.__name__.replace("_", "-"): f for f in (sigmoid, softmax, soft_min_max)}
 )
-
-
-def require_activation(name: str) -> None:
-    """Refuse an activation that does not exist."""
-    if name not in ACTIVATIONS:
-        raise ConfigError(f"activation must be {', '.join(ACTIVATIONS)}, got {name!r}")

@@ -16,8 +16,8 @@ relevant and of irrelevant documents at rank k are updated by Bayes' law:
 
 and likewise for :math:`\zeta^-_k` with :math:`R=0`. Sums are over impressions: a row of
 counts weighs as much as it has of them. Position bias alone is the case
-:math:`\zeta^-_k = 0`, which an update does not leave: a click that the parameters have
-no chance for is taken for one on a relevant document.
+:math:`\zeta^-_k = 0`, which an update does not leave: a click that the parameters give
+no probability is taken for one on a relevant document.
 
 Parameters of many estimations and ranks lie in *cells*, one for each estimation and
 rank. A cell without impressions keeps its values.
@@ -25,19 +25,18 @@ rank. A cell without impressions keeps its values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
-Update = Callable[[Tensor, Tensor, "Rows"], Tensor]
+from affinerank.bias.em.run import EMSettings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Rows of counts, sorted by cell.
+class CellRows:
+    """Rows of counts on the device, sorted by cell.
 
     Attributes:
         cell: ``[n_rows]`` cell that each row is of, ascending.
@@ -54,22 +53,17 @@ class Rows:
     clicks: Tensor
 
     @classmethod
-    def sorted_by_cell(
+    def of(
         cls, cell: Tensor, doc: Tensor, impressions: Tensor, clicks: Tensor, cells: int
-    ) -> Rows:
+    ) -> CellRows:
         """Sort rows, of ``cells`` cells, some of which may have none."""
         order = torch.argsort(cell, stable=True)
         size = torch.bincount(cell, minlength=cells)
         bounds = torch.nn.functional.pad(torch.cumsum(size, dim=0), (1, 0))
-        return cls(
-            cell[order],
-            bounds,
-            doc[order],
-            impressions[order].double(),
-            clicks[order].double(),
-        )
+        numbers = impressions[order].double(), clicks[order].double()
+        return cls(cell[order], bounds, doc[order], *numbers)
 
-    def only(self, taken: Tensor) -> Rows:
+    def only(self, taken: Tensor) -> CellRows:
         """Let the rows that are not ``taken [n_rows]`` count for nothing."""
         return replace(
             self, impressions=self.impressions * taken, clicks=self.clicks * taken
@@ -82,7 +76,26 @@ class Rows:
         )
 
 
-def update_zeta(zeta: Tensor, relevance: Tensor, rows: Rows) -> Tensor:
+def start_of(settings: EMSettings, cells: int) -> Tensor:
+    """Return parameters to begin with, ``[2 or 3, cells]``.
+
+    Of three, examination and eps+ share zeta+ evenly: an update would never leave an
+    eps+ of 1.
+    """
+    plus, minus = settings.zeta_plus, settings.zeta_minus
+    values = [plus, 0.0 if settings.parameters == "position" else minus]
+    if settings.parameters == "three":
+        values = [math.sqrt(plus), math.sqrt(plus), minus / math.sqrt(plus)]
+    return torch.tensor(values, dtype=torch.float64)[:, None].repeat(1, cells)
+
+
+def updated(parameters: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
+    """Update parameters ``[2 or 3, n_cells]`` once."""
+    update = update_zeta if len(parameters) == 2 else update_eps
+    return update(parameters, relevance, rows)
+
+
+def update_zeta(zeta: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
     """Update click rates once; see the module for the formula.
 
     Args:
@@ -107,7 +120,7 @@ def update_zeta(zeta: Tensor, relevance: Tensor, rows: Rows) -> Tensor:
     ).clamp(0.0, 1.0)
 
 
-def update_eps(eps: Tensor, relevance: Tensor, rows: Rows) -> Tensor:
+def update_eps(eps: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
     r"""Update Agarwal et al.'s three parameters once.
 
     Besides relevance, examination is latent: :math:`P(C=1) = \theta_k (\epsilon^+_k
@@ -146,8 +159,8 @@ def update_eps(eps: Tensor, relevance: Tensor, rows: Rows) -> Tensor:
     ).clamp(0.0, 1.0)
 
 
-def log_likelihood(zeta: Tensor, relevance: Tensor, rows: Rows) -> Tensor:
-    r"""Log-likelihood of the clicks in each cell, ``[n_cells]``.
+def log_likelihood(zeta: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
+    r"""Return the log-likelihood of the clicks in each cell, ``[n_cells]``.
 
     .. math:: \sum c \log p + (1 - c) \log(1 - p), \qquad
         p = \zeta^+_k \gamma + \zeta^-_k (1 - \gamma)
@@ -160,7 +173,7 @@ def log_likelihood(zeta: Tensor, relevance: Tensor, rows: Rows) -> Tensor:
 
 
 def mean_movement(before: Tensor, after: Tensor, clicks: Tensor) -> Tensor:
-    """How far click rates moved, ``[n_runs]``: the mean over a run's clicks.
+    """Return how far click rates moved, ``[n_runs]``: the mean over a run's clicks.
 
     Of the larger move, of zeta+ or of zeta-, at each click's rank. The largest move of
     all ranks would not do: those with a handful of clicks never rest while a network
@@ -176,25 +189,11 @@ def mean_movement(before: Tensor, after: Tensor, clicks: Tensor) -> Tensor:
 
 
 def as_zeta(parameters: Tensor) -> Tensor:
-    """Click rates ``[2, n_cells]`` of two or of three parameters a cell."""
+    """Return click rates ``[2, n_cells]`` of two or of three parameters per cell."""
     if len(parameters) == 2:
         return parameters
     theta, plus, minus = parameters
     return torch.stack([theta * plus, theta * minus])
-
-
-def as_eps(zeta: Tensor) -> Tensor:
-    """Three parameters with these click rates, none of them at 1 if zeta is not.
-
-    Examination and eps+ share zeta+ evenly: an update would never leave an eps+ of 1.
-    """
-    theta = zeta[0].sqrt()
-    return torch.stack([theta, theta, _share(zeta[1], theta, zeta[1])])
-
-
-UPDATES: Mapping[str, Update] = MappingProxyType(
-    {"two": update_zeta, "three": update_eps, "position": update_zeta}
-)
 
 
 def _share(part: Tensor, whole: Tensor, otherwise: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-r"""A mixture of relevance levels that all ranks share.
+r"""The parameters of a mixture of relevance levels, and the likelihood of clicks.
 
 Every document has one of a few levels of relevance, :math:`0 = g_1 < ... < g_J = 1`,
 and is clicked at rank k with probability
@@ -15,7 +15,7 @@ exponential tilting along the levels: :math:`\pi_{dj} \propto \exp(u_j + g_j \et
 where :math:`\eta_d` is linear in a basis of its rank and of covariates. Because levels
 are shared, they tie the ranks together, whether or not documents ever change rank.
 
-Two weak priors keep what the clicks hardly say from running away:
+Two weak priors hold what clicks hardly determine:
 :math:`\log(\zeta^+_k / \zeta^-_k)` varies around a common mean with standard deviation
 ``odds_sd``, and the share of relevant documents around a smooth function of rank with
 ``rank_sd``. Ranks are exchangeable in the first: no smoothness of alpha or beta.
@@ -26,21 +26,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit, softmax
 
-from affinerank.bias import mixture_kernel
-from affinerank.bias.cells import Population
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from affinerank.arrays import Floats, Ints
+from affinerank.bias.mixture import kernel
+from affinerank.bias.mixture.population import Population
 
 TINY = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """How strongly the parameters are held where clicks say little.
+    """How strongly parameters are held where clicks say little.
 
     Attributes:
         odds_sd: Spread over ranks of log(zeta+ / zeta-).
@@ -91,18 +88,27 @@ class Levels:
         low, high = self.zeta_minus[:, None], self.zeta_plus[:, None]
         return np.clip(low * (1 - levels) + high * levels, TINY, 1 - TINY)
 
-    def log_shares(self, population: Population) -> Floats:
-        """``[n_cells, n_levels]`` log share of each level among a cell's documents."""
-        odds = self.log_odds(population)
-        raw = self.share + odds[:, None] * self.levels
-        return np.asarray(raw - np.logaddexp.reduce(raw, axis=1)[:, None])
+    def rate_slopes(self) -> tuple[Floats, Floats]:
+        """Click rates' slopes ``[n_pools, n_levels]`` in logit zeta+ and log ratio."""
+        minus, plus, g = self.zeta_minus[:, None], self.zeta_plus[:, None], self.levels
+        return (minus * (1 - g) + plus * g) * (1 - plus), -(1 - g) * minus
+
+    def gap_slopes(self, to_level: Floats) -> Floats:
+        """Turn slopes in the levels, last axis, into slopes in the logs of gaps."""
+        gaps = np.diff(self.levels)
+        to_gap = np.cumsum(to_level[..., ::-1], axis=-1)[..., ::-1][..., 1:]
+        mean = np.sum(to_gap * gaps, axis=-1, keepdims=True)
+        return np.asarray((gaps * (to_gap - mean))[..., :-1])
 
     def log_odds(self, population: Population) -> Floats:
         """``[n_cells]`` eta: how much a cell leans to relevance."""
-        return np.asarray(
-            population.basis @ self.tilt + self.by_rank[population.home],
-            dtype=np.float64,
-        )
+        tilted = population.basis @ self.tilt
+        return np.asarray(tilted + self.by_rank[population.home], dtype=np.float64)
+
+    def log_shares(self, population: Population) -> Floats:
+        """``[n_cells, n_levels]`` log share of each level among a cell's documents."""
+        raw = self.share + self.log_odds(population)[:, None] * self.levels
+        return np.asarray(raw - np.logaddexp.reduce(raw, axis=1)[:, None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +120,14 @@ class Layout:
         n_levels: Number of levels.
         n_basis: Number of basis functions.
         tied: Whether log(zeta+ / zeta-) is the same at every rank: no trust bias.
+        prior: What holds the parameters.
     """
 
     n_pools: int
     n_levels: int
     n_basis: int
     tied: bool = False
+    prior: Prior = Prior()
 
     def slices(self) -> dict[str, slice]:
         """Name and place of each block."""
@@ -132,9 +140,9 @@ class Layout:
             "tilt": self.n_basis,
             "rank": self.n_pools,
         }
-        ends = np.cumsum(list(sizes.values()))
+        ends = np.cumsum(list(sizes.values())).tolist()
         return {
-            name: slice(int(end) - size, int(end))
+            name: slice(end - size, end)
             for (name, size), end in zip(sizes.items(), ends, strict=True)
         }
 
@@ -184,69 +192,54 @@ class Layout:
         low[place["gap"]], high[place["gap"]] = -5.0, 5.0
         return low, high
 
-
-def query_likelihood(population: Population, levels: Levels) -> Floats:
-    """``[n_queries]`` log-likelihood of each query's clicks."""
-    each = document_likelihood(population, levels)
-    rows = population.documents
-    return np.bincount(
-        rows.query, population.weight * each, minlength=rows.n_queries
-    ).astype(np.float64)
-
-
-def document_levels(population: Population, levels: Levels) -> tuple[Floats, Floats]:
-    """P(level | clicks) ``[n_docs, n_levels]`` and log P(clicks) ``[n_docs]``."""
-    given = _given(population, levels)
-    found: tuple[Floats, Floats] = mixture_kernel.document_levels(*given)
-    return found
-
-
-def document_likelihood(population: Population, levels: Levels) -> Floats:
-    """Log P(clicks) ``[n_docs]``."""
-    given = _given(population, levels)
-    likelihood: Floats = mixture_kernel.document_likelihood(*given)
-    return likelihood
+    def precision(self) -> Floats:
+        """``[size, size]`` minus the second derivative of the log prior."""
+        place = self.slices()
+        diagonal = np.zeros(self.size)
+        diagonal[place["share"]] = diagonal[place["tilt"]] = self.prior.ridge
+        diagonal[place["rank"]] = self.prior.rank_sd**-2
+        precision = np.diag(diagonal)
+        if not self.tied:
+            ratio, mean = place["ratio"], place["mean"].start
+            held = self.prior.odds_sd**-2
+            precision[ratio, ratio] += held * np.eye(self.n_pools)
+            precision[ratio, mean] -= held
+            precision[mean, ratio] -= held
+            precision[mean, mean] += held * self.n_pools
+        return precision
 
 
 def expected_counts(
     population: Population, levels: Levels
 ) -> tuple[float, Floats, Floats, Floats]:
-    """Log-likelihood, and what the levels are expected to have got.
+    """Return the log-likelihood, and what the levels are expected to have got.
 
     Documents ``[n_cells, n_levels]``, impressions and clicks ``[n_pools, n_levels]``.
     """
-    found: tuple[float, Floats, Floats, Floats] = mixture_kernel.expected_counts(
-        population.weight, *_given(population, levels)
-    )
-    return found
+    given = _given(population, levels)
+    return kernel.expected_counts(population.weight, *given)  # type: ignore[no-any-return]
 
 
-def prior_precision(layout: Layout, prior: Prior) -> Floats:
-    """``[size, size]`` minus the second derivative of the log prior."""
-    place = layout.slices()
-    diagonal = np.zeros(layout.size)
-    diagonal[place["share"]] = diagonal[place["tilt"]] = prior.ridge
-    diagonal[place["rank"]] = prior.rank_sd**-2
-    precision = np.diag(diagonal)
-    if not layout.tied:
-        ratio, mean = place["ratio"], place["mean"].start
-        held = prior.odds_sd**-2
-        precision[ratio, ratio] += held * np.eye(layout.n_pools)
-        precision[ratio, mean] -= held
-        precision[mean, ratio] -= held
-        precision[mean, mean] += held * layout.n_pools
-    return precision
+def document_levels(population: Population, levels: Levels) -> tuple[Floats, Floats]:
+    """Return P(level | clicks) ``[n_docs, n_levels]``, log P(clicks) ``[n_docs]``."""
+    return kernel.document_levels(*_given(population, levels))  # type: ignore[no-any-return]
+
+
+def query_likelihood(population: Population, levels: Levels) -> Floats:
+    """Return the log-likelihood of the clicks of each query that has documents."""
+    _, each = document_levels(population, levels)
+    return population.by_query(population.weight * each)
 
 
 def _given(population: Population, levels: Levels) -> tuple[Ints | Floats, ...]:
     """What the kernels read: cells, clicks, and logs of shares and click rates."""
-    rows, rate = population.documents, levels.click_rate(levels.levels)
+    rate = levels.click_rate(levels.levels)
     return (
         population.cell,
-        rows.first,
-        rows.pool,
-        rows.impressions,
-        rows.clicks,
+        population.first,
+        population.pool,
+        population.impressions,
+        population.clicks,
         levels.log_shares(population),
         np.log(rate),
         np.log1p(-rate),

@@ -10,10 +10,6 @@ import math
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -43,7 +39,7 @@ def posterior(  # type: ignore[no-untyped-def]
 def expected_counts(  # type: ignore[no-untyped-def]
     weight, cell, first, pool, impressions, clicks, log_share, log_p, log_q
 ):
-    """Log-likelihood, and what the levels are expected to have got.
+    """Return the log-likelihood, and what the levels are expected to have got.
 
     Returns:
         The log-likelihood; documents ``[n_cells, n_levels]``; impressions and clicks
@@ -71,53 +67,10 @@ def expected_counts(  # type: ignore[no-untyped-def]
 def document_levels(  # type: ignore[no-untyped-def]
     cell, first, pool, impressions, clicks, log_share, log_p, log_q
 ):
-    """P(level | clicks) ``[n_docs, n_levels]`` and log P(clicks) ``[n_docs]``."""
-    levels = np.empty((len(cell), log_p.shape[1]))
-    likelihood = np.empty(len(cell))
+    """Return P(level | clicks) ``[n_docs, n_levels]``, log P(clicks) ``[n_docs]``."""
+    level = np.empty((len(cell), log_p.shape[1]))
+    value = np.empty(len(cell))
+    rows = pool, impressions, clicks
     for d in range(len(cell)):
-        likelihood[d] = posterior(
-            d,
-            cell,
-            first,
-            pool,
-            impressions,
-            clicks,
-            log_share,
-            log_p,
-            log_q,
-            levels[d],
-        )
-    return levels, likelihood
-
-
-@numba.njit(cache=True, nogil=True)
-def document_likelihood(  # type: ignore[no-untyped-def]
-    cell, first, pool, impressions, clicks, log_share, log_p, log_q
-):
-    """Log P(clicks) ``[n_docs]``."""
-    level = np.empty(log_p.shape[1])
-    likelihood = np.empty(len(cell))
-    for d in range(len(cell)):
-        likelihood[d] = posterior(
-            d, cell, first, pool, impressions, clicks, log_share, log_p, log_q, level
-        )
-    return likelihood
-
-
-@numba.njit(cache=True, nogil=True)
-def mean_ratio(  # type: ignore[no-untyped-def]
-    first, pool, impressions, clicks, weight, likelihood, log_p, log_q
-):
-    """``[n_candidates]`` mean of P(clicks | candidate level) / P(clicks).
-
-    Where it exceeds 1, a little of that level makes the clicks more likely.
-    """
-    total = np.zeros(log_p.shape[1])
-    for d in range(len(weight)):
-        for j in range(len(total)):
-            value = -likelihood[d]
-            for row in range(first[d], first[d + 1]):
-                value += clicks[row] * log_p[pool[row], j]
-                value += (impressions[row] - clicks[row]) * log_q[pool[row], j]
-            total[j] += weight[d] * math.exp(min(value, 50.0))
-    return total / weight.sum()
+        value[d] = posterior(d, cell, first, *rows, log_share, log_p, log_q, level[d])
+    return level, value

@@ -16,26 +16,47 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from affinerank.bias.em_runs import EMRun, EMSettings
-from affinerank.bias.expectation import (
-    UPDATES,
-    Rows,
+from affinerank.arrays import Ids, Ints, Matrix
+from affinerank.bias.em.activations import ACTIVATIONS
+from affinerank.bias.em.run import EMSettings, Run
+from affinerank.bias.em.updates import (
+    CellRows,
     as_zeta,
     log_likelihood,
     mean_movement,
+    start_of,
+    updated,
 )
-from affinerank.bias.relevance import ACTIVATIONS
-from affinerank.rankers.losses import Lists
+from affinerank.rankers.lists import Lists, over_lists
 from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.segments import over_lists
 from affinerank.rankers.training import NetworkTrainer
 
-Ints = NDArray[np.int64]
-
 CERTAIN = 1e-6  # no relevance is surer than this, so no click is impossible
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """An update, of all runs or of one.
+
+    Attributes:
+        steps: Training steps so far.
+        zeta: ``[2, n_runs, depth]`` click rates after it.
+        log_likelihood: ``[n_runs]`` of the observed clicks, per impression that had a
+            relevance.
+        left_out: ``[n_runs]`` queries whose relevance was 0/0.
+    """
+
+    steps: int
+    zeta: Tensor
+    log_likelihood: Tensor
+    left_out: Tensor
+
+    def of_run(self, i: int, depth: int) -> Trace:
+        """Select one run."""
+        zeta = self.zeta[:, i, :depth].cpu()
+        return Trace(self.steps, zeta, self.log_likelihood[i], self.left_out[i])
 
 
 class EMStack:
@@ -43,45 +64,45 @@ class EMStack:
 
     def __init__(
         self,
-        features: NDArray[np.float32],
-        offsets: Ints,
-        runs: Sequence[EMRun],
+        features: Matrix,
+        runs: Sequence[Run],
         settings: EMSettings,
         network: NetworkSettings,
     ) -> None:
         self.runs = runs
         self.settings = settings
+        n_queries = runs[0].rows.n_queries
+        offsets = np.searchsorted(runs[0].rows.query_of_doc, np.arange(n_queries + 1))
         seeds = [run.seed for run in runs]
         self.trainer = NetworkTrainer(features, offsets, seeds, network)
         device = self.trainer.device
         self.lists = self.trainer.lists
-        self.depth = max(int(run.rank.max()) for run in runs)
-        self.rows = _stacked_rows(runs, len(features), self.depth, device)
-        self.share = torch.from_numpy(np.stack([run.share for run in runs])).to(device)
-        self.parameters = settings.start(len(runs) * self.depth).to(device)
-        self.weights = torch.zeros(
-            len(runs), len(features), dtype=torch.float64, device=device
-        )
-        self.shown = self._by_document(self.rows.impressions) > 0
-        shape = (len(runs), self.depth)
+        # Counts of all runs, and parameters for each run and rank.
+        self.shape = (len(runs), max(run.rows.depth for run in runs))
+        self.rows = _stacked(runs, self.shape[1], device)
+        self.share = _column([run.rows.share[None] for run in runs], device)
+        self.parameters = start_of(settings, math.prod(self.shape)).to(device)
+        self.clicked = self.rows.summed(self.rows.clicks).view(self.shape)
         # Ranks that had a relevance: only where lists are 0/0 do others have clicks.
-        self.learnt = torch.zeros(shape, dtype=torch.bool, device=device)
-        self.clicked = self.rows.summed(self.rows.clicks).view(shape)
+        self.learnt = torch.zeros(self.shape, dtype=torch.bool, device=device)
+        # What the networks train on, and their scores.
+        size = (len(runs), len(features))
+        self.weights = torch.zeros(size, dtype=torch.float64, device=device)
+        self.shown = self._by_document(self.rows.impressions) > 0
         self.trained = self.shown
         self.scores: Tensor | None = None
-        self.parts = _cut(offsets, settings.rescored)
-        self.first_parts = _cut(offsets, settings.rescored_first)
-        self.epoch_steps = -(-(len(offsets) - 1) // network.batch_queries)
+        self.epoch_steps = -(-n_queries // network.batch_queries)
+        # What each run had when it came to rest.
         self.active = np.ones(len(runs), dtype=bool)
         self.kept = self.trainer.flat.clone()
         self.updates = np.zeros(len(runs), dtype=np.int64)
-        self.trace: list[_Note] = []
+        self.trace: list[Trace] = []
         self._set_targets()
 
     @property
     def zeta(self) -> Tensor:
         """Click rates ``[2, n_runs, depth]``."""
-        return as_zeta(self.parameters).view(2, len(self.runs), self.depth)
+        return as_zeta(self.parameters).view(2, *self.shape)
 
     def epoch(self, number: int) -> None:
         """Train over all queries, update in between, and see which runs rest."""
@@ -100,21 +121,29 @@ class EMStack:
             self.active &= moved > self.settings.tolerance
 
     def update(self) -> None:
-        """Update the parameters, then the weights; of runs that rest, for nothing."""
+        """Update the parameters, then the weights; of runs that rest, in vain."""
+        # Relevance of each row's document; rows whose list is 0/0 do not count.
         relevance = self._relevance(self._rescored())
         lost = (self.shown & relevance.isnan()).to(relevance.dtype)
         by_row = relevance.flatten()[self.rows.doc].double()
         rows = self.rows.only(~by_row.isnan())
         by_row = by_row.nan_to_num(0.5).clamp(CERTAIN, 1.0 - CERTAIN)
+        # E-steps on the same scores.
         for _ in range(self.settings.iterations):
-            step = UPDATES[self.settings.parameters]
-            self.parameters = step(self.parameters, by_row, rows)
-        self.updates += self.active
+            self.parameters = updated(self.parameters, by_row, rows)
+        # Trace, and train on what the new click rates correct clicks to.
+        counted = rows.summed(rows.impressions).view(self.shape)
         likelihood = log_likelihood(as_zeta(self.parameters), by_row, rows)
-        left_out = over_lists(lost, self.lists, "max").sum(dim=1)
-        counted = rows.summed(rows.impressions)
-        self.learnt |= (counted > 0).view(self.learnt.shape)
-        self._note(likelihood, counted, left_out)
+        self.learnt |= counted > 0
+        self.updates += self.active
+        self.trace.append(
+            Trace(
+                self.trainer.steps,
+                self.zeta,
+                likelihood.view(self.shape).sum(1) / counted.sum(1),
+                over_lists(lost, self.lists, "max").sum(dim=1),
+            )
+        )
         self._set_targets()
 
     def _rescored(self) -> Tensor:
@@ -123,7 +152,8 @@ class EMStack:
             self.scores = self.trainer.scores(0, self.shown.shape[1])
         else:
             young = self.trainer.steps <= self.epoch_steps
-            parts = self.first_parts if young else self.parts
+            share = self.settings.rescored_first if young else self.settings.rescored
+            parts = _cut(self.trainer.offsets, share)
             part = len(self.trace) % (len(parts) - 1)
             first, last = parts[part : part + 2]
             self.scores[:, first:last] = self.trainer.scores(first, last)
@@ -132,7 +162,7 @@ class EMStack:
     def _relevance(self, scores: Tensor) -> Tensor:
         """Probabilities of relevance ``[n_runs, n_docs]``, by each run's activation."""
         relevance = torch.empty_like(scores)
-        for name in sorted({run.activation for run in self.runs}):
+        for name in {run.activation for run in self.runs}:
             mine = [i for i, run in enumerate(self.runs) if run.activation == name]
             activate = ACTIVATIONS[name]
             relevance[mine] = activate(scores[mine], self.shown[mine], self.lists)
@@ -163,42 +193,21 @@ class EMStack:
         total.view(-1).index_add_(0, self.rows.doc, values)
         return total
 
-    def _note(self, likelihood: Tensor, counted: Tensor, left_out: Tensor) -> None:
-        """Trace an update, from each cell's likelihood and impressions."""
-        shape = (len(self.runs), self.depth)
-        per_impression = likelihood.view(shape).sum(1) / counted.view(shape).sum(1)
-        fallen = fallen_cells(self.zeta, self.settings.fallen).sum(dim=1)
-        self.trace.append(
-            _Note(self.trainer.steps, self.zeta, per_impression, left_out, fallen)
-        )
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Note:
-    """An update of all runs: steps so far, zeta, and one number a run of the others."""
-
-    steps: int
-    zeta: Tensor
-    log_likelihood: Tensor
-    left_out: Tensor
-    fallen: Tensor
-
-
-def _stacked_rows(
-    runs: Sequence[EMRun], n_docs: int, depth: int, device: torch.device
-) -> Rows:
+def _stacked(runs: Sequence[Run], depth: int, device: torch.device) -> CellRows:
     """The counts of all runs; run i's ranks and documents come after those before."""
-
-    def column(values: Sequence[NDArray[np.generic]]) -> Tensor:
-        return torch.from_numpy(np.concatenate(values)).to(device)
-
-    return Rows.sorted_by_cell(
-        column([run.rank - 1 + i * depth for i, run in enumerate(runs)]),
-        column([run.doc + i * n_docs for i, run in enumerate(runs)]),
-        column([run.impressions for run in runs]),
-        column([run.clicks for run in runs]),
+    rows = [run.rows for run in runs]
+    return CellRows.of(
+        _column([each.rank - 1 + i * depth for i, each in enumerate(rows)], device),
+        _column([each.doc + i * each.n_docs for i, each in enumerate(rows)], device),
+        _column([each.impressions for each in rows], device),
+        _column([each.clicks for each in rows], device),
         len(runs) * depth,
     )
+
+
+def _column(values: Sequence[Ids], device: torch.device) -> Tensor:
+    return torch.from_numpy(np.concatenate(values)).to(device)
 
 
 def _cut(offsets: Ints, share: float) -> list[int]:

@@ -1,0 +1,196 @@
+"""Regression EM from start to end: run until the parameters rest, and report."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from affinerank.arrays import Bools, Ints, Matrix
+from affinerank.bias.em.run import EMSettings, Parameters, Run
+from affinerank.bias.em.stack import EMStack, Trace, fallen_cells
+from affinerank.bias.em.updates import as_zeta, start_of
+from affinerank.bias.method import Estimate, EstimationSettings
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.rows import ClickRows
+from affinerank.errors import AffineRankWarning, DataError
+from affinerank.progress import Progress, quiet
+from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.networks import Networks, require_numbers
+from affinerank.seeds import stage_rng
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EMFit:
+    """A user model and a ranker, and how the estimation came to them.
+
+    Attributes:
+        users: Click rates by rank; where a rank had fallen at the end or had no
+            impressions, those of the nearest rank that had not.
+        ranker: The network, a stack of one.
+        trace: Its updates, in turn.
+        converged: Whether the parameters came to rest.
+        fallen_ranks: Ranks that had fallen at the end.
+    """
+
+    users: TrustModel
+    ranker: Networks
+    trace: Sequence[Trace]
+    converged: bool
+    fallen_ranks: tuple[int, ...]
+
+
+def estimate_many(
+    logs: Sequence[ClickRows],
+    features: Matrix,
+    settings: Sequence[EstimationSettings],
+    progress: Progress,
+    *,
+    activation: str,
+    parameters: Parameters,
+) -> list[Estimate]:
+    """Estimate from several logs at once, with bands from resampled queries."""
+    # All clicks of each log, and then resamples of its queries.
+    runs: list[Run] = []
+    firsts = []
+    for rows, own in zip(logs, settings, strict=True):
+        rng = stage_rng("estimation", own.seed)
+        drawn = [resampled(rows, rng) for _ in range(own.replicates)]
+        firsts.append(len(runs))
+        runs += [Run(each, activation, own.seed) for each in (rows, *drawn)]
+    em, network = EMSettings(parameters=parameters), settings[0].network
+    fits = fit_em(features, runs, settings=em, network=network, progress=progress)
+    # The first fit of each log, with the others as its replicates.
+    found = []
+    for rows, own, i in zip(logs, settings, firsts, strict=True):
+        first, others = fits[i], fits[i + 1 : i + 1 + own.replicates]
+        rested = "converged" if first.converged else "not converged"
+        notes = [f"{len(first.trace)} updates, {rested}"]
+        if others:
+            notes.append(
+                f"bands from {len(others)} resamples of the queries; their coverage "
+                "is not known"
+            )
+        estimate = Estimate.of(first.users, rows, [other.users for other in others])
+        found.append(replace(estimate, ranker=first.ranker, notes=tuple(notes)))
+    return found
+
+
+def resampled(rows: ClickRows, rng: np.random.Generator) -> ClickRows:
+    """Weight each query that was shown by how often a bootstrap draws it.
+
+    A draw without a click is drawn again: nothing could be estimated from it.
+    """
+    query, clicks = rows.query, np.zeros(1)
+    shown = np.unique(query)
+    while not clicks.any():
+        drawn = rng.choice(shown, size=len(shown))
+        weight = np.bincount(drawn, minlength=rows.n_queries)
+        clicks = rows.clicks * weight[query]
+    return replace(
+        rows,
+        impressions=rows.impressions * weight[query],
+        clicks=clicks,
+        sessions=rows.sessions * weight,
+    )
+
+
+def fit_em(
+    features: Matrix,
+    runs: Sequence[Run],
+    *,
+    settings: EMSettings | None = None,
+    network: NetworkSettings | None = None,
+    progress: Progress = quiet,
+) -> list[EMFit]:
+    """Estimate how users click from each run's clicks, all runs at once.
+
+    A run's result does not depend on the others: one that has converged stays as it
+    was then.
+
+    Args:
+        features: ``[n_docs, n_features]`` without missing values.
+        runs: Clicks on the same documents, activation and seed of each estimation.
+        settings: What is estimated, from where, and how often.
+        network: Shape and training of the rankers; ``epochs`` is how long at most.
+        progress: Called at each epoch.
+    """
+    require_numbers(features)
+    if any(run.rows.n_docs != len(features) for run in runs):
+        raise DataError(f"features must be of the documents, got {len(features)} rows")
+    em, shape = settings or EMSettings(), network or NetworkSettings()
+    stack = EMStack(features, runs, em, shape)
+    for epoch in range(shape.epochs):
+        progress("estimating", epoch, shape.epochs)
+        stack.epoch(epoch)
+        if not stack.active.any():
+            break
+    progress("estimating", shape.epochs, shape.epochs)
+    rankers = stack.trainer.networks(stack.kept).apart()
+    fits = [fit_of(stack, i, ranker) for i, ranker in enumerate(rankers)]
+    _advise(fits, em)
+    return fits
+
+
+def fit_of(stack: EMStack, i: int, ranker: Networks) -> EMFit:
+    """What was estimated from run ``i``, with its network."""
+    run, depth = stack.runs[i], stack.runs[i].rows.depth
+    trace = [each.of_run(i, depth) for each in stack.trace[: stack.updates[i]]]
+    start = as_zeta(start_of(stack.settings, depth))
+    zeta = trace[-1].zeta if trace else start
+    fallen = fallen_cells(zeta, stack.settings.fallen).numpy()
+    usable = stack.learnt[i, :depth].cpu().numpy() & ~fallen
+    # Every alpha of the users is above 0: that of the nearest rank, or the start.
+    about = {
+        "family": "regression EM",
+        "activation": run.activation,
+        "settings": asdict(stack.settings),
+        "updates": len(trace),
+        "converged": not stack.active[i],
+        "ranks_with_values_of_the_nearest": _ranks(~usable),
+    }
+    rates = zeta[:, _nearest(usable)] if usable.any() else start
+    users = TrustModel.from_zeta(*rates.numpy(), provenance=about)
+    return EMFit(users, ranker, trace, not stack.active[i], tuple(_ranks(fallen)))
+
+
+def _ranks(where: Bools) -> list[int]:
+    return (np.flatnonzero(where) + 1).tolist()
+
+
+def _nearest(usable: Bools) -> Ints:
+    """For each place, the nearest usable one, the earlier of two.
+
+    >>> _nearest(np.array([False, True, False, False, True])).tolist()
+    [1, 1, 1, 4, 4]
+    """
+    places = np.flatnonzero(usable)
+    away = np.abs(np.arange(len(usable))[:, None] - places)
+    return np.asarray(places[away.argmin(axis=1)])
+
+
+def _advise(fits: Sequence[EMFit], settings: EMSettings) -> None:
+    """Warn of estimations that are not what they should be, and advise."""
+    advice = []
+    moving = [i for i, fit in enumerate(fits) if not fit.converged]
+    if moving:
+        advice.append(
+            f"regression EM stopped with {len(moving)} of {len(fits)} estimations "
+            f"(the first is run {moving[0]}) still moving by more than "
+            f"{settings.tolerance:g} per epoch; raise epochs, updates_per_epoch or "
+            "tolerance"
+        )
+    fell = [i for i, fit in enumerate(fits) if fit.fallen_ranks]
+    if fell:
+        ranks = ", ".join(map(str, fits[fell[0]].fallen_ranks))
+        advice.append(
+            f"zeta+ fell to zeta- in {len(fell)} of {len(fits)} estimations (in run "
+            f"{fell[0]} at ranks {ranks}): clicks there do not separate relevant "
+            "documents from others, and the user model has the values of the nearest "
+            "rank that did not fall, or the start where all did; use more clicks, or "
+            "leave such ranks out"
+        )
+    for text in advice:
+        warnings.warn(text, AffineRankWarning, stacklevel=3)

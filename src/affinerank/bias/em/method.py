@@ -1,0 +1,44 @@
+"""Rows of ``METHODS`` that are regression EMs: by activation, and by parameters."""
+
+from __future__ import annotations
+
+from affinerank.arrays import Matrix
+from affinerank.bias.method import Estimate, EstimationSettings, Method
+from affinerank.bias.pooling import pool_ranks
+from affinerank.bias.requirements import require_estimable
+from affinerank.clicks.rows import ClickRows
+from affinerank.progress import Progress
+from affinerank.tables import later
+
+_SOFT_MIN_MAX = "soft-min-max"
+
+
+def _row(name: str, title: str, activation: str, parameters: str = "two") -> Method:
+    fit_many = later(
+        "affinerank.bias.em.estimate:estimate_many",
+        activation=activation,
+        parameters=parameters,
+    )
+
+    def fit(
+        rows: ClickRows,
+        features: Matrix | None,
+        settings: EstimationSettings,
+        progress: Progress,
+    ) -> Estimate:
+        require_estimable(rows, pool_ranks(rows, settings.least_clicks))
+        found: list[Estimate] = fit_many([rows], features, [settings], progress)
+        return found[0]
+
+    return Method(
+        name, title, fit, needs_features=True, ranks_too=True, fit_many=fit_many
+    )
+
+
+ROWS = (
+    _row(_SOFT_MIN_MAX, "Soft-min-max", _SOFT_MIN_MAX),
+    _row("softmax", "Softmax", "softmax"),
+    _row("sigmoid", "Sigmoid", "sigmoid"),
+    _row("em-three", "Three parameters per rank", _SOFT_MIN_MAX, "three"),
+    _row("em-position", "Position bias alone", _SOFT_MIN_MAX, "position"),
+)

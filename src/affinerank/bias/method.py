@@ -1,0 +1,196 @@
+"""What a method that estimates users is given, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from affinerank.arrays import Floats
+from affinerank.bias.bands import Bands, replicate_bands
+from affinerank.bias.gauge import GaugeError, display_gauge, inference_gauge
+from affinerank.bias.overlap import Overlap
+from affinerank.bias.pooling import LEAST_CLICKS, RankPools
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.rows import ClickRows
+from affinerank.errors import ConfigError
+from affinerank.rankers.mlp import NetworkSettings
+
+if TYPE_CHECKING:
+    from affinerank.bias.trust_test import TrustTest
+
+AUTO = "auto"
+REPLICATES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class EstimationSettings:
+    """How users are estimated.
+
+    Attributes:
+        method: Of ``METHODS``; ``auto`` chooses by what the log offers.
+        least_clicks: Ranks with fewer are pooled with the next.
+        network: Of methods that train a ranker too.
+        replicates: Estimates from resampled queries that their bands are from.
+        seed: Of everything random.
+    """
+
+    method: str = AUTO
+    least_clicks: float = LEAST_CLICKS
+    network: NetworkSettings | None = None
+    replicates: int = REPLICATES
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Reject one replicate, which has no spread."""
+        if self.replicates < 0 or self.replicates == 1:
+            raise ConfigError(
+                f"replicates must be 0, or 2 or more, got {self.replicates}"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """How users click, as estimated from clicks.
+
+    A method fills in what it knows; the pipeline adds ``method``, ``why``, ``overlap``
+    and ``error``, and notes on the users how they were estimated.
+
+    Attributes:
+        users: The user model.
+        pools: Which ranks share their parameters.
+        clicks: ``[n_pools]`` clicks at each.
+        inference: Alpha and beta in the gauge for inference, with bands if there are.
+        display: The same in the gauge for display.
+        test: For trust bias, where the method has one.
+        share_identified: ``[n_pools]`` how far clicks, and not a prior, determine each.
+        weak_ranks: The pools that clicks hardly determine, by name.
+        ranker: The ranker that was trained along with it, of methods that rank too.
+        notes: What a reader should know.
+        method: Name of the method that was used.
+        why: Why that one.
+        overlap: How far documents were seen at several ranks.
+        error: Against the truth, where it was given.
+    """
+
+    users: TrustModel
+    pools: RankPools
+    clicks: Floats
+    inference: Bands
+    display: Bands
+    test: TrustTest | None = None
+    share_identified: Floats | None = None
+    weak_ranks: tuple[str, ...] = ()
+    ranker: Any = None
+    notes: tuple[str, ...] = ()
+    method: str = ""
+    why: str = ""
+    overlap: Overlap = field(default_factory=Overlap)
+    error: GaugeError | None = None
+
+    @classmethod
+    def of(
+        cls, users: TrustModel, rows: ClickRows, replicates: Sequence[TrustModel] = ()
+    ) -> Estimate:
+        """Describe users with values at every rank; bands are from replicates."""
+        seen = rows.by_rank(rows.impressions)
+        inference = partial(inference_gauge, impressions=seen)
+        return cls(
+            users,
+            RankPools(np.arange(len(seen)), seen),
+            rows.by_rank(rows.clicks),
+            replicate_bands(users, replicates, inference),
+            replicate_bands(users, replicates, display_gauge),
+        )
+
+    def by_rank(self) -> list[dict[str, Any]]:
+        """One row per pool: ranks, impressions, clicks, alpha and beta with bands."""
+        pools = self.pools
+        first = np.searchsorted(pools.of_rank, np.arange(pools.n_pools))
+        columns = {
+            "ranks": pools.names,
+            "mean_rank": pools.mean_rank,
+            "impressions": pools.pool_impressions.astype(int),
+            "clicks": self.clicks.astype(int),
+            "alpha": self.users.alpha[first],
+            "beta": self.users.beta[first],
+            "display": _by_pool(self.display),
+            "inference": _by_pool(self.inference),
+        }
+        return _rows(columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for reports."""
+        about: dict[str, Any] = {
+            "method": self.method,
+            "why": self.why,
+            "documents": self.overlap.n_docs,
+            "documents_at_several_ranks": self.overlap.n_moved,
+            "connected": list(self.overlap.connected),
+            "by_rank": self.by_rank(),
+            "notes": list(self.notes),
+        }
+        if self.test is not None:
+            about["trust_bias"] = {**asdict(self.test), "found": self.test.found}
+        if self.error is not None:
+            whole = asdict(self.error)
+            about["against_truth"] = {
+                name: value for name, value in whole.items() if np.isscalar(value)
+            }
+        return about
+
+    def truth_by_rank(self, truth: TrustModel) -> dict[str, list[float]]:
+        """Return the truth by pool, in the gauge for inference, for comparison."""
+        by_rank = truth.at_ranks(np.arange(1, len(self.pools.of_rank) + 1))
+        alpha, beta = map(self.pools.mean, by_rank)
+        pooled = TrustModel(alpha=alpha, beta=beta, identified="gauge")
+        shown = inference_gauge(pooled, self.pools.pool_impressions)
+        return {"alpha": shown.alpha.tolist(), "beta": shown.beta.tolist()}
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A row of ``METHODS``, quick to import by :func:`~affinerank.tables.later`.
+
+    Attributes:
+        name: Its key.
+        title: What figures and messages call it.
+        fit: From rows, features ``[n_docs, n_features]`` by document or ``None``,
+            settings and progress to an :class:`Estimate`.
+        needs_features: Whether it cannot do without features.
+        ranks_too: Whether it trains a ranker, which its estimate carries. The documents
+            of a query must follow each other in its rows then.
+        fit_many: Like ``fit``, from several logs of the same documents at once, each
+            with its settings; ``None`` if that would not be faster.
+        refit: From rows, features, settings, a random generator and a first fit to
+            these rows' original to a fit that has ``users``, without bands and the
+            like; the first fit is made without one. ``None`` if it is too slow to be
+            repeated.
+    """
+
+    name: str
+    title: str
+    fit: Callable[..., Estimate]
+    needs_features: bool = False
+    ranks_too: bool = False
+    fit_many: Callable[..., list[Estimate]] | None = None
+    refit: Callable[..., Any] | None = None
+
+
+def _by_pool(bands: Bands) -> list[dict[str, float]]:
+    """Alpha and beta of each pool, with the ends of their bands if there are any."""
+    columns = {}
+    for name in ("alpha", "beta"):
+        columns[name] = getattr(bands, name)
+        if bands.known:
+            columns[f"{name}_low"], columns[f"{name}_high"] = bands.interval(name)
+    return _rows(columns)
+
+
+def _rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Turn columns of equal length into plain rows."""
+    plain = (np.asarray(column).tolist() for column in columns.values())
+    return [dict(zip(columns, row, strict=True)) for row in zip(*plain, strict=True)]

@@ -1,0 +1,174 @@
+r"""Fit a mixture of levels: what is maximised, its slopes, and the climb.
+
+The slope of a document's log-likelihood is the mean of what it would be if its level
+were known, over :math:`P_{dj}`, the probability of each level given its clicks. With
+:math:`n_{kj}` impressions and :math:`c_{kj}` clicks expected to be of level j,
+
+.. math::
+
+    \frac{\partial}{\partial p_{kj}}
+        = \frac{c_{kj}}{p_{kj}} - \frac{n_{kj} - c_{kj}}{1 - p_{kj}}, \qquad
+    \frac{\partial}{\partial u_j} = \sum_d P_{dj} - \pi_{dj}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import logit
+
+from affinerank.arrays import Floats
+from affinerank.bias.mixture.levels import Layout, Levels, expected_counts
+from affinerank.bias.mixture.population import Population
+
+FAR = 3.0
+ROUNDS = 8
+OPTIONS = {"maxiter": 120, "maxfun": 240, "ftol": 1e-12, "gtol": 1e-3, "maxcor": 20}
+SHARE, LOG_RATIO = 0.15, 1.5  # of relevant documents, and of their click rates
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A mixture fitted to documents.
+
+    Attributes:
+        levels: Its parameters.
+        layout: Which of them were free, and what held them.
+        objective: Log-likelihood and log prior: what was maximised.
+    """
+
+    levels: Levels
+    layout: Layout
+    objective: float
+
+
+def fit_levels(
+    population: Population,
+    start: Levels,
+    *,
+    tied: bool = False,
+    tolerance: float = 0.01,
+) -> Fit:
+    """Maximise likelihood and prior from a start, by quasi-Newton steps.
+
+    Each round rescales the parameters by the information that they would have if the
+    levels were known, and moves at most a few units in any of them.
+    """
+    n_basis = population.basis.shape[1]
+    layout = Layout(population.n_pools, len(start.levels), n_basis, tied)
+    vector = np.clip(layout.vector(start), *layout.bounds())
+    grouped = population.grouped()
+    best = -np.inf
+    for _ in range(ROUNDS):
+        vector, value = _climb(grouped, layout, vector)
+        if value - best < tolerance:
+            break
+        best = value
+    return Fit(layout.levels(vector), layout, value)
+
+
+def first_guess(population: Population, n_levels: int = 2) -> Levels:
+    """Guess even levels, fewer documents the higher, that match the click rates."""
+    each = population.weight[population.doc_of_row]
+    seen = population.by_pool(each * population.impressions)
+    clicked = population.by_pool(each * population.clicks)
+    rate = (clicked + 0.1) / (seen + 0.2)
+    plus = np.minimum(rate / (SHARE + (1 - SHARE) * np.exp(-LOG_RATIO)), 0.98)
+    minus = np.clip((rate - SHARE * plus) / (1 - SHARE), 1e-7, 0.97 * plus)
+    ratio = np.log(plus / minus)
+    return Levels(
+        plus,
+        ratio,
+        np.linspace(0.0, 1.0, n_levels),
+        np.linspace(0.0, logit(SHARE), n_levels),
+        np.zeros(population.basis.shape[1]),
+        np.zeros(population.n_pools),
+        float(ratio.mean()),
+    )
+
+
+def objective(
+    population: Population, layout: Layout, vector: Floats, held: Floats
+) -> tuple[float, Floats]:
+    """Return log-likelihood and log prior, and their gradient.
+
+    Args:
+        population: Documents and their clicks.
+        layout: Which parameters are free.
+        vector: Their values.
+        held: The prior's precision, ``layout.precision()``.
+    """
+    levels, place = layout.levels(vector), layout.slices()
+    likelihood, docs, seen, clicked = expected_counts(population, levels)
+    # The prior pulls towards 0; its "mean" has no other slope.
+    gradient = -held @ vector
+    value = likelihood + float(vector @ gradient / 2)
+    # Click rates: what they add to each clicked and each skipped impression.
+    rate = levels.click_rate(levels.levels)
+    pull = clicked / rate - (seen - clicked) / (1 - rate)
+    by_plus, by_ratio = levels.rate_slopes()
+    gradient[place["plus"]] += np.sum(pull * by_plus, axis=1)
+    ratio = np.sum(pull * by_ratio, axis=1)
+    gradient[place["ratio"]] += ratio.sum() if layout.tied else ratio
+    # Shares: documents found at each level, less those expected there.
+    shares = np.exp(levels.log_shares(population))
+    surprise = docs - docs.sum(axis=1, keepdims=True) * shares
+    lean = surprise @ levels.levels
+    gradient[place["share"]] += surprise.sum(axis=0)[1:]
+    gradient[place["tilt"]] += population.basis.T @ lean
+    gradient[place["rank"]] += np.bincount(population.home, lean, layout.n_pools)
+    # Levels move both.
+    to_level = levels.alpha @ pull + levels.log_odds(population) @ surprise
+    gradient[place["gap"]] += levels.gap_slopes(to_level)
+    return value, gradient
+
+
+def _climb(
+    population: Population, layout: Layout, vector: Floats
+) -> tuple[Floats, float]:
+    """Run one round of L-BFGS in rescaled parameters; return where it ends."""
+    held = layout.precision()
+    scale = 1.0 / np.sqrt(_information(population, layout, vector) + np.diag(held) + 1)
+    low, high = layout.bounds()
+
+    def negative(step: Floats) -> tuple[float, Floats]:
+        value, gradient = objective(population, layout, vector + step * scale, held)
+        return -value, -gradient * scale
+
+    near = np.maximum((low - vector), -FAR) / scale
+    most = np.minimum((high - vector), FAR) / scale
+    found = minimize(
+        negative,
+        np.zeros_like(vector),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=np.stack([near, most], axis=1),
+        options=OPTIONS,
+    )
+    return vector + found.x * scale, float(-found.fun)
+
+
+def _information(population: Population, layout: Layout, vector: Floats) -> Floats:
+    """``[size]`` information on each parameter if each document's level were known."""
+    levels, place = layout.levels(vector), layout.slices()
+    _, docs, seen, _ = expected_counts(population, levels)
+    information = np.ones(layout.size)
+    # Click rates and levels: by impressions.
+    rate = levels.click_rate(levels.levels)
+    known = seen / (rate * (1 - rate))
+    by_plus, by_ratio = levels.rate_slopes()
+    information[place["plus"]] = np.sum(known * by_plus**2, axis=1)
+    ratio = np.sum(known * by_ratio**2, axis=1)
+    information[place["ratio"]] = ratio.sum() if layout.tied else ratio
+    information[place["mean"]] = layout.n_pools / layout.prior.odds_sd**2
+    by_level = levels.alpha**2 @ known
+    information[place["gap"]] = by_level.mean() / layout.n_levels**2
+    # Shares: by documents.
+    shares, size = np.exp(levels.log_shares(population)), docs.sum(axis=1)
+    spread = size * (shares @ levels.levels**2 - (shares @ levels.levels) ** 2)
+    information[place["share"]] = (size @ (shares * (1 - shares)))[1:]
+    information[place["tilt"]] = (population.basis**2).T @ spread
+    information[place["rank"]] = np.bincount(population.home, spread, layout.n_pools)
+    return information

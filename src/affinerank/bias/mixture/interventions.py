@@ -1,0 +1,78 @@
+"""Estimation from documents that were shown at several ranks: no features needed.
+
+Several rankers, swaps or rotations show one document at different ranks. Its relevance
+is the same there, so how its clicks change tells how the ranks differ: slope and
+intercept up to gauge. Relevance is taken to be spread over as many levels as clicks of
+held-out queries support, with shares that depend on where a document is mostly shown.
+Documents seen at one rank only are left out, so that nothing rests on levels being the
+same from rank to rank.
+
+Ranks that no chain of documents connects have no gauge in common. They are named, and
+not compared.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from affinerank.arrays import Matrix
+from affinerank.bias.method import EstimationSettings
+from affinerank.bias.mixture.estimate import Mixture
+from affinerank.bias.mixture.population import population_of
+from affinerank.bias.mixture.search import (
+    choose_levels,
+    documents_differ,
+    refine_levels,
+)
+from affinerank.bias.overlap import LEAST_SHARED, moved_rows, overlap_of
+from affinerank.bias.pooling import pool_ranks
+from affinerank.bias.requirements import require_estimable
+from affinerank.clicks.rows import ClickRows
+from affinerank.errors import DataError
+
+
+def fit_interventions(
+    rows: ClickRows,
+    _features: Matrix | None,
+    settings: EstimationSettings,
+    rng: np.random.Generator,
+    _first: Mixture | None = None,
+    *,
+    most_levels: int,
+) -> Mixture:
+    """Fit a mixture of levels to documents that changed rank.
+
+    Args:
+        rows: Counts.
+        settings: How users are estimated.
+        rng: Halves the queries, and draws where there is more than enough.
+        most_levels: Levels at most.
+    """
+    moved = _connected(rows, settings.least_clicks)
+    pools = pool_ranks(moved, settings.least_clicks)
+    require_estimable(moved, pools, "the documents shown at several ranks")
+    # Documents at several pools of ranks, in cells by their home.
+    population = population_of(moved, pools)
+    population = population.take(np.diff(population.first) > 1).in_cells(()).halved(rng)
+    # The number of levels by halves of the queries, then all clicks.
+    learnt, held = population.halves()
+    levels = choose_levels(learnt, held, most_levels, rng)
+    fit = refine_levels(population, levels)
+    differ = documents_differ(learnt, held, levels)
+    about = {"documents_at_several_ranks": len(np.unique(moved.doc))}
+    return Mixture(moved, pools, population, fit, differ, about)
+
+
+def _connected(rows: ClickRows, least_clicks: float) -> ClickRows:
+    """Select documents that changed rank; reject ranks that they do not connect."""
+    overlap = overlap_of(rows, pool_ranks(rows, least_clicks))
+    if not overlap.all_connected:
+        groups = "; ".join(overlap.connected)
+        raise DataError(
+            f"{overlap.n_moved:,} of {overlap.n_docs:,} documents were shown at "
+            f"several ranks, which connects {groups or 'nothing'}; ranks that are not "
+            "connected cannot be compared: swap documents across them (two ranks are "
+            f"connected by {LEAST_SHARED} documents), or give features and another "
+            "--method"
+        )
+    return moved_rows(rows)

@@ -1,0 +1,128 @@
+r"""How well a fitted mixture is known: bands by rank, clustered by query.
+
+The variance of the fitted parameters is the sandwich
+:math:`H^{-1} M H^{-1}` with :math:`H` the information (the sum over documents of
+squared scores, and the prior) and :math:`M` the sum over queries of squared scores: it
+lets the documents of a query depend on each other. Bands are of a gauge, because only
+there the parameters are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from affinerank.arrays import Floats
+from affinerank.bias.bands import Bands
+from affinerank.bias.gauge import Gauge
+from affinerank.bias.mixture.fit import Fit
+from affinerank.bias.mixture.levels import document_levels
+from affinerank.bias.mixture.population import Population
+from affinerank.clicks.models.trust import TrustModel
+
+STEP = 1e-5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Precision:
+    """How well the parameters of a fit are known, ``[size, size]`` each.
+
+    Attributes:
+        inverse: Of the information: squared scores of all documents, and the prior.
+        covariance: Of the parameters, clustered by query.
+    """
+
+    inverse: Floats
+    covariance: Floats
+
+
+def precision_of(population: Population, fit: Fit) -> Precision:
+    """Return information and covariance, from one pass over documents."""
+    information = fit.layout.precision()
+    squared, n = np.zeros_like(information), 0
+    for part in population.parts():
+        scores = document_scores(part, fit)
+        weighted = sparse.diags(part.weight) @ scores
+        information += (scores.T @ weighted).toarray()
+        bounds = np.flatnonzero(np.diff(part.query, prepend=-1, append=-1))
+        docs = np.arange(part.n_docs)
+        by_query = sparse.csr_matrix((np.ones(len(docs)), docs, bounds)) @ weighted
+        squared += (by_query.T @ by_query).toarray()
+        n += len(bounds) - 1
+    inverse = np.linalg.pinv(information, rcond=1e-12, hermitian=True).astype(float)
+    covariance = inverse @ squared @ inverse * (n / max(n - 1, 1))
+    return Precision(inverse, covariance)
+
+
+def share_identified(fit: Fit, precision: Precision) -> Floats:
+    """``[n_pools]`` how far clicks, and not the prior, determine a rank's trust.
+
+    The share of the prior variance of log(zeta+ / zeta-), less its mean over ranks,
+    that clicks take away: near 0 the estimate is the prior's, near 1 the clicks'.
+    """
+    place, n = fit.layout.slices()["ratio"], fit.layout.n_pools
+    away = np.eye(n) - 1.0 / n
+    left = np.diag(away @ precision.inverse[place, place] @ away)
+    before = fit.layout.prior.odds_sd**2 * (1 - 1 / n)
+    return np.asarray(1.0 - left / before, dtype=np.float64)
+
+
+def mixture_bands(fit: Fit, precision: Precision, gauge: Gauge) -> Bands:
+    """Return bands of a fitted mixture in a gauge, by the delta method."""
+    layout, n = fit.layout, fit.layout.n_pools
+    vector, place = layout.vector(fit.levels), layout.slices()
+
+    def values(at: Floats) -> Floats:
+        levels = layout.levels(at)
+        users = TrustModel(
+            alpha=levels.alpha, beta=levels.zeta_minus, identified="gauge"
+        )
+        shown = gauge(users)
+        return np.concatenate([shown.alpha, shown.beta])
+
+    # Slopes of alpha and beta in the parameters that they depend on.
+    slope = np.zeros((2 * n, layout.size))
+    for i in np.r_[place["plus"], place["ratio"]]:
+        step = np.zeros_like(vector)
+        step[i] = STEP
+        slope[:, i] = (values(vector + step) - values(vector - step)) / (2 * STEP)
+    covariance = slope @ precision.covariance @ slope.T
+    error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    here = values(vector)
+    return Bands(here[:n], here[n:], error[:n], error[n:], covariance)
+
+
+def document_scores(population: Population, fit: Fit) -> sparse.csr_matrix:
+    """``[n_docs, size]`` gradient of each document's log-likelihood.
+
+    It takes some 500 bytes per document: of many, take one of
+    :meth:`Population.parts` at a time.
+    """
+    levels, n, n_pools = fit.levels, population.n_docs, population.n_pools
+    pool, doc, cell = population.pool, population.doc_of_row, population.cell
+    found, _ = document_levels(population, levels)
+    # Click rates: one entry per row of clicks.
+    rate = levels.click_rate(levels.levels)
+    skips = population.impressions - population.clicks
+    pull = population.clicks[:, None] / rate[pool] - skips[:, None] / (1 - rate)[pool]
+    pull *= found[doc]
+    plus, ratio = (np.sum(pull * slope[pool], 1) for slope in levels.rate_slopes())
+    tied = fit.layout.tied
+    ratio_at, n_ratios = (np.zeros_like(pool), 1) if tied else (pool, n_pools)
+    # Shares: found less expected, per document; levels move both.
+    surprise = found - np.exp(levels.log_shares(population))[cell]
+    lean, home = surprise @ levels.levels, population.home[cell]
+    to_level = surprise * levels.log_odds(population)[cell, None]
+    np.add.at(to_level, doc, pull * levels.alpha[pool, None])
+    blocks = [
+        sparse.csr_matrix((plus, (doc, pool)), (n, n_pools)),
+        sparse.csr_matrix((ratio, (doc, ratio_at)), (n, n_ratios)),
+        np.zeros((n, 0 if tied else 1)),  # of the common ratio, which only a prior has
+        levels.gap_slopes(to_level),
+        surprise[:, 1:],
+        lean[:, None] * population.basis[cell],
+        sparse.csr_matrix((lean, (np.arange(n), home)), (n, n_pools)),
+    ]
+    return sparse.hstack(blocks, format="csr")

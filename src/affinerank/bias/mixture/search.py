@@ -1,0 +1,168 @@
+"""How many levels of relevance there are, and where a fit of them starts.
+
+Likelihoods of mixtures have many local maxima. The search grows: from two levels, each
+next one is put where a little of it would make the clicks most likely, also below the
+lowest and above the highest; and it looks at click rates as if from few impressions
+first, where there are few maxima.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from affinerank.arrays import Floats
+from affinerank.bias.mixture.fit import Fit, first_guess, fit_levels
+from affinerank.bias.mixture.levels import Levels, document_levels, query_likelihood
+from affinerank.bias.mixture.population import Population
+
+FEW = 400.0
+CANDIDATES = np.linspace(-0.5, 1.6, 64)
+NEW_SHARE = 0.03
+ALIGNMENTS = 3
+
+
+def choose_levels(
+    seen: Population, held: Population, most: int, rng: np.random.Generator
+) -> Levels:
+    """Grow levels while clicks of other queries become clearly more likely.
+
+    Clearly is by more than two standard errors over queries.
+
+    Args:
+        seen: Documents that levels are fitted to.
+        held: Documents of other queries, in the same cells, that judge them.
+        most: Levels at most.
+        rng: Draws some of the impressions where there are many.
+    """
+    few, few_held = seen.thinned(FEW, rng), held.thinned(FEW, rng)
+    best = aligned_fit(few, first_guess(few)).levels
+    judged = query_likelihood(few_held, best)
+    for n_levels in range(3, most + 1):
+        # One more level: where it is missed most, or all of them evenly spread.
+        starts = [added_level(few, best), first_guess(few, n_levels=n_levels)]
+        fits = [aligned_fit(few, start) for start in starts]
+        grown = max(fits, key=lambda fit: fit.objective).levels
+        # Keep it if it predicts the other queries clearly better.
+        values = query_likelihood(few_held, grown)
+        if not _clearly_above(values, judged):
+            break
+        best, judged = grown, values
+    return best
+
+
+def documents_differ(seen: Population, held: Population, levels: Levels) -> bool:
+    """Whether levels predict held-out clicks clearly better than one rate per rank.
+
+    Where they do not, nothing separates bias from relevance.
+    """
+    shown, clicked = seen.by_pool(seen.impressions), seen.by_pool(seen.clicks)
+    rate = ((clicked + 0.1) / (shown + 0.2))[held.pool]
+    value = held.clicks * np.log(rate)
+    value += (held.impressions - held.clicks) * np.log1p(-rate)
+    alike = held.by_query(np.add.reduceat(value, held.first[:-1]))
+    return _clearly_above(query_likelihood(held, levels), alike)
+
+
+def refine_levels(population: Population, levels: Levels) -> Fit:
+    """Fit all clicks, from what a part of them gave, admitting more and more."""
+    most = float(population.n_impressions.max())
+    cap = FEW
+    while cap < most:
+        levels = fit_levels(population.capped(cap), levels, tolerance=1.0).levels
+        cap *= 4
+    return aligned_fit(population, levels)
+
+
+def aligned_fit(population: Population, start: Levels) -> Fit:
+    """Fit, and again while some rank fits better one level further up or down."""
+    population = population.grouped()
+    best = fit_levels(population, start)
+    for _ in range(ALIGNMENTS):
+        moved = realigned(population, best.levels)
+        if moved is best.levels:
+            break
+        again = fit_levels(population, moved)
+        if again.objective <= best.objective + 1.0:
+            break
+        best = again
+    return best
+
+
+def realigned(population: Population, levels: Levels) -> Levels:
+    """Try each rank with its lowest and highest level one further up or down.
+
+    All else stays, so the ranks are judged apart from each other: by the documents
+    whose home they are.
+    """
+    home = population.home[population.cell]
+    low, high = np.diff(levels.levels)[[0, -1]]
+    best = np.full(population.n_pools, -np.inf)
+    plus, minus = levels.zeta_plus, levels.zeta_minus
+    # First as it is, which the others must exceed.
+    for up, down in sorted(product((-1, 0, 1), repeat=2), key=any):
+        rate = levels.click_rate(np.array([down * low, 1 + up * high]))
+        upper = np.clip(rate[:, 1], 1e-6, 0.9995)
+        lower = np.clip(rate[:, 0], 1e-7, 0.99 * upper)
+        tried = replace(levels, zeta_plus=upper, log_ratio=np.log(upper / lower))
+        _, likelihood = document_levels(population, tried)
+        value = np.bincount(home, population.weight * likelihood, len(best))
+        better = value > best + 1.0
+        best = np.where(better, value, best)
+        plus, minus = np.where(better, upper, plus), np.where(better, lower, minus)
+    if np.allclose(plus, levels.zeta_plus) and np.allclose(minus, levels.zeta_minus):
+        return levels
+    return replace(levels, zeta_plus=plus, log_ratio=np.log(plus / minus))
+
+
+def added_level(population: Population, levels: Levels) -> Levels:
+    """Add a small new level where it is missed most.
+
+    That is where the mean of P(clicks | candidate level) / P(clicks) is largest: a
+    little of that level makes the clicks more likely.
+    """
+    rate = levels.click_rate(CANDIDATES)
+    shares, ratio = np.zeros(len(levels.levels)), np.zeros(len(CANDIDATES))
+    for part in population.parts():
+        found, likelihood = document_levels(part, levels)
+        skips = part.impressions - part.clicks
+        value = part.clicks[:, None] * np.log(rate)[part.pool]
+        value += skips[:, None] * np.log1p(-rate)[part.pool]
+        each = np.add.reduceat(value, part.first[:-1]) - likelihood[:, None]
+        shares += part.weight @ found
+        ratio += part.weight @ np.exp(np.minimum(each, 50.0))
+    near = np.min(np.abs(CANDIDATES[:, None] - levels.levels), axis=1) < 0.03
+    new = CANDIDATES[int(np.argmax(np.where(near, 0.0, ratio)))]
+    shares /= population.weight.sum()
+    return _inserted(levels, float(new), shares, levels.log_odds(population).mean())
+
+
+def _inserted(levels: Levels, new: float, shares: Floats, odds: float) -> Levels:
+    """Insert a level; where it lies outside, 0 and 1 move there."""
+    at = np.append(levels.levels, new)
+    order = np.argsort(at)
+    share = np.append(shares * (1 - NEW_SHARE), NEW_SHARE)[order]
+    at = at[order]
+    low, wide = at[0], at[-1] - at[0]
+    # Click rates at the new ends, and everything else in the new units.
+    rate = np.clip(levels.click_rate(at[[0, -1]]), 1e-7, 0.999)
+    ratio = np.log(rate[:, 1] / np.minimum(rate[:, 0], 0.99 * rate[:, 1]))
+    at = (at - low) / wide
+    log_share = np.log(np.maximum(share, 1e-6)) - at * odds * wide
+    return Levels(
+        rate[:, 1],
+        ratio,
+        at,
+        log_share - log_share[0],
+        levels.tilt * wide,
+        levels.by_rank * wide,
+        float(ratio.mean()),
+    )
+
+
+def _clearly_above(values: Floats, others: Floats) -> bool:
+    """Whether queries gain by more than two standard errors of their mean."""
+    each = values - others
+    return bool(each.mean() > 2 * each.std() / np.sqrt(len(each)))
