@@ -1,7 +1,6 @@
 r"""The value of a ranking that was never shown, from the clicks on one that was.
 
-The estimate is :func:`affinerank.corrections.estimate_metric`: each query's corrected
-clicks under the new order, by its share of the sessions,
+Each query's corrected clicks under the new order, by its share of the sessions:
 
 .. math::
 
@@ -18,7 +17,7 @@ Two questions have two intervals:
   :math:`\mathrm{Var} = \sum_q s_q^2 (\hat V_q - \hat V)^2 / (1 - s_q)`, with Student's
   quantile for :math:`(\sum_q s_q^2)^2 / \sum_q s_q^4 - 1` degrees of freedom
   (Satterthwaite's). For queries of equal shares that is the usual interval of a mean.
-  It holds the chance of clicking too.
+  It includes the chance of clicking.
 
 Both are of the same value; the difference of two rankings has the difference of their
 rank weights for :math:`\lambda`.
@@ -26,19 +25,17 @@ rank weights for :math:`\lambda`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-from affinerank.clicks.join import JoinedCounts
-from affinerank.corrections import Correction
-from affinerank.data.dataset import RankingDataset
-from affinerank.evaluation.labels import DocumentLabels
+from affinerank.arrays import Floats, Ints
+from affinerank.clicks.rows import ClickRows
+from affinerank.errors import DataError
+from affinerank.estimators import Weights
 
-Floats = NDArray[np.float64]
 Verdict = Literal["better", "worse", "undecided"]
 
 LEVEL = 0.95
@@ -52,7 +49,7 @@ class Interval:
 
     Attributes:
         low: Lower end.
-        high: Upper end; both are NaN where there is too little to tell.
+        high: Upper end; both are NaN where there is too little to estimate from.
         standard_error: Of the value.
     """
 
@@ -62,7 +59,7 @@ class Interval:
 
     @classmethod
     def around(cls, value: float, variance: float, freedom: float) -> Interval:
-        """Student's interval; the normal one for infinitely many degrees of freedom."""
+        """Return Student's interval; the normal one for infinitely many degrees."""
         error = float(np.sqrt(variance))
         reach = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error
         return cls(value - reach, value + reach, error)
@@ -73,7 +70,7 @@ class Estimate:
     """A value, or the difference of two, with both intervals.
 
     Attributes:
-        least: The value if no document that was never shown is relevant.
+        least: The value if no document that is not known is relevant.
         most: The value if all of them are; the same as ``least`` where they carry too
             little weight to matter.
         sessions: Interval for these queries; with bounds, from the lower end for
@@ -88,62 +85,72 @@ class Estimate:
 
     @property
     def bounded(self) -> bool:
-        """Whether there are only bounds, since too much was never shown."""
+        """Whether there are only bounds, since too much is not known."""
         return self.least != self.most
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data: ``estimate``, or ``least`` and ``most``."""
+        bounds = {"least": self.least, "most": self.most}
+        return {
+            **(bounds if self.bounded else {"estimate": self.least}),
+            "bounds": self.bounded,
+            "over_sessions": asdict(self.sessions),
+            "over_queries": asdict(self.queries),
+        }
 
 
 def estimate(
-    labels: DocumentLabels,
-    rank_weights: Floats,
-    data: RankingDataset,
-    *,
-    bounds: bool = False,
+    weights: Weights, rank_weights: Floats, query: Ints, *, bounds: bool = False
 ) -> Estimate:
     """Estimate the value of rank weights ``[n_docs]``, positive or negative.
 
     Args:
-        labels: Corrected clicks.
+        weights: Relevance of documents, estimated from clicks.
         rank_weights: What the ranking gives each document, or two rankings' difference.
-        data: The queries and documents.
-        bounds: Let the relevance of documents that were never shown be anything from 0
-            to 1. Otherwise they count as irrelevant.
+        query: ``[n_docs]`` number of each document's query.
+        bounds: Let the relevance of documents that are not known be anything from 0 to
+            1. Otherwise they count as irrelevant.
     """
+    noise = (weights.share[query] * rank_weights) ** 2 * weights.variance
+    clicking = float(np.sum(noise))
+
+    def with_unknown(relevance: Floats | float) -> tuple[float, Interval, Interval]:
+        values = by_query(weights, rank_weights, query, relevance)
+        value = float(weights.share @ values)
+        sessions = Interval.around(value, clicking, np.inf)
+        return value, sessions, _over_queries(value, values, weights.share)
+
     if not bounds:
-        return _estimate(labels, rank_weights, data)
+        value, sessions, queries = with_unknown(0.0)
+        return Estimate(value, value, sessions, queries)
     least, most = (
-        _estimate(labels, rank_weights, data, unknown.astype(np.float64))
+        with_unknown(unknown.astype(np.float64))
         for unknown in (rank_weights < 0, rank_weights > 0)
     )
     return Estimate(
-        least.least,
-        most.least,
-        _spanned(least.sessions, most.sessions),
-        _spanned(least.queries, most.queries),
+        least[0], most[0], _spanned(least[1], most[1]), _spanned(least[2], most[2])
     )
 
 
-def _estimate(
-    labels: DocumentLabels,
+def by_query(
+    weights: Weights,
     rank_weights: Floats,
-    data: RankingDataset,
-    unknown: Floats | None = None,
-) -> Estimate:
-    query, share = data.query_of_doc, labels.share
-    by_query = labels.by_query(rank_weights, query, unknown)
-    value = float(share @ by_query)
-    clicking = float(np.sum((share[query] * rank_weights) ** 2 * labels.variance))
-    return Estimate(
-        value,
-        value,
-        Interval.around(value, clicking, np.inf),
-        _over_queries(value, by_query, share),
-    )
+    query: Ints,
+    unknown: Floats | float = 0.0,
+) -> Floats:
+    """``[n_queries]`` relevance times rank weights, added up.
+
+    ``unknown`` is the relevance of documents that are not known.
+    """
+    value = np.where(weights.known, weights.weight, unknown) * rank_weights
+    added = np.bincount(query, value, minlength=len(weights.share))
+    return added.astype(np.float64)
 
 
-def _over_queries(value: float, by_query: Floats, share: Floats) -> Interval:
+def _over_queries(value: float, values: Floats, share: Floats) -> Interval:
     issued = share > 0
-    part, off = share[issued], by_query[issued] - value
-    if len(part) < 2:  # one query tells nothing about others
+    part, off = share[issued], values[issued] - value
+    if len(part) < 2:  # one query does not show how queries differ
         return Interval(float("nan"), float("nan"), float("nan"))
     variance = float(np.sum(part**2 * off**2 / (1.0 - part)))
     freedom = np.sum(part**2) ** 2 / np.sum(part**4) - 1.0
@@ -155,46 +162,45 @@ def _spanned(least: Interval, most: Interval) -> Interval:
     return Interval(least.low, most.high, error)
 
 
+def unknown_share(weights: Weights, rank_weights: Floats, query: Ints) -> float:
+    """Share of a ranking's weight, over sessions, on documents that are not known."""
+    carried = rank_weights * weights.share[query]
+    total = float(carried.sum())
+    if total <= 0:
+        raise DataError("the ranking gives no weight to any document of these queries")
+    return float(carried[~weights.known].sum() / total)
+
+
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """How evenly an estimate rests on what was seen.
+    """How evenly an estimate rests on impressions; ``None`` if not linear in clicks.
 
     Attributes:
         impressions: That carry weight.
-        effective: As many of equal weight would be worth as much.
+        effective: Number of impressions of equal weight that would be worth as much.
         top_share: Share of the weight on the 1 % that carry the most.
     """
 
-    impressions: int
-    effective: float
-    top_share: float
+    impressions: int | None = None
+    effective: float | None = None
+    top_share: float | None = None
 
 
-def exposure(
-    joined: JoinedCounts,
-    correction: Correction,
-    labels: DocumentLabels,
-    rank_weights: Floats,
-    data: RankingDataset,
-) -> Exposure:
+def exposure(rows: ClickRows, weights: Weights, rank_weights: Floats) -> Exposure:
     r"""Measure how unequal the weights of impressions are.
 
     An impression of document d at rank k has the weight
-    :math:`v = s_q |\lambda_{qd}| / (n_{qd} |\alpha_k|)`, with the document's
-    impressions :math:`n_{qd}`; the effective number is
-    :math:`(\sum v)^2 / \sum v^2`.
+    :math:`v = s_q |\lambda_{qd} \, \partial w_{qd} / \partial c_k|`; the effective
+    number is :math:`(\sum v)^2 / \sum v^2`.
     """
-    doc = joined.doc
-    seen = (correction.exposure > 0) & (joined.counts.impressions > 0)
-    doc, shown = doc[seen], joined.counts.impressions[seen]
-    given = labels.share[data.query_of_doc[doc]] * np.abs(rank_weights[doc])
-    weight = given / (labels.impressions[doc] * np.abs(correction.alpha[seen]))
-    carrying = weight > 0
-    weight, shown = weight[carrying], shown[carrying]
+    if weights.slope is None:
+        return Exposure()
+    each = np.abs(weights.share[rows.query] * rank_weights[rows.doc] * weights.slope)
+    each[each < 1e-12 * each.max(initial=0.0)] = 0.0  # rounding carries no weight
+    order = np.argsort(-each)[: np.count_nonzero(each)]
+    weight, shown = each[order], rows.impressions[order]
     if not len(weight):
         return Exposure(0, 0.0, float("nan"))
-    order = np.argsort(-weight)
-    weight, shown = weight[order], shown[order]
     number = int(shown.sum())
     before = np.cumsum(shown) - shown
     among_top = np.clip(TOP * number - before, 0, shown)
@@ -211,10 +217,10 @@ class Decision:
     """Whether a ranking is better than another on future queries.
 
     Attributes:
-        verdict: Undecided where the interval over queries holds 0.
+        verdict: Undecided where the interval over queries contains 0.
         clicks: How many there are.
         clicks_needed: Clicks, on as many more queries, at which the interval would
-            leave 0 out if the difference stayed; ``None`` where no number would.
+            exclude 0 if the difference stayed; ``None`` where no number would.
     """
 
     verdict: Verdict

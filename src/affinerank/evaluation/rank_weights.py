@@ -1,11 +1,11 @@
-r"""What a metric gives each rank: the values that clicks can be asked for.
+r"""Rank weights: what a metric gives each rank.
 
-From corrected clicks a ranking's value is known if it is linear in relevance,
+From corrected clicks a ranking's value can be estimated if it is linear in relevance,
 
 .. math:: \sum_q \frac{N_q}{N} \sum_d \gamma_{qd} \, \lambda(\mathrm{rank}(d)),
 
 with rank weights :math:`\lambda`: DCG, precision, or any other. nDCG, RR and ARP divide
-by, or stop at, relevance that nobody knows.
+by, or stop at, relevance that is not known.
 """
 
 from __future__ import annotations
@@ -14,20 +14,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from affinerank.clicks.join import JoinedCounts
-from affinerank.data.dataset import RankingDataset
-from affinerank.errors import ConfigError, DataError
+from affinerank.arrays import Bools, Floats, Ints
+from affinerank.clicks.rows import ClickRows
+from affinerank.errors import ConfigError
 from affinerank.metrics import Metric, discount, ranks_by_score
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
 WHY_NOT = {
-    "nDCG": "divides by the DCG of the ideal ranking, which clicks do not tell",
-    "RR": "asks for the first relevant document, which clicks do not tell",
-    "ARP": "divides by the relevance of all documents, which clicks do not tell",
+    "nDCG": "divides by the DCG of the ideal ranking",
+    "RR": "stops at the first relevant document",
+    "ARP": "divides by the relevance of all documents",
 }
 
 
@@ -45,20 +42,21 @@ class RankWeights:
 
     @classmethod
     def of_metric(cls, metric: Metric) -> RankWeights:
-        """The weights of DCG or precision; others are refused, with the reason.
+        """Return the weights of DCG or precision; reject others, with the reason.
 
         >>> RankWeights.of_metric(Metric("P", 2)).at(np.array([1, 2, 3])).tolist()
         [0.5, 0.5, 0.0]
         """
         if metric.name in WHY_NOT:
             raise ConfigError(
-                f"{metric} cannot be estimated from clicks: it {WHY_NOT[metric.name]}; "
-                "ask for DCG or P, as in DCG@10, or give rank weights"
+                f"{metric} cannot be estimated from clicks: it {WHY_NOT[metric.name]}, "
+                "which clicks do not identify; use DCG or P, as in DCG@10, or give "
+                "rank weights"
             )
         if metric.gain != "linear" or metric.empty == "1":
             raise ConfigError(
-                f"{metric}: clicks tell the probability of relevance, so the gain is "
-                f"linear and all queries count; ask for {metric.name} without settings"
+                f"{metric}: clicks identify the probability of relevance, so the gain "
+                f"is linear and all queries count; use {metric.name} without settings"
             )
         if metric.name == "P" and metric.cutoff is None:
             raise ConfigError("P without a cutoff is the same for every ranking; P@5?")
@@ -71,86 +69,25 @@ class RankWeights:
 
     @classmethod
     def listed(cls, weights: Sequence[float]) -> RankWeights:
-        """The weights of ranks 1, 2, ..., and 0 below.
+        """Return the weights of ranks 1, 2, ..., and 0 below.
 
         >>> RankWeights.listed([1.0, 0.25]).at(np.array([2, 1, 3])).tolist()
         [0.25, 1.0, 0.0]
         """
         values = np.array([*weights, 0.0], dtype=np.float64)
+        text = ", ".join(f"{w:g}" for w in weights)
         if not np.all(np.isfinite(values) & (values >= 0)) or not values.any():
             raise ConfigError(
                 "rank weights must be numbers of 0 or more, not all 0, got "
-                f"{', '.join(f'{w:g}' for w in weights) or 'none'}"
+                f"{text or 'none'}"
             )
         last = len(values) - 1
-        name = f"rank weights {', '.join(f'{w:g}' for w in weights)}"
-        return cls(name, lambda ranks: values[np.minimum(ranks - 1, last)])
+        return cls(
+            f"rank weights {text}", lambda ranks: values[np.minimum(ranks - 1, last)]
+        )
 
 
-def ranked_weights(
-    scores: ArrayLike, data: RankingDataset, weights: RankWeights
-) -> Floats:
-    """``[n_docs]`` the rank weight that a ranking by ``scores`` gives each document."""
-    return weights.at(ranks_by_score(scores, data.offsets))
-
-
-def logged_weights(
-    joined: JoinedCounts, sessions: Floats, data: RankingDataset, weights: RankWeights
-) -> Floats:
-    """``[n_docs]`` the mean rank weight of each document over its query's sessions.
-
-    A document that was shown at several ranks has the mean over them; a session that
-    did not show it gave it the weight 0.
-
-    Args:
-        joined: The counts.
-        sessions: ``[n_queries]``.
-        data: The queries and documents.
-        weights: Of ranks.
-    """
-    counts = joined.counts
-    total = np.bincount(
-        joined.doc, counts.impressions * weights.at(counts.rank), minlength=data.n_docs
-    )
-    return total / np.maximum(sessions, 1.0)[data.query_of_doc]
-
-
-def shown_weights(
-    scores: ArrayLike,
-    joined: JoinedCounts,
-    sessions: Floats,
-    data: RankingDataset,
-    weights: RankWeights,
-) -> Floats:
-    """``[n_docs]`` rank weights if the ranking orders the documents that were shown.
-
-    Its lists are as long as those of the log were, so that the weights of a query add
-    up to those of the log; for the arguments see :func:`logged_weights`.
-    """
-    counts = joined.counts
-    shown = np.bincount(joined.doc, counts.impressions, minlength=data.n_docs) > 0
-    ranks = ranks_by_score(np.where(shown, scores, -np.inf), data.offsets)
-    depth = int(max(counts.rank.max(), ranks.max()))
-    filled = np.zeros((data.n_queries, depth))
-    np.add.at(
-        filled,
-        (data.query_of_doc[joined.doc], counts.rank - 1),
-        counts.impressions,
-    )
-    share = filled[data.query_of_doc, ranks - 1]
-    share /= np.maximum(sessions, 1.0)[data.query_of_doc]
-    return np.where(shown, weights.at(ranks) * share, 0.0)
-
-
-def centred(rank_weights: Floats, shown: NDArray[np.bool_], query: Ints) -> Floats:
-    """Take each query's mean over its shown documents off, so that shifts cancel.
-
-    Relevance that is known up to a shift gives a value that is known then. A
-    difference of rankings of the same documents adds up to 0, and stays as it is.
-    """
-    total = np.bincount(query, np.where(shown, rank_weights, 0.0))
-    number = np.maximum(np.bincount(query, shown), 1)
-    return np.where(shown, rank_weights - (total / number)[query], 0.0)
+DCG_10 = RankWeights.of_metric(Metric("DCG", 10))
 
 
 def parse_rank_weights(text: str) -> RankWeights:
@@ -163,12 +100,54 @@ def parse_rank_weights(text: str) -> RankWeights:
         ) from None
 
 
-def never_shown_share(
-    rank_weights: Floats, shown: NDArray[np.bool_], share: Floats, query: Ints
-) -> float:
-    """Share of a ranking's weight, over sessions, on documents that nobody saw."""
-    carried = rank_weights * share[query]
-    total = float(carried.sum())
-    if total <= 0:
-        raise DataError("the ranking gives no weight to any document of these queries")
-    return float(carried[~shown].sum() / total)
+def ranked_weights(scores: ArrayLike, rows: ClickRows, weights: RankWeights) -> Floats:
+    """``[n_docs]`` rank weights if the ranking orders all documents of a query."""
+    return weights.at(_ranks(scores, rows))
+
+
+def logged_weights(rows: ClickRows, weights: RankWeights) -> Floats:
+    """``[n_docs]`` mean rank weight of each document over its query's sessions.
+
+    A document that was shown at several ranks has the mean over them; a session that
+    did not show it gave it the weight 0.
+    """
+    share = rows.impressions / np.maximum(rows.sessions, 1.0)[rows.query]
+    return rows.by_doc(share * weights.at(rows.rank))
+
+
+def shown_weights(scores: ArrayLike, rows: ClickRows, weights: RankWeights) -> Floats:
+    """``[n_docs]`` rank weights if the ranking orders the documents that were shown.
+
+    Its lists are as long as those of the log, so that the weights of a query add up to
+    those of the log.
+    """
+    shown = rows.by_doc(rows.impressions) > 0
+    ranks = _ranks(np.where(shown, scores, -np.inf), rows)
+    depth = max(rows.depth, int(ranks.max()))
+    filled = np.zeros((rows.n_queries, depth))
+    np.add.at(filled, (rows.query, rows.rank - 1), rows.impressions)
+    filled /= np.maximum(rows.sessions, 1.0)[:, None]
+    share = filled[rows.query_of_doc, ranks - 1]
+    return np.where(shown, weights.at(ranks) * share, 0.0)
+
+
+def over_logged(scores: ArrayLike, rows: ClickRows, weights: RankWeights) -> Floats:
+    """``[n_docs]`` :func:`shown_weights` less :func:`logged_weights`."""
+    return shown_weights(scores, rows, weights) - logged_weights(rows, weights)
+
+
+def centred(rank_weights: Floats, known: Bools, query: Ints) -> Floats:
+    """Subtract each query's mean over its known documents, so that shifts cancel.
+
+    Relevance that is known up to a shift then gives a value that is known. A difference
+    of rankings of the same documents adds up to 0, and stays as it is.
+    """
+    total = np.bincount(query, np.where(known, rank_weights, 0.0))
+    number = np.maximum(np.bincount(query, known), 1)
+    return np.where(known, rank_weights - (total / number)[query], 0.0)
+
+
+def _ranks(scores: ArrayLike, rows: ClickRows) -> Ints:
+    """Rank of each document in its query; documents of a query follow each other."""
+    offsets = np.searchsorted(rows.query_of_doc, np.arange(rows.n_queries + 1))
+    return ranks_by_score(scores, offsets)

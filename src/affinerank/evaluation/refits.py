@@ -1,4 +1,4 @@
-r"""Intervals where how users click was estimated: the model is fitted again and again.
+r"""Intervals where how users click was estimated: the model is fitted to resamples.
 
 An estimated user model adds its own error to every value, and is known only up to
 gauge. So only differences of rankings of the same documents are estimated, in the gauge
@@ -11,8 +11,7 @@ clicks at an average rank. Two resamples give the two intervals, each with a ref
   (:math:`S^2 / m \, (1 - m / n) = S^2 / n` for :math:`m = n / 2`), and no query enters
   twice, which would make features look better than they are.
 
-The cost is two fits a replicate, one to half of the queries. They keep the pools of
-ranks and the number of levels of a first fit, and start from it. A resample that tells
+The cost is two fits per replicate, one to half of the queries. A resample that holds
 too little to be fitted is drawn again, a few times.
 """
 
@@ -23,144 +22,109 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from affinerank.bias.documents import ClickRows
-from affinerank.bias.gauge import inference_gauge
-from affinerank.bias.interventions import fit_interventions
-from affinerank.bias.level_mixture import (
-    LevelMixture,
-    MixtureSettings,
-    fit_mixture,
-)
-from affinerank.bias.levels import MOST_LEVELS
-from affinerank.bias.pooling import LEAST_CLICKS
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.join import JoinedCounts
-from affinerank.clicks.usermodel import UserModel
-from affinerank.corrections import affine
-from affinerank.data.dataset import RankingDataset
+from affinerank.arrays import Bools, Floats, Matrix
+from affinerank.bias import METHODS, EstimationSettings
+from affinerank.clicks.models import ClickModel
+from affinerank.clicks.models.trust import EstimatedBy
+from affinerank.clicks.rows import ClickRows
 from affinerank.errors import AffineRankError, AffineRankWarning, ConfigError, DataError
-from affinerank.evaluation.labels import label_documents, mean_click_rate
-from affinerank.evaluation.offpolicy import Estimate, Interval
+from affinerank.estimators import Weights
+from affinerank.estimators.correction import mean_click_rate
+from affinerank.evaluation.offpolicy import Estimate, Interval, by_query
 from affinerank.progress import Progress, quiet
 
-Floats = NDArray[np.float64]
-
-REFITTED = ("mixture", "two-level", "interventions")
 REPLICATES = 20
 TRIES = 5
 
+Weigh = Callable[[ClickRows, ClickModel], Weights]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class Differences:
     """Held-out clicks, and differences of rank weights to estimate from them.
 
     Attributes:
-        joined: The counts.
-        data: The queries and documents.
-        rank_weights: ``[n_differences, n_docs]``; each adds up to 0 over the shown
+        rows: The clicks.
+        rank_weights: ``[n_differences, n_docs]``; each adds up to 0 over the known
             documents of a query, so that a shift of relevance does not matter.
-    """
-
-    joined: JoinedCounts
-    data: RankingDataset
-    rank_weights: Floats
-
-    def by_query(self, users: UserModel) -> tuple[Floats, Floats]:
-        """Differences ``[n_differences, n_queries]``, and shares ``[n_queries]``."""
-        counts = self.joined.counts
-        seen = np.bincount(counts.rank, counts.impressions)[1:]
-        gauged = inference_gauge(users.to_depth(len(seen)), seen)
-        labels = label_documents(self.joined, affine(counts, gauged), self.data)
-        query = self.data.query_of_doc
-        values = [labels.by_query(each, query) for each in self.rank_weights]
-        return np.stack(values), labels.share
-
-    def clicked_again(self, rng: np.random.Generator) -> Held:
-        """The same lists, with clicks drawn again."""
-        counts = self.joined.counts
-        drawn = _clicks_again(
-            counts.impressions, counts.clicks, mean_click_rate(counts), rng
-        )
-        table = counts.table
-        table = table.set_column(
-            table.column_names.index("clicks"), "clicks", [drawn.astype(np.int64)]
-        )
-        return replace(self, joined=replace(self.joined, counts=ClickCounts(table)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Learnt:
-    """The clicks that a user model was estimated from, and how.
-
-    Attributes:
-        rows: The counts.
-        features: ``[n_docs, n_features]`` by number of the document, if there are any.
-        method: Of ``REFITTED``.
-        least_clicks: Ranks with fewer were pooled with the next.
-        first: A fit to these clicks, which refits to resamples start from;
-            interventions need none.
+        weigh: The estimator.
     """
 
     rows: ClickRows
-    features: NDArray[np.float32] | None
-    method: str
-    least_clicks: float = LEAST_CLICKS
-    first: LevelMixture | None = None
+    rank_weights: Floats
+    weigh: Weigh
+
+    def by_query(self, users: ClickModel) -> Floats:
+        """``[n_differences, n_queries]`` in clicks at an average rank.
+
+        Relevance times the mean alpha over impressions; the shift that would make the
+        mean of beta / alpha 0 cancels.
+        """
+        weights, query = self.weigh(self.rows, users), self.rows.query_of_doc
+        values = [by_query(weights, each, query) for each in self.rank_weights]
+        return np.stack(values) * mean_alpha(self.rows, users)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """The clicks that users were estimated from, and how.
+
+    Attributes:
+        rows: The clicks.
+        how: By which method.
+        features: ``[n_docs, n_features]``, if features took part.
+        held_out: Whether these are the held-out clicks, row by row.
+    """
+
+    rows: ClickRows
+    how: EstimatedBy
+    features: Matrix | None = None
+    held_out: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a method that is not refitted."""
-        if self.method not in REFITTED:
+        """Reject a method that is not refitted."""
+        if METHODS[self.how.method].refit is None:
+            able = ", ".join(name for name, row in METHODS.items() if row.refit)
             raise ConfigError(
-                f"these users were estimated by {self.method}, which is too slow to "
-                f"repeat for an interval; estimate them by {', '.join(REFITTED)}"
+                f"these users were estimated by {self.how.method}, which is too slow "
+                f"to repeat for an interval; estimate them by {able}"
             )
 
-    def fitted(self, rng: np.random.Generator) -> Learnt:
-        """The same, with a first fit."""
-        if self.method == "interventions":
-            return self
-        most = 2 if self.method == "two-level" else MOST_LEVELS
-        how = MixtureSettings(self.least_clicks, most)
-        first = fit_mixture(self.rows, self.features, rng=rng, settings=how)
-        return replace(self, first=first)
+    def fit(
+        self,
+        rows: ClickRows,
+        rng: np.random.Generator,
+        first: Any = None,
+        part: float = 1.0,
+    ) -> Any:
+        """Estimate users from ``part`` of the clicks, starting from a ``first`` fit."""
+        # As many fewer clicks are enough, so that ranks pool alike.
+        settings = EstimationSettings(self.how.method, part * self.how.least_clicks)
+        refit: Any = METHODS[self.how.method].refit
+        return refit(rows, self.features, settings, rng, first)
 
-    def refit(self, rng: np.random.Generator, *, part: float = 1.0) -> UserModel:
-        """Estimate the users from a resample, ``part`` of the clicks."""
-        if self.first is not None:
-            return fit_mixture(self.rows, self.features, rng=rng, like=self.first).users
-        how = MixtureSettings(part * self.least_clicks)  # so that ranks pool alike
-        return fit_interventions(self.rows, rng=rng, settings=how).users
 
-    def half(self, chosen: NDArray[np.bool_]) -> Learnt:
-        """The queries ``chosen [n_queries]``."""
-        kept = chosen[self.rows.query]
-        rows = ClickRows(
-            *(
-                getattr(self.rows, name)[kept]
-                for name in ("doc", "query", "rank", "impressions", "clicks")
-            )
-        )
-        return replace(self, rows=rows)
+def mean_alpha(rows: ClickRows, users: ClickModel) -> float:
+    """Mean slope over impressions: clicks at an average rank per relevance."""
+    alpha, _ = users.at(rows)
+    return float(np.average(alpha, weights=rows.impressions))
 
-    def clicked_again(self, rng: np.random.Generator) -> Learnt:
-        """The same lists, with clicks drawn again."""
-        rows = self.rows
-        shown = np.bincount(rows.rank, rows.impressions)
-        rate = np.bincount(rows.rank, rows.clicks) / np.maximum(shown, 1.0)
-        drawn = _clicks_again(rows.impressions, rows.clicks, rate[rows.rank], rng)
-        return replace(self, rows=replace(rows, clicks=drawn))
+
+def is_estimated(users: ClickModel) -> bool:
+    """Whether users were estimated from clicks."""
+    return users.estimated is not None or users.identified == "gauge"
 
 
 def estimate_differences(
-    held: Held,
-    users: UserModel,
-    learnt: Learnt,
+    held: Differences,
+    users: ClickModel,
+    source: Source,
     *,
-    same: bool = False,
     replicates: int = REPLICATES,
     rng: np.random.Generator,
     progress: Progress = quiet,
@@ -170,19 +134,17 @@ def estimate_differences(
     Args:
         held: Held-out clicks, and the differences of rank weights.
         users: The estimated users.
-        learnt: What they were estimated from, and are refitted to.
-        same: Whether ``learnt`` are the held-out clicks, row by row.
+        source: What they were estimated from, and are refitted to.
         replicates: Refits for each of the two intervals.
         rng: Draws the resamples.
-        progress: Told of each replicate.
+        progress: Called after each replicate.
     """
     if replicates < 2:
         raise ConfigError(f"an interval needs 2 replicates or more, got {replicates}")
-    with warnings.catch_warnings():  # what there is to warn of holds for all refits
+    with warnings.catch_warnings():  # every refit would repeat the same warnings
         warnings.simplefilter("ignore", AffineRankWarning)
-        by_query, share = held.by_query(users)
-        drawn = _replicates(held, learnt, same, rng.spawn(replicates), progress)
-    values = by_query @ share
+        values = held.by_query(users) @ held.rows.share
+        drawn = _replicates(held, source, rng.spawn(replicates), progress)
     variances = drawn.var(axis=0, ddof=1)
     found = []
     for value, *spread in zip(values.tolist(), *variances.tolist(), strict=True):
@@ -192,22 +154,21 @@ def estimate_differences(
 
 
 def _replicates(
-    held: Held,
-    learnt: Learnt,
-    same: bool,
+    held: Differences,
+    source: Source,
     rngs: Sequence[np.random.Generator],
     progress: Progress,
 ) -> Floats:
     """Differences of resamples ``[n, sessions or queries, n_differences]``."""
     progress("refitting users", 0, len(rngs))
     try:
-        source = learnt.fitted(rngs[0].spawn(1)[0])
+        first = source.fit(source.rows, rngs[0].spawn(1)[0])
     except AffineRankError as error:
         raise _too_little(str(error)) from None
 
     def both(rng: np.random.Generator) -> list[Floats]:
         return [
-            _refitted(resample, held, source, same, rng)
+            _until_fitted(partial(resample, held, source, first, rng))
             for resample in (_sessions_again, _half_of_queries)
         ]
 
@@ -219,21 +180,12 @@ def _replicates(
     return np.array(drawn)
 
 
-Resample = Callable[[Held, Learnt, bool, np.random.Generator], Floats]
-
-
-def _refitted(
-    resample: Resample,
-    held: Held,
-    learnt: Learnt,
-    same: bool,
-    rng: np.random.Generator,
-) -> Floats:
-    """The differences of a resample; one that tells too little is drawn again."""
+def _until_fitted(resample: Callable[[], Floats]) -> Floats:
+    """Draw a resample again if it holds too little."""
     fault = ""
     for _ in range(TRIES):
         try:
-            return resample(held, learnt, same, rng)
+            return resample()
         except AffineRankError as error:
             fault = str(error)
     raise _too_little(fault)
@@ -247,43 +199,44 @@ def _too_little(fault: str) -> DataError:
 
 
 def _sessions_again(
-    held: Held, learnt: Learnt, same: bool, rng: np.random.Generator
+    held: Differences, source: Source, first: Any, rng: np.random.Generator
 ) -> Floats:
-    again = held.clicked_again(rng)
-    if same:
-        clicks = again.joined.counts.clicks.astype(np.float64)
-        source = replace(learnt, rows=replace(learnt.rows, clicks=clicks))
-    else:
-        source = learnt.clicked_again(rng)
-    by_query, share = again.by_query(source.refit(rng))
-    return np.asarray(by_query @ share)
+    """Draw all clicks again."""
+    again = clicked_again(held.rows, mean_click_rate(held.rows), rng)
+    learnt = again
+    if not source.held_out:
+        rows = source.rows
+        rate = rows.by_rank(rows.clicks) / np.maximum(rows.by_rank(rows.impressions), 1)
+        learnt = clicked_again(rows, rate[rows.rank - 1], rng)
+    users = source.fit(learnt, rng, first).users
+    return np.asarray(replace(held, rows=again).by_query(users) @ again.share)
 
 
 def _half_of_queries(
-    held: Held, learnt: Learnt, same: bool, rng: np.random.Generator
+    held: Differences, source: Source, first: Any, rng: np.random.Generator
 ) -> Floats:
-    chosen = _half(learnt.rows.query, rng)
-    by_query, share = held.by_query(learnt.half(chosen).refit(rng, part=0.5))
-    asked = chosen if same else _half(held.data.query_of_doc[held.joined.doc], rng)
-    kept = np.flatnonzero(asked)
-    return np.asarray(by_query[:, kept] @ share[kept] / share[kept].sum())
+    """Draw half of the queries."""
+    chosen = _half(source.rows, rng)
+    half = source.rows.select(chosen[source.rows.query])
+    values = held.by_query(source.fit(half, rng, first, part=0.5).users)
+    kept = chosen if source.held_out else _half(held.rows, rng)
+    share = np.where(kept, held.rows.share, 0.0)
+    return np.asarray(values @ share / share.sum())
 
 
-def _half(query: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Half of the queries that occur: ``[largest number + 1]``."""
-    there = np.unique(query)
-    chosen = np.zeros(int(there.max()) + 1, dtype=bool)
+def _half(rows: ClickRows, rng: np.random.Generator) -> Bools:
+    """``[n_queries]`` half of the queries that were shown."""
+    there = np.unique(rows.query)
+    chosen = np.zeros(rows.n_queries, dtype=bool)
     chosen[rng.permutation(there)[: len(there) // 2]] = True
     return chosen
 
 
-def _clicks_again(
-    impressions: NDArray[np.generic],
-    clicks: NDArray[np.generic],
-    mean_rate: Floats,
-    rng: np.random.Generator,
-) -> Floats:
-    """Binomial clicks, of rates drawn a little to the mean of their rank."""
-    shown = np.asarray(impressions, dtype=np.int64)
-    rate = (np.asarray(clicks, dtype=np.float64) + mean_rate) / (shown + 1.0)
-    return rng.binomial(shown, np.clip(rate, 0.0, 1.0)).astype(np.float64)
+def clicked_again(
+    rows: ClickRows, mean_rate: Floats, rng: np.random.Generator
+) -> ClickRows:
+    """Draw binomial clicks, of rates drawn a little towards ``mean_rate [n_rows]``."""
+    shown = rows.impressions.astype(np.int64)
+    rate = (rows.clicks + mean_rate) / (shown + 1.0)
+    drawn = rng.binomial(shown, np.clip(rate, 0.0, 1.0))
+    return replace(rows, clicks=drawn.astype(np.float64))

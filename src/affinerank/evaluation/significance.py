@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
+from affinerank.arrays import Floats
 from affinerank.errors import DataError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,49 +42,44 @@ class Comparison:
 def compare_runs(
     runs: Mapping[str, Sequence[float]], against: str, *, equal_variances: bool = True
 ) -> list[Comparison]:
-    """Student's t-test of each set of runs against one of them, or Welch's.
+    """Compare each set of runs with one of them by Student's t-test, or Welch's.
 
     Args:
         runs: Values of independent runs, by name.
         against: Name of the one to compare with.
-        equal_variances: Student's, which takes the spread of all for the same.
+        equal_variances: Student's, which assumes the same spread in all.
     """
-    reference = np.asarray(_known(runs, against), dtype=np.float64)
+    reference, others = _apart(runs, against)
     found = []
-    for name, values in runs.items():
-        if name != against:
-            array = np.asarray(values, dtype=np.float64)
-            if len(array) < 2 or len(reference) < 2:
-                raise DataError("a t-test needs two runs or more of each")
-            test = stats.ttest_ind(array, reference, equal_var=equal_variances)
-            found.append(_comparison(name, against, array, reference, test))
+    for name, values in others.items():
+        if len(values) < 2 or len(reference) < 2:
+            raise DataError(f"{name}: a t-test needs two runs or more of each")
+        test = stats.ttest_ind(values, reference, equal_var=equal_variances)
+        found.append(_comparison(name, against, values, reference, test))
     return corrected(found)
 
 
 def compare_queries(values: Mapping[str, ArrayLike], against: str) -> list[Comparison]:
-    """Paired t-test over queries of each ranking against one of them.
+    """Compare each ranking with one of them by a paired t-test over queries.
 
     Args:
         values: ``[n_queries]`` a metric's values by name; NaN where a query does not
             count, the same queries in all.
         against: Name of the one to compare with.
     """
-    reference = np.asarray(_known(values, against), dtype=np.float64)
+    reference, others = _apart(values, against)
     counted = ~np.isnan(reference)
     found = []
-    for name, other in values.items():
-        if name != against:
-            array = np.asarray(other, dtype=np.float64)
-            if array.shape != reference.shape or np.any(np.isnan(array) == counted):
-                raise DataError(f"{name} and {against} are not of the same queries")
-            if np.count_nonzero(counted) < 2:
-                raise DataError("a paired test needs two queries or more")
-            a, b = array[counted], reference[counted]
-            if np.array_equal(a, b):  # no difference at all: the test has 0 / 0
-                same = Comparison(name, against, 0.0, 0.0, 0.0, 1.0, 1.0, len(a))
-                found.append(same)
-            else:
-                found.append(_comparison(name, against, a, b, stats.ttest_rel(a, b)))
+    for name, array in others.items():
+        if array.shape != reference.shape or np.any(np.isnan(array) == counted):
+            raise DataError(f"{name} and {against} are not of the same queries")
+        if np.count_nonzero(counted) < 2:
+            raise DataError("a paired test needs two queries or more")
+        a, b = array[counted], reference[counted]
+        if np.array_equal(a, b):  # no difference at all: the test has 0 / 0
+            found.append(Comparison(name, against, 0.0, 0.0, 0.0, 1.0, 1.0, len(a)))
+        else:
+            found.append(_comparison(name, against, a, b, stats.ttest_rel(a, b)))
     return corrected(found)
 
 
@@ -96,30 +91,23 @@ def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return [
-        Comparison(c.first, c.second, c.difference, c.low, c.high, c.p, float(q), c.n)
+        replace(c, p_corrected=float(q))
         for c, q in zip(comparisons, adjusted, strict=True)
     ]
 
 
-def _known(values: Mapping[str, object], name: str) -> object:
-    if name not in values:
-        raise DataError(f"there is nothing named {name!r} to compare with")
-    return values[name]
+def _apart(
+    values: Mapping[str, ArrayLike], against: str
+) -> tuple[Floats, dict[str, Floats]]:
+    """Take the reference out of what is compared with it."""
+    arrays = {name: np.asarray(v, dtype=np.float64) for name, v in values.items()}
+    if against not in arrays:
+        raise DataError(f"there is nothing named {against!r} to compare with")
+    return arrays.pop(against), arrays
 
 
-def _comparison(
-    first: str, second: str, a: Floats, b: Floats, test: object
-) -> Comparison:
+def _comparison(first: str, second: str, a: Floats, b: Floats, test: Any) -> Comparison:
+    interval, p = test.confidence_interval(0.95), float(test.pvalue)
     difference = float(a.mean() - b.mean())
-    interval = test.confidence_interval(0.95)  # type: ignore[attr-defined]
-    p = float(test.pvalue)  # type: ignore[attr-defined]
-    return Comparison(
-        first,
-        second,
-        difference,
-        float(interval.low),
-        float(interval.high),
-        p,
-        p,
-        len(a),
-    )
+    low, high = float(interval.low), float(interval.high)
+    return Comparison(first, second, difference, low, high, p, p, len(a))
