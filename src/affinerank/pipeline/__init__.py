@@ -1,103 +1,56 @@
-"""The stages, composed: the only place where one stage's result enters the next."""
+"""The stages, composed: the only place where one stage's result enters the next.
 
-from affinerank.pipeline.audit import audit, audit_file
-from affinerank.pipeline.choice import (
-    AUTO,
-    CLIP,
-    Candidate,
-    Choice,
-    ChoiceSettings,
-    compare,
-    train_chosen,
-)
-from affinerank.pipeline.debias import debias, save_labels
-from affinerank.pipeline.description import (
-    RANKS_SHOWN,
-    ProductionProfile,
-    describe,
-    profile_production,
-)
-from affinerank.pipeline.estimated import Estimated
-from affinerank.pipeline.estimation import estimate_users
-from affinerank.pipeline.estimation_methods import METHODS, EstimationSettings
-from affinerank.pipeline.evaluation import evaluate_rankers
-from affinerank.pipeline.lesson import (
-    FULL_INFORMATION,
-    full_information,
-    needs_users,
-    stacked,
-    weigh,
-)
-from affinerank.pipeline.offpolicy import (
-    OffPolicySettings,
-    evaluate_from_clicks,
-    gain_over_logged,
-)
-from affinerank.pipeline.parts import held_out
-from affinerank.pipeline.production import (
-    JUDGED_BY,
-    PRODUCTION_QUERIES,
-    Ranker,
-    judge,
-    score,
-    train_production_ranker,
-)
-from affinerank.pipeline.rows import click_rows, rows_and_features
-from affinerank.pipeline.simulation import (
-    prepare_simulation,
-    relevance_of,
-    simulate,
-    simulation_rankers,
-)
-from affinerank.pipeline.training import Trained, save_trained, train_rankers
-from affinerank.pipeline.trees import TrainedTrees, save_trees, train_trees
+Names are loaded when they are first used, so that a stage that needs neither torch nor
+LightGBM loads neither.
+"""
 
-__all__ = [
-    "AUTO",
-    "CLIP",
-    "FULL_INFORMATION",
-    "JUDGED_BY",
-    "METHODS",
-    "PRODUCTION_QUERIES",
-    "RANKS_SHOWN",
-    "Candidate",
-    "Choice",
-    "ChoiceSettings",
-    "Estimated",
-    "EstimationSettings",
-    "OffPolicySettings",
-    "ProductionProfile",
-    "Ranker",
-    "Trained",
-    "TrainedTrees",
-    "audit",
-    "audit_file",
-    "click_rows",
-    "compare",
-    "debias",
-    "describe",
-    "estimate_users",
-    "evaluate_from_clicks",
-    "evaluate_rankers",
-    "full_information",
-    "gain_over_logged",
-    "held_out",
-    "judge",
-    "needs_users",
-    "prepare_simulation",
-    "profile_production",
-    "relevance_of",
-    "rows_and_features",
-    "save_labels",
-    "save_trained",
-    "save_trees",
-    "score",
-    "simulate",
-    "simulation_rankers",
-    "stacked",
-    "train_chosen",
-    "train_production_ranker",
-    "train_rankers",
-    "train_trees",
-    "weigh",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from affinerank.pipeline.choice import Choice as Choice
+    from affinerank.pipeline.choice import ChoiceSettings as ChoiceSettings
+    from affinerank.pipeline.choice import train_chosen as train_chosen
+    from affinerank.pipeline.debiasing import debias as debias
+    from affinerank.pipeline.debiasing import save_labels as save_labels
+    from affinerank.pipeline.description import RANKS_SHOWN as RANKS_SHOWN
+    from affinerank.pipeline.description import describe as describe
+    from affinerank.pipeline.estimation import estimate_users as estimate_users
+    from affinerank.pipeline.evaluation import evaluate_rankers as evaluate_rankers
+    from affinerank.pipeline.offpolicy import OffPolicySettings as OffPolicySettings
+    from affinerank.pipeline.offpolicy import (
+        evaluate_from_clicks as evaluate_from_clicks,
+    )
+    from affinerank.pipeline.offpolicy import gain_over_logged as gain_over_logged
+    from affinerank.pipeline.parts import held_out as held_out
+    from affinerank.pipeline.production import (
+        train_production_ranker as train_production_ranker,
+    )
+    from affinerank.pipeline.simulation import prepare_simulation as prepare_simulation
+    from affinerank.pipeline.simulation import simulate as simulate
+    from affinerank.pipeline.simulation import simulation_rankers as simulation_rankers
+    from affinerank.pipeline.training import Trained as Trained
+    from affinerank.pipeline.training import ranker_settings as ranker_settings
+    from affinerank.pipeline.training import train as train
+    from affinerank.pipeline.weighing import weigh as weigh
+
+_HOME = {
+    "choice": "Choice ChoiceSettings train_chosen",
+    "debiasing": "debias save_labels",
+    "description": "RANKS_SHOWN describe",
+    "estimation": "estimate_users",
+    "evaluation": "evaluate_rankers",
+    "offpolicy": "OffPolicySettings evaluate_from_clicks gain_over_logged",
+    "parts": "held_out",
+    "production": "train_production_ranker",
+    "simulation": "prepare_simulation simulate simulation_rankers",
+    "training": "Trained ranker_settings train",
+    "weighing": "weigh",
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOME.items():
+        if name in names.split():
+            return getattr(import_module(f"affinerank.pipeline.{module}"), name)
+    raise AttributeError(f"module 'affinerank.pipeline' has no attribute {name!r}")

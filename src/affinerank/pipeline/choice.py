@@ -1,65 +1,62 @@
-r"""Choosing by data: which estimator, clipping and kind of ranker clicks speak for.
+r"""Choosing by data: which estimator, clipping and kind of ranker clicks favour.
 
 Every candidate is trained without one part of the queries, part after part, and ranks
 the queries that it did not see. All are judged by the clicks on those, through one
-correction, affine: unbiased if the users are right. (Where they were estimated, the
-judge shares their error with the affine candidates, so users that are far off speak for
-affine, and no standard error tells.) What is judged is
-DCG@10 over the documents that were shown, less that of the logged ranking, so that
+correction, the default: unbiased if the users are right. (Where they were estimated,
+the judge shares their error with the candidates of that correction, so a badly
+estimated user model favours those, and the standard errors do not show it.) The value
+is DCG@10 over the documents that were shown, less that of the logged ranking, so that
 users need be known up to gauge only.
 
 Few clicks make that judge noisy, and the best of many noisy values is often an
 accident. So values are pooled: an estimator (with its clipping) is judged by its lead
-over naive, the most stable one, on average over kinds of rankers, and a kind of ranker
-by its gain on average over estimators. From a lead half a standard error is taken off,
-query by query, so that what makes a query hard for both does not enter; where nothing
-is left of any lead, naive is taken. On synthetic worlds, with 1e3 to 1e5 clicks, this
-lost less than taking the highest value, or that of a single candidate less its error.
+over the baseline, the most stable one, on average over kinds of rankers, and a kind of
+ranker by its gain on average over estimators. From a lead half a standard error is
+subtracted, query by query, so that what makes a query hard for both does not enter; if
+no lead remains, the baseline is chosen. On synthetic worlds, with 1e3 to 1e5 clicks,
+this lost less than taking the highest value, or that of a single candidate less its
+error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.join import JoinedCounts, join_counts
-from affinerank.clicks.usermodel import UserModel
-from affinerank.corrections import affine, parse_clip
+from affinerank.arrays import Floats
+from affinerank.clicks.counts import EXTRA_KEYS, ClickCounts
+from affinerank.clicks.models import ClickModel
+from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
+from affinerank.defaults import BASELINE, CLIP, ESTIMATOR
 from affinerank.errors import ConfigError, DataError
+from affinerank.estimators import ESTIMATORS
+from affinerank.estimators.evidence import parse_clip
 from affinerank.evaluation.offpolicy import estimate
-from affinerank.pipeline.corrected_log import DCG_10, correct_log
-from affinerank.pipeline.parts import note_unmatched, train_part
-from affinerank.pipeline.production import score
-from affinerank.pipeline.training import Trained, train_rankers
-from affinerank.pipeline.trees import TrainedTrees, train_trees
+from affinerank.evaluation.rank_weights import DCG_10, over_logged
+from affinerank.pipeline.parts import train_part
+from affinerank.pipeline.training import Trained, train
+from affinerank.pipeline.weighing import users_for, weigh, with_clip
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.gbdt import TreeSettings
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers import RANKERS
+from affinerank.rankers.ranker import score
 from affinerank.seeds import stage_rng
 
-Floats = NDArray[np.float64]
-
-AUTO = "auto"
-CLIP = "10/sqrt(n)"
 FOLDS = 5
-ERRORS = 0.5  # standard errors that are taken off a lead
+ERRORS = 0.5  # standard errors that are subtracted from a lead
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to learn a ranker.
+    """One way to train a ranker.
 
     Attributes:
-        ranker: ``mlp`` or ``lightgbm``.
-        estimator: Of ``ESTIMATORS``.
-        clip: Lower bound of alpha, as :meth:`Correction.clipped` takes it.
+        ranker: A row of ``RANKERS``.
+        estimator: A row of ``ESTIMATORS``.
+        clip: Clipping rule.
     """
 
     ranker: str
@@ -72,46 +69,54 @@ class ChoiceSettings:
     """What is compared, and how.
 
     Attributes:
-        kinds: The rankers, ``mlp`` and ``lightgbm`` or one of them, with their
-            settings.
-        clip: Rule that every estimator but naive is tried with, besides none.
+        rankers: Rows of ``RANKERS``, each with its settings; all of them where left
+            out.
+        clip: Rule that every estimator that divides is tried with, besides none.
         folds: Parts of the queries that are held out in turn.
         seed: Of the parts and of the rankers.
     """
 
-    kinds: Mapping[str, NetworkSettings | TreeSettings]
+    rankers: Mapping[str, Any] = field(
+        default_factory=lambda: {name: row.settings() for name, row in RANKERS.items()}
+    )
     clip: str | float = CLIP
     folds: int = FOLDS
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what leaves nothing to compare."""
-        known = {"mlp": NetworkSettings, "lightgbm": TreeSettings}
-        for kind, settings in self.kinds.items():
-            if kind not in known or not isinstance(settings, known[kind]):
+        """Reject what leaves nothing to compare."""
+        if not self.rankers:
+            raise ConfigError(f"give a kind of ranker or more: {RANKERS.choices}")
+        for kind, settings in self.rankers.items():
+            expected = RANKERS[kind].settings
+            if not isinstance(settings, expected):
                 raise ConfigError(
-                    "kinds of rankers are mlp with NetworkSettings and lightgbm with "
-                    f"TreeSettings, got {kind!r} with {type(settings).__name__}"
+                    f"settings of {kind} must be {expected.__name__}, got "
+                    f"{type(settings).__name__}"
                 )
-            if settings.patience is not None:
+            if getattr(settings, "patience", None) is not None:
                 raise ConfigError(
                     "candidates are compared after the same training, so patience "
                     "cannot be given"
                 )
-        if not self.kinds:
-            raise ConfigError("give a kind of ranker or more: mlp, lightgbm")
         parse_clip(self.clip, 1)
         if self.folds < 2:
             raise ConfigError(f"folds must be 2 or more, got {self.folds}")
 
-    def candidates(self, users: UserModel) -> list[Candidate]:
-        """All that can be compared; IPS has to know examination itself."""
-        propensity = () if users.identified == "gauge" else ("ips", "bayes-ips")
+    def candidates(self, users: ClickModel | None) -> list[Candidate]:
+        """List all candidates whose needs the users meet."""
+        met = {"nothing"}
+        if users is not None:
+            met |= (
+                {"gauge"} if users.identified == "gauge" else {"gauge", "examination"}
+            )
         found = []
-        for kind in self.kinds:
-            found.append(Candidate(kind, "naive"))
-            for name in (*propensity, "affine"):
-                found += [Candidate(kind, name, clip) for clip in (None, self.clip)]
+        for kind in self.rankers:
+            for name, row in ESTIMATORS.items():
+                if row.needs in met:
+                    found.append(Candidate(kind, name))
+                    if with_clip(name, self.clip).parameters:
+                        found.append(Candidate(kind, name, self.clip))
         return found
 
 
@@ -137,7 +142,7 @@ class Lead:
     Attributes:
         estimator: Which.
         clip: With which clipping.
-        lead: Its value less that of naive.
+        lead: Its value less that of the baseline.
         standard_error: Over queries.
     """
 
@@ -149,12 +154,12 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was compared, and what came of it.
+    """What was compared, and what was chosen.
 
     Attributes:
         judged: The candidates.
         leads: Of the estimators.
-        best: The candidate that was taken.
+        best: The candidate that was chosen.
         folds: Parts of the queries.
     """
 
@@ -163,10 +168,10 @@ class Choice:
     best: Candidate
     folds: int
 
-    def summary(self) -> dict[str, Any]:
-        """The table, as plain data."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as plain data."""
         return {
-            "judged_by": f"{DCG_10.name}, corrected by affine",
+            "judged_by": f"{DCG_10.name}, corrected by {ESTIMATOR}",
             "folds": self.folds,
             "best": asdict(self.best),
             "estimators": [asdict(row) for row in self.leads],
@@ -184,126 +189,114 @@ class Choice:
 def train_chosen(
     counts: ClickCounts,
     data: RankingDataset,
-    users: UserModel,
+    users: ClickModel | None = None,
     *,
-    settings: ChoiceSettings,
+    settings: ChoiceSettings | None = None,
     strict: bool = False,
     progress: Progress = quiet,
-) -> tuple[Trained | TrainedTrees, Choice]:
+) -> tuple[Trained, Choice]:
     """Compare candidates on held-out queries, and train the best on all of them.
 
     Args:
         counts: Clicks; of their ``split``, where they have one, the part ``train``.
         data: Features of the documents.
-        users: How users click, known or estimated: they correct what candidates learn
-            from, and judge all of them.
+        users: How users click; estimated first where left out. They correct what
+            candidates learn from, and judge all of them.
         settings: What is compared.
-        strict: Refuse ranks deeper than the user model instead of extending it.
-        progress: Told of each training.
+        strict: Reject ranks deeper than the user model instead of extending it.
+        progress: Called as training advances.
 
     Returns:
         The one ranker, whose provenance holds the table; and the comparison.
     """
-    choice = compare(
-        counts, data, users, settings=settings, strict=strict, progress=progress
+    chosen = settings or ChoiceSettings()
+    known, estimated = users_for(
+        [ESTIMATOR], counts, data, users, seed=chosen.seed, progress=progress
     )
-    best = choice.best
-    trained = _fit([best], counts, data, users, settings, strict, progress)
-    rankers: Any = {
-        name: replace(
-            ranker, provenance={**ranker.provenance, "choice": choice.summary()}
-        )
-        for name, ranker in trained.rankers.items()
+    choice = compare(
+        counts, data, known, settings=chosen, strict=strict, progress=progress
+    )
+    trained = _train([choice.best], counts, data, known, chosen, strict, progress)
+    rankers = {
+        name: replace(one, provenance={**one.provenance, "choice": choice.to_dict()})
+        for name, one in trained.rankers.items()
     }
-    return replace(trained, rankers=rankers), choice
+    return replace(trained, rankers=rankers, estimate=estimated), choice
 
 
 def compare(
     counts: ClickCounts,
     data: RankingDataset,
-    users: UserModel,
+    users: ClickModel | None,
     *,
     settings: ChoiceSettings,
     strict: bool = False,
     progress: Progress = quiet,
 ) -> Choice:
     """Train all candidates by parts, and judge them; see :func:`train_chosen`."""
-    joined = join_counts(train_part(counts), data)
-    note_unmatched(joined)
-    asked = np.unique(data.query_of_doc[joined.doc])
-    if len(asked) < settings.folds:
+    part = train_part(counts)
+    rows = rows_of(part.merged(*(k for k in EXTRA_KEYS if k in part.keys)), data)
+    note_unmatched(rows)
+    issued = np.unique(rows.query)
+    if len(issued) < settings.folds:
         raise DataError(
-            f"{len(asked)} queries were asked, too few for {settings.folds} parts; "
+            f"{len(issued)} queries were issued, too few for {settings.folds} parts; "
             "name an estimator"
         )
-    issued = data.select_queries(asked)
-    joined = join_counts(joined.counts, issued)
+    fold = np.full(rows.n_queries, -1)
     rng = stage_rng("choice", settings.seed)
-    fold = rng.permutation(len(asked)) % settings.folds
+    fold[issued] = rng.permutation(len(issued)) % settings.folds
     among = settings.candidates(users)
-    scores = np.zeros((len(among), issued.n_docs))
-    for part in range(settings.folds):
-        progress("comparing candidates", part, settings.folds)
-        kept, held = np.flatnonzero(fold != part), np.flatnonzero(fold == part)
-        rows = fold[issued.query_of_doc[joined.doc]] != part
-        learnt = ClickCounts(joined.counts.table.filter(pa.array(rows)))
-        unseen = issued.select_queries(held)
-        here = fold[issued.query_of_doc] == part
+    scores = np.zeros((len(among), rows.n_docs))
+    for number in range(settings.folds):
+        progress("comparing candidates", number, settings.folds)
+        learnt = _counts_of(rows.select(fold[rows.query] != number), data)
+        kept = data.select_queries(np.flatnonzero((fold >= 0) & (fold != number)))
+        unseen = data.select_queries(np.flatnonzero(fold == number))
+        here = fold[rows.query_of_doc] == number
         for mine in _alike(among):
-            trained = _fit(
-                [among[i] for i in mine],
-                learnt,
-                issued.select_queries(kept),
-                users,
-                settings,
-                strict,
-            )
-            for i in mine:
-                ranker = trained.rankers[among[i].estimator, settings.seed]
+            alike = [among[i] for i in mine]
+            trained = _train(alike, learnt, kept, users, settings, strict)
+            for i, ranker in zip(mine, trained.rankers.values(), strict=True):
                 scores[i, here] = score(ranker, unseen)
     progress("comparing candidates", settings.folds, settings.folds)
-    return choose(among, scores, joined, issued, users, folds=settings.folds)
+    return choose(among, scores, rows, users, folds=settings.folds)
 
 
 def choose(
     among: Sequence[Candidate],
     scores: Floats,
-    joined: JoinedCounts,
-    data: RankingDataset,
-    users: UserModel,
+    rows: ClickRows,
+    users: ClickModel | None,
     *,
     folds: int = FOLDS,
 ) -> Choice:
-    """Judge candidates by corrected clicks, and take one.
+    """Judge candidates by corrected clicks, and choose one.
 
     Args:
-        among: The candidates: the same estimators, naive one of them, for each kind.
+        among: The candidates: the same estimators, the baseline one of them, for each
+            kind of ranker.
         scores: ``[n, n_docs]`` of each, by rankers that had not seen the query.
-        joined: The clicks.
-        data: The queries and documents.
+        rows: The clicks.
         users: How users click.
-        folds: In how many parts queries were held out, for the reader.
+        folds: Number of parts that queries were held out in, to be reported.
     """
-    log = correct_log(joined, data, affine(joined.counts, users))
-    given = dict(zip(among, log.over_logged(scores, DCG_10), strict=True))
-    gains = {one: estimate(log.labels, over, data) for one, over in given.items()}
-    kinds = list(dict.fromkeys(candidate.ranker for candidate in among))
+    weights, query = weigh(rows, ESTIMATOR, users), rows.query_of_doc
+    over = [over_logged(new, rows, DCG_10) for new in scores]
+    given = dict(zip(among, over, strict=True))
+    gains = {one: estimate(weights, given[one], query) for one in among}
+    kinds = list(dict.fromkeys(one.ranker for one in among))
     leads = []
-    for estimator, clip in dict.fromkeys((one.estimator, one.clip) for one in among):
-        ahead = np.mean(
-            [
-                given[Candidate(kind, estimator, clip)]
-                - given[Candidate(kind, "naive")]
-                for kind in kinds
-            ],
-            axis=0,
-        )
-        found = estimate(log.labels, ahead, data)
-        leads.append(Lead(estimator, clip, found.least, found.queries.standard_error))
+    for name, clip in dict.fromkeys((one.estimator, one.clip) for one in among):
+        ahead = [
+            given[Candidate(kind, name, clip)] - given[Candidate(kind, BASELINE)]
+            for kind in kinds
+        ]
+        found = estimate(weights, np.mean(ahead, axis=0), query)
+        leads.append(Lead(name, clip, found.least, found.queries.standard_error))
     method = max(leads, key=lambda row: row.lead - ERRORS * row.standard_error)
     kind = max(
-        kinds,
-        key=lambda kind: sum(gains[c].least for c in among if c.ranker == kind),
+        kinds, key=lambda kind: sum(gains[c].least for c in among if c.ranker == kind)
     )
     return Choice(
         [Judged(one, g.least, g.queries.standard_error) for one, g in gains.items()],
@@ -321,24 +314,38 @@ def _alike(among: Sequence[Candidate]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _fit(
+def _counts_of(rows: ClickRows, data: RankingDataset) -> ClickCounts:
+    """Return rows as counts of documents of the data."""
+    return ClickCounts.from_columns(
+        query_id=data.query_ids[rows.query],
+        doc_id=data.doc_ids[rows.doc],
+        rank=rows.rank,
+        impressions=rows.impressions,
+        clicks=rows.clicks,
+        sessions=rows.sessions[rows.query],
+    )
+
+
+def _train(
     alike: Sequence[Candidate],
     counts: ClickCounts,
     data: RankingDataset,
-    users: UserModel,
+    users: ClickModel | None,
     settings: ChoiceSettings,
     strict: bool,
     progress: Progress = quiet,
-) -> Trained | TrainedTrees:
+) -> Trained:
     """Train candidates of one kind and clipping."""
-    kind = settings.kinds[alike[0].ranker]
-    common: dict[str, Any] = {
-        "estimators": [candidate.estimator for candidate in alike],
-        "seeds": [settings.seed],
-        "clip": alike[0].clip,
-        "strict": strict,
-        "progress": progress,
-    }
-    if isinstance(kind, NetworkSettings):
-        return train_rankers(counts, data, users, settings=kind, **common)
-    return train_trees(counts, data, users, settings=kind, **common)
+    first = alike[0]
+    return train(
+        counts,
+        data,
+        users,
+        ranker=first.ranker,
+        settings=settings.rankers[first.ranker],
+        estimators=[candidate.estimator for candidate in alike],
+        seeds=[settings.seed],
+        clip=first.clip,
+        strict=strict,
+        progress=progress,
+    )

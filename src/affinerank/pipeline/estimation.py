@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from affinerank.bias.documents import ClickRows
+import numpy as np
+
+from affinerank.arrays import Matrix
+from affinerank.bias import METHODS, Estimate, EstimationSettings, Method
 from affinerank.bias.gauge import gauge_error
-from affinerank.bias.interventions import Overlap, moved_rows, overlap_of
-from affinerank.bias.level_mixture import LEAST_TOLD, require_estimable
+from affinerank.bias.method import AUTO
+from affinerank.bias.overlap import Overlap, moved_rows, overlap_of
 from affinerank.bias.pooling import RankPools, pool_ranks
+from affinerank.bias.requirements import LEAST_DOCUMENTS
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.join import join_counts
-from affinerank.clicks.usermodel import UserModel
+from affinerank.clicks.models.trust import EstimatedBy, TrustModel
+from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.features import FeatureMapping
+from affinerank.data.mapped import taken
+from affinerank.defaults import METHOD, METHOD_FROM_SWAPS
 from affinerank.errors import ConfigError
-from affinerank.pipeline.estimated import Estimated
-from affinerank.pipeline.estimation_methods import (
-    EM_METHODS,
-    EstimationSettings,
-    Found,
-    by_em,
-    by_levels,
-)
-from affinerank.pipeline.parts import note_unmatched, train_part
-from affinerank.pipeline.rows import rows_and_features, unjoined_rows
+from affinerank.pipeline.parts import train_part
 from affinerank.progress import Progress, quiet
 
 
@@ -33,78 +30,123 @@ def estimate_users(
     data: RankingDataset | None = None,
     *,
     settings: EstimationSettings | None = None,
-    truth: UserModel | None = None,
+    truth: TrustModel | None = None,
     progress: Progress = quiet,
-) -> Estimated:
-    """Estimate how users click, and say how good the estimate is.
+) -> Estimate:
+    """Estimate how users click, and report how good the estimate is.
 
     Args:
         counts: Clicks; of their ``split``, where they have one, the part ``train``.
         data: Features of the documents, if there are any.
         settings: Which method, and how.
         truth: The users of a simulation, to compare with.
-        progress: Told of each stage.
+        progress: Called at each stage.
     """
-    asked = settings or EstimationSettings()
     kept = train_part(counts)
-    if data is None:
-        joined, features, rows = None, None, unjoined_rows(kept)
-    else:
-        joined = join_counts(kept, data)
-        note_unmatched(joined)
-        rows, features = rows_and_features(joined, data)
-    pools = pool_ranks(
-        rows.rank, rows.impressions, rows.clicks, least_clicks=asked.least_clicks
+    rows = rows_of(kept, data)
+    note_unmatched(rows)
+    features = None if data is None else filled_features(data)
+    found = estimate_from_rows(
+        rows, features, data, settings=settings, truth=truth, progress=progress
     )
-    require_estimable(rows, pools)
+    return replace(found, notes=(*_about_log(kept, found.pools, data), *found.notes))
+
+
+def estimate_from_rows(
+    rows: ClickRows,
+    features: Matrix | None = None,
+    data: RankingDataset | None = None,
+    *,
+    settings: EstimationSettings | None = None,
+    truth: TrustModel | None = None,
+    progress: Progress = quiet,
+) -> Estimate:
+    """Choose a method, estimate how users click, and note how on the users.
+
+    Args:
+        rows: Clicks.
+        features: ``[n_docs, n_features]`` without missing values, if there are any.
+        data: What the documents are called: given names, results do not depend on the
+            order of the data. Methods that train a ranker keep that order all the same.
+        settings: Which method, and how.
+        truth: The users of a simulation, to compare with.
+        progress: Called at each stage.
+    """
+    how, with_features = settings or EstimationSettings(), features is not None
+    pools = pool_ranks(rows, how.least_clicks)
     overlap = overlap_of(rows, pools)
-    method, why = _chosen(asked, rows, pools, overlap, features is not None)
+    method, why = _chosen(how, rows, pools, overlap, with_features=with_features)
+    if method.needs_features and not with_features:
+        raise ConfigError(f"the method {method.name} needs features: give --data")
+    if data is not None and not method.ranks_too:
+        rows, features = in_order_of_ids(rows, features, data)
     progress("estimating", 0, 1)
-    if method not in EM_METHODS:
-        found = by_levels(method, rows, features, asked)
-    elif joined is None or data is None:
-        raise ConfigError(f"the method {method} needs features: give --data")
-    else:
-        found = by_em(method, joined, data, rows, asked, progress)
+    found = method.fit(rows, features, how, progress)
     progress("estimating", 1, 1)
-    users = replace(found.users, provenance=_provenance(method, found, asked))
-    error = None
-    if truth is not None:
-        error = gauge_error(users, truth, found.pools.impressions)
-    return Estimated(
-        users,
-        method,
-        why,
-        found.pools,
-        found.clicks(),
-        found.inference,
-        found.display,
-        overlap,
-        found.test,
-        error,
-        (*_about_log(kept, found.pools, data), *found.notes),
-    )
-
-
-def _provenance(
-    method: str, found: Found, settings: EstimationSettings
-) -> dict[str, Any]:
-    """By what, and from how much, users were estimated."""
-    return {
-        "estimated_by": method,
-        "clicks": int(found.rows.clicks.sum()),
-        "impressions": int(found.rows.impressions.sum()),
+    about = {
+        "estimated_by": method.name,
+        "clicks": int(found.clicks.sum()),
+        "impressions": int(found.pools.impressions.sum()),
         "pooled_ranks": list(found.pools.shared),
-        "least_clicks": settings.least_clicks,
-        "seed": settings.seed,
+        "least_clicks": how.least_clicks,
+        "seed": how.seed,
         **found.users.provenance,
     }
+    by = EstimatedBy(method.name, with_features, how.least_clicks)
+    users = replace(found.users, provenance=about, estimated=by)
+    seen = found.pools.impressions
+    error = None if truth is None else gauge_error(users, truth, seen)
+    return replace(
+        found, users=users, method=method.name, why=why, overlap=overlap, error=error
+    )
+
+
+def filled_features(data: RankingDataset) -> Matrix:
+    """Map features as networks read them, medians in place of missing values."""
+    return FeatureMapping.fit(data, impute=True).apply(data).features
+
+
+def in_order_of_ids(
+    rows: ClickRows, features: Matrix | None, data: RankingDataset
+) -> tuple[ClickRows, Matrix | None]:
+    """Number documents in the order of their ids, query by query.
+
+    So what is drawn depends on the ids, not on the order of the data.
+    """
+    queries = np.argsort(data.query_ids, kind="stable")
+    by_id = np.argsort(np.argsort(data.doc_ids, kind="stable"))
+    order = np.lexsort((by_id, np.argsort(queries)[data.query_of_doc]))
+    if features is not None and np.any(order[1:] < order[:-1]):
+        features = taken(features, order)
+    return rows.renumbered(order, queries), features
+
+
+def _chosen(
+    settings: EstimationSettings,
+    rows: ClickRows,
+    pools: RankPools,
+    overlap: Overlap,
+    *,
+    with_features: bool,
+) -> tuple[Method, str]:
+    """The method, and why, in words."""
+    if settings.method != AUTO:
+        return METHODS[settings.method], "requested"
+    if with_features:
+        why = "features indicate which documents to expect relevant"
+        return METHODS[METHOD], why
+    if overlap.all_connected and overlap.n_moved >= LEAST_DOCUMENTS:
+        alone = pool_ranks(moved_rows(rows), settings.least_clicks)
+        if alone.names == pools.names:
+            why = f"{overlap.n_moved:,} documents were shown at several ranks"
+            return METHODS[METHOD_FROM_SWAPS], why
+    return METHODS[METHOD], "no features, and documents hardly change rank"
 
 
 def _about_log(
     counts: ClickCounts, pools: RankPools, data: RankingDataset | None
 ) -> list[str]:
-    """What was filled in or put together: missing values, rare ranks, and segments."""
+    """Notes on what was filled in or pooled: missing values, segments, rare ranks."""
     notes = []
     lacking = {} if data is None else data.missing_values()
     if lacking:
@@ -121,31 +163,3 @@ def _about_log(
     if pools.shared:
         notes.append(f"few clicks: ranks {', '.join(pools.shared)} share their values")
     return notes
-
-
-def _chosen(
-    settings: EstimationSettings,
-    rows: ClickRows,
-    pools: RankPools,
-    overlap: Overlap,
-    with_features: bool,
-) -> tuple[str, str]:
-    """The method, and why, in words."""
-    if settings.method != "auto":
-        return settings.method, "asked for"
-    if with_features:
-        return "mixture", "features tell which documents to expect relevant"
-    if overlap.all_connected and overlap.n_moved >= LEAST_TOLD:
-        moved = moved_rows(rows)
-        alone = pool_ranks(
-            moved.rank,
-            moved.impressions,
-            moved.clicks,
-            least_clicks=settings.least_clicks,
-        )
-        if alone.names == pools.names:
-            return (
-                "interventions",
-                f"{overlap.n_moved:,} documents were shown at several ranks",
-            )
-    return "mixture", "no features, and documents hardly change rank"

@@ -1,18 +1,56 @@
-"""Saved rankers judged by labels."""
+"""Rankers judged by labels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from affinerank.data.dataset import RankingDataset
+from affinerank.defaults import RELEVANT_ABOVE
 from affinerank.errors import DataError
-from affinerank.evaluation.significance import compare_queries
-from affinerank.metrics import Metric
-from affinerank.pipeline.production import Ranker, score
+from affinerank.evaluation.significance import Comparison, compare_queries
+from affinerank.metrics import Metric, MetricValues
+from affinerank.rankers.ranker import Ranker, score
+
+
+@dataclass(frozen=True, slots=True)
+class ByLabels:
+    """Rankers judged by labels, each compared with the first.
+
+    Attributes:
+        metric: Its name.
+        queries: With a relevant document.
+        relevant_above: Labels above this are relevant.
+        rankers: Values of each query, by name.
+        comparisons: Paired tests, p corrected for all of them (Holm).
+    """
+
+    metric: str
+    queries: int
+    relevant_above: float
+    rankers: Mapping[str, MetricValues]
+    comparisons: Sequence[Comparison]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data: mean, standard error and 95 % interval of each."""
+        return {
+            "metric": self.metric,
+            "queries": self.queries,
+            "relevant_above": self.relevant_above,
+            "rankers": [
+                {
+                    "ranker": name,
+                    "mean": v.mean,
+                    "standard_error": v.standard_error,
+                    "interval": list(v.interval),
+                }
+                for name, v in self.rankers.items()
+            ],
+            "comparisons": [asdict(comparison) for comparison in self.comparisons],
+        }
 
 
 def evaluate_rankers(
@@ -20,40 +58,20 @@ def evaluate_rankers(
     data: RankingDataset,
     *,
     metric: Metric,
-    relevant_above: float = 2.0,
-) -> dict[str, Any]:
-    """Judge rankers by labels; compare each with the first, query by query.
-
-    Returns:
-        As plain data: the metric's name, mean, standard error and 95 % interval of
-        each, and paired tests with p corrected for all of them (Holm).
-    """
+    relevant_above: float = RELEVANT_ABOVE,
+) -> ByLabels:
+    """Judge rankers by labels; compare each with the first, query by query."""
     relevance = data.relevance(relevant_above)
     values = {
         name: metric(score(ranker, data), relevance, data.offsets)
         for name, ranker in rankers.items()
     }
-    first = next(iter(values.values()))
-    if np.all(np.isnan(first.values)):
+    first, *_ = values
+    queries = int(np.count_nonzero(~np.isnan(values[first].values)))
+    if not queries:
         raise DataError(
             f"no query has a label above {relevant_above:g}, so there is nothing to "
             "judge by; choose which labels count as relevant (--relevant-above)"
         )
-    compared = compare_queries(
-        {name: v.values for name, v in values.items()}, against=next(iter(values))
-    )
-    return {
-        "metric": first.name,
-        "queries": int(np.count_nonzero(~np.isnan(first.values))),
-        "relevant_above": relevant_above,
-        "rankers": [
-            {
-                "ranker": name,
-                "mean": v.mean,
-                "standard_error": v.standard_error,
-                "interval": list(v.interval),
-            }
-            for name, v in values.items()
-        ],
-        "comparisons": [asdict(comparison) for comparison in compared],
-    }
+    compared = compare_queries({n: v.values for n, v in values.items()}, against=first)
+    return ByLabels(values[first].name, queries, relevant_above, values, compared)

@@ -1,44 +1,55 @@
-"""Rankers judged by the clicks that another ranking brought."""
+"""Rankers judged by the clicks on another ranking."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from affinerank.bias.pooling import LEAST_CLICKS
+from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.join import join_counts
-from affinerank.clicks.usermodel import UserModel
-from affinerank.corrections import parse_estimator
+from affinerank.clicks.models import ClickModel
+from affinerank.clicks.models.trust import EstimatedBy
+from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.defaults import ESTIMATOR, METHOD
+from affinerank.errors import ConfigError, DataError
+from affinerank.estimators import Weights
 from affinerank.evaluation.offpolicy import (
     MOST_NEVER_SHOWN,
     Estimate,
+    Exposure,
     decide,
     estimate,
     exposure,
+    unknown_share,
 )
-from affinerank.evaluation.rank_weights import RankWeights, centred, ranked_weights
+from affinerank.evaluation.rank_weights import (
+    DCG_10,
+    RankWeights,
+    centred,
+    logged_weights,
+    over_logged,
+    ranked_weights,
+)
 from affinerank.evaluation.refits import (
     REPLICATES,
-    Held,
-    Learnt,
+    Differences,
+    Source,
+    Weigh,
     estimate_differences,
+    is_estimated,
+    mean_alpha,
 )
-from affinerank.pipeline.corrected_log import DCG_10, CorrectedLog, correct_log
-from affinerank.pipeline.parts import held_part, note_unmatched, train_part
-from affinerank.pipeline.production import Ranker, score
-from affinerank.pipeline.rows import click_rows, filled_features
+from affinerank.pipeline.estimation import filled_features
+from affinerank.pipeline.parts import held_part, train_part
+from affinerank.pipeline.weighing import rows_named, weigh
 from affinerank.progress import Progress, quiet
+from affinerank.rankers.ranker import Ranker, score
 from affinerank.seeds import stage_rng
-
-Floats = NDArray[np.float64]
 
 RELEVANCE = "relevance from 0 to 1"
 CLICKS = "clicks at an average rank; users are known up to gauge"
@@ -48,11 +59,11 @@ HELD = "the held-out clicks, for want of those they were estimated from"
 
 @dataclass(frozen=True, slots=True)
 class OffPolicySettings:
-    """What is asked of clicks.
+    """What is estimated from clicks.
 
     Attributes:
         rank_weights: The metric.
-        estimator: Of ``ESTIMATORS``.
+        estimator: A row of ``ESTIMATORS``, with options as in ``affine(clip=0.1)``.
         against_logged: Whether to compare with the ranking that was logged; estimated
             users allow nothing else.
         replicates: Refits of estimated users, for each of the two intervals.
@@ -60,88 +71,151 @@ class OffPolicySettings:
     """
 
     rank_weights: RankWeights = DCG_10
-    estimator: str = "affine"
+    estimator: str = ESTIMATOR
     against_logged: bool = False
     replicates: int = REPLICATES
     seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedByClicks:
+    """A ranker's value, its difference from the logged ranking, or both.
+
+    Attributes:
+        ranker: Its name.
+        never_shown_share: Share of its rank weight on documents that are not known.
+        exposure: How evenly the estimate rests on impressions.
+        value: Of the ranker; ``None`` if users are known up to gauge.
+        logged: Value of the logged ranking, if compared and not up to gauge.
+        against_logged: The difference, if compared.
+    """
+
+    ranker: str
+    never_shown_share: float
+    exposure: Exposure
+    value: Estimate | None = None
+    logged: Estimate | None = None
+    against_logged: Estimate | None = None
+
+    def to_dict(self, clicks: int) -> dict[str, Any]:
+        """Return plain data; ``clicks`` there are decide whether more are needed."""
+        about: dict[str, Any] = {
+            "ranker": self.ranker,
+            "never_shown_share": self.never_shown_share,
+            "impressions": self.exposure.impressions,
+            "effective_impressions": self.exposure.effective,
+            "top_percent_share": self.exposure.top_share,
+        }
+        for name in ("value", "logged", "against_logged"):
+            found: Estimate | None = getattr(self, name)
+            if found is not None:
+                about[name] = found.to_dict()
+        if self.against_logged is not None:
+            about["against_logged"] |= asdict(decide(self.against_logged, clicks))
+        return about
+
+
+@dataclass(frozen=True, slots=True)
+class ByClicks:
+    """Rankers judged by clicks.
+
+    Attributes:
+        metric: Name of the rank weights.
+        estimator: That corrected the clicks.
+        queries: Issued.
+        sessions: Of the held-out clicks.
+        clicks: Held out.
+        rankers: The rankers.
+        refits: How estimated users were refitted, ``replicates`` and ``to`` what;
+            ``None`` if users are known, or not needed.
+    """
+
+    metric: str
+    estimator: str
+    queries: int
+    sessions: int
+    clicks: int
+    rankers: Sequence[JudgedByClicks]
+    refits: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "metric": self.metric,
+            "estimator": self.estimator,
+            "users_estimated": self.refits is not None,
+            "units": CLICKS if self.refits else RELEVANCE,
+            "refits": self.refits,
+            "queries": self.queries,
+            "sessions": self.sessions,
+            "clicks": self.clicks,
+            "rankers": [row.to_dict(self.clicks) for row in self.rankers],
+        }
 
 
 def evaluate_from_clicks(
     rankers: Mapping[str, Ranker],
     counts: ClickCounts,
     data: RankingDataset,
-    users: UserModel | None,
+    users: ClickModel | None = None,
     *,
     settings: OffPolicySettings | None = None,
     estimated_from: tuple[ClickCounts, RankingDataset] | None = None,
     progress: Progress = quiet,
-) -> dict[str, Any]:
+) -> ByClicks:
     """Judge rankers by held-out clicks on another ranking.
 
-    With users that are known, each ranker has a value; with estimated ones, only its
-    difference from the logged ranking is told, from refits of the users.
+    With known users, each ranker has a value; with estimated ones, only its difference
+    from the logged ranking is reported, from refits of the users.
 
     Args:
         rankers: By name; none may have been trained on a query of the counts.
         counts: Held-out clicks; of their ``split``, where they have one, the part
             ``holdout``.
         data: Features of the documents.
-        users: How users click; the naive estimator needs none.
-        settings: What is asked.
+        users: How users click, if the estimator needs them.
+        settings: What is estimated.
         estimated_from: Counts that estimated users came from, and their data. Left
             out, the part ``train`` of ``counts``, or else the held-out clicks.
-        progress: Told of each refit.
-
-    Returns:
-        As plain data: for each ranker the value, the comparison, or both, with the
-        intervals over sessions and over queries, and what they rest on.
+        progress: Called after each refit.
     """
-    asked = settings or OffPolicySettings()
-    log = _corrected(held_part(counts), data, users, asked.estimator)
+    chosen = settings or OffPolicySettings()
+    log = _corrected(held_part(counts), data, users, chosen.estimator)
     for name, ranker in rankers.items():
-        _require_unseen(name, ranker, log)
+        _require_unseen(name, ranker, data, log.rows)
     scores = {name: score(ranker, data) for name, ranker in rankers.items()}
     refits = None
-    if users is None or asked.estimator == "naive" or not _estimated(users):
-        rows = [_valued(new, log, asked) for new in scores.values()]
+    if log.users is None or not log.up_to_gauge:
+        found = [log.valued(name, new, chosen) for name, new in scores.items()]
     else:
-        learnt, same = _learnt(users, counts, log, estimated_from)
-        _require_shown(scores, log, asked.rank_weights)
-        held = _differences_up_to_gauge(scores, log, asked.rank_weights)
-        found = estimate_differences(
-            held,
-            users,
-            learnt,
-            same=same,
-            replicates=asked.replicates,
-            rng=stage_rng("estimation", asked.seed, 1),
-            progress=progress,
-        )
-        rows = [
-            {
-                **_rests_on(log, held.rank_weights[i], new, asked.rank_weights),
-                "against_logged": _told(found[i], log),
-            }
-            for i, new in enumerate(scores.values())
-        ]
-        refits = {"replicates": asked.replicates, "to": HELD if same else LEARNT}
-    named = [{"ranker": n, **row} for n, row in zip(scores, rows, strict=True)]
-    return _summary(log, asked, named, refits)
+        source = _source(log.users, counts, log.rows, data, estimated_from)
+        found = log.compared(scores, log.users, source, chosen, progress)
+        to = HELD if source.held_out else LEARNT
+        refits = {"replicates": chosen.replicates, "to": to}
+    return ByClicks(
+        chosen.rank_weights.name,
+        chosen.estimator,
+        int(np.count_nonzero(log.rows.sessions)),
+        log.rows.n_sessions,
+        int(log.rows.clicks.sum()),
+        found,
+        refits,
+    )
 
 
 def gain_over_logged(
     ranker: Ranker,
     counts: ClickCounts,
     data: RankingDataset,
-    users: UserModel,
+    users: ClickModel,
     *,
-    rank_weights: RankWeights | None = None,
+    rank_weights: RankWeights = DCG_10,
 ) -> float:
-    """The value of a ranker less that of the logged ranking, as a bare number.
+    """Return the value of a ranker less that of the logged ranking, as a bare number.
 
-    By the affine correction, in units of clicks at an average rank, so that users need
+    By the default estimator, in units of clicks at an average rank, so that users need
     be known up to gauge only. Documents that were never shown do not count. For
-    intervals, and a guard against queries learnt from, see
+    intervals, and a check against queries learnt from, see
     :func:`evaluate_from_clicks`.
 
     Args:
@@ -149,48 +223,137 @@ def gain_over_logged(
         counts: Clicks on the logged ranking.
         data: Features of the documents.
         users: How users click.
-        rank_weights: The metric, DCG@10 where left out.
+        rank_weights: The metric.
     """
-    asked = rank_weights or DCG_10
-    log = _corrected(counts, data, users, "affine")
-    held = _differences_up_to_gauge({"the ranker": score(ranker, data)}, log, asked)
-    with warnings.catch_warnings():  # what there is to warn of, _corrected has
-        warnings.simplefilter("ignore", AffineRankWarning)
-        by_query, share = held.by_query(users)
-    return float(by_query[0] @ share)
+    log = _corrected(counts, data, users, ESTIMATOR)
+    [over] = log.over_logged([score(ranker, data)], rank_weights)
+    gain = estimate(log.weights, over, log.rows.query_of_doc)
+    return gain.least * mean_alpha(log.rows, log.users or users)
 
 
-def _estimated(users: UserModel) -> bool:
-    """Whether users come from clicks, and not from who knows them."""
-    return users.identified == "gauge" or "estimated_by" in users.provenance
+@dataclass(frozen=True, slots=True, eq=False)
+class _Log:
+    """Clicks on the logged ranking, corrected."""
+
+    rows: ClickRows
+    weights: Weights
+    weigh: Weigh
+    users: ClickModel | None
+    up_to_gauge: bool
+
+    def valued(
+        self, name: str, new: Floats, settings: OffPolicySettings
+    ) -> JudgedByClicks:
+        """Estimate the value of a ranking, and its difference from the logged."""
+        weights, query = self.weights, self.rows.query_of_doc
+        given = ranked_weights(new, self.rows, settings.rank_weights)
+        unknown = unknown_share(weights, given, query)
+        value = partial(estimate, weights, query=query)
+        bounds = unknown > MOST_NEVER_SHOWN
+        compared = {}
+        if settings.against_logged:
+            logged = logged_weights(self.rows, settings.rank_weights)
+            compared["logged"] = value(logged)
+            compared["against_logged"] = value(given - logged, bounds=bounds)
+        return JudgedByClicks(
+            name,
+            unknown,
+            exposure(self.rows, weights, given),
+            value(given, bounds=bounds),
+            **compared,
+        )
+
+    def compared(
+        self,
+        scores: Mapping[str, Floats],
+        users: ClickModel,
+        source: Source,
+        settings: OffPolicySettings,
+        progress: Progress,
+    ) -> list[JudgedByClicks]:
+        """Estimate differences from the logged ranking with estimated users."""
+        unknown = [
+            self._require_known(name, new, settings.rank_weights)
+            for name, new in scores.items()
+        ]
+        over = self.over_logged(scores.values(), settings.rank_weights)
+        found = estimate_differences(
+            Differences(self.rows, np.stack(over), self.weigh),
+            users,
+            source,
+            replicates=settings.replicates,
+            rng=stage_rng("estimation", settings.seed, 1),
+            progress=progress,
+        )
+        return [
+            JudgedByClicks(
+                name,
+                unknown[i],
+                exposure(self.rows, self.weights, over[i]),
+                against_logged=found[i],
+            )
+            for i, name in enumerate(scores)
+        ]
+
+    def over_logged(
+        self, scores: Iterable[Floats], rank_weights: RankWeights
+    ) -> list[Floats]:
+        """Rank weights of rankings less the logged, among the known documents."""
+        known, query = self.weights.known, self.rows.query_of_doc
+        return [
+            centred(over_logged(new, self.rows, rank_weights), known, query)
+            for new in scores
+        ]
+
+    def _require_known(
+        self, name: str, new: Floats, rank_weights: RankWeights
+    ) -> float:
+        """Reject a ranking much of whose weight is on documents that are not known."""
+        given = ranked_weights(new, self.rows, rank_weights)
+        unknown = unknown_share(self.weights, given, self.rows.query_of_doc)
+        if unknown > MOST_NEVER_SHOWN:
+            raise DataError(
+                f"{name}: {unknown:.0%} of its rank weight is on documents that were "
+                "never shown, so there are only bounds, and bounds need users that "
+                "are known: what relevance 0 and 1 are; choose a smaller cutoff, or a "
+                "log that shows more documents"
+            )
+        return unknown
 
 
 def _corrected(
-    counts: ClickCounts,
-    data: RankingDataset,
-    users: UserModel | None,
-    estimator: str,
-) -> CorrectedLog:
-    correct = parse_estimator(estimator)
-    if users is None and estimator != "naive":
-        raise ConfigError(f"the estimator {estimator} needs a user model (--users)")
-    joined = join_counts(counts, data)
-    note_unmatched(joined)
-    if not joined.counts.impressions.sum():
-        raise DataError("the held-out counts hold no impressions")
-    model = users or UserModel.position_bias([1.0])
-    if estimator not in ("naive", "affine") and _estimated(model):
+    counts: ClickCounts, data: RankingDataset, users: ClickModel | None, estimator: str
+) -> _Log:
+    """Weigh the documents of a log by any estimator whose needs are met."""
+    [row] = rows_named([estimator])
+    if row.needs == "labels":
+        raise ConfigError(f"{row.name} needs labels: it cannot judge by clicks")
+    estimated = users is not None and is_estimated(users)
+    if row.needs == "examination" and estimated:
         raise ConfigError(
-            f"the estimator {estimator} needs users that are known, and these were "
-            "estimated, up to gauge; ask for affine"
+            f"the estimator {row.name} needs users that are known, and these were "
+            f"estimated, up to gauge; use {ESTIMATOR}"
         )
-    return correct_log(joined, data, correct(joined.counts, model))
+    rows = rows_of(counts, data)
+    note_unmatched(rows)
+    if not len(rows):
+        raise DataError("the held-out counts hold no impressions")
+    if users is not None and row.needs_users:
+        users = users.to_depth(rows.depth)  # which warns, once
+
+    def by_estimator(rows: ClickRows, users: ClickModel | None) -> Weights:
+        return weigh(rows, estimator, users)
+
+    up_to_gauge = row.needs == "gauge" and estimated
+    return _Log(rows, by_estimator(rows, users), by_estimator, users, up_to_gauge)
 
 
-def _require_unseen(name: str, ranker: Ranker, log: CorrectedLog) -> None:
-    """Refuse a ranker that was trained on queries of the log."""
-    known = set(getattr(ranker, "provenance", {}).get("queries") or ())
-    ids = [str(query) for query in log.data.query_ids[log.labels.share > 0]]
+def _require_unseen(
+    name: str, ranker: Ranker, data: RankingDataset, rows: ClickRows
+) -> None:
+    """Reject a ranker that was trained on queries of the log."""
+    known = set(ranker.learnt_from)
+    ids = [str(query) for query in data.query_ids[rows.sessions > 0]]
     seen = [query for query in ids if query in known]
     if seen:
         raise DataError(
@@ -200,112 +363,20 @@ def _require_unseen(name: str, ranker: Ranker, log: CorrectedLog) -> None:
         )
 
 
-def _valued(new: Floats, log: CorrectedLog, asked: OffPolicySettings) -> dict[str, Any]:
-    """The value of a ranking by known users, and its difference from the logged."""
-    rank_weights = ranked_weights(new, log.data, asked.rank_weights)
-    about = _rests_on(log, rank_weights, new, asked.rank_weights)
-    bounds = about["never_shown_share"] > MOST_NEVER_SHOWN
-    value = estimate(log.labels, rank_weights, log.data, bounds=bounds)
-    row = {**about, "value": _plain(value)}
-    if asked.against_logged:
-        logged = log.logged(asked.rank_weights)
-        difference = estimate(
-            log.labels, rank_weights - logged, log.data, bounds=bounds
-        )
-        row["logged"] = _plain(estimate(log.labels, logged, log.data))
-        row["against_logged"] = _told(difference, log)
-    return row
-
-
-def _require_shown(
-    scores: Mapping[str, Floats], log: CorrectedLog, weights: RankWeights
-) -> None:
-    """Refuse rankings much of whose weight is on documents that were never shown."""
-    for name, new in scores.items():
-        unseen = log.never_shown(new, weights)
-        if unseen > MOST_NEVER_SHOWN:
-            raise DataError(
-                f"{name}: {unseen:.0%} of its rank weight is on documents that were "
-                "never shown, so there are only bounds, and bounds need users that "
-                "are known: what relevance 0 and 1 are; choose a smaller cutoff, or a "
-                "log that shows more documents"
-            )
-
-
-def _differences_up_to_gauge(
-    scores: Mapping[str, Floats], log: CorrectedLog, weights: RankWeights
-) -> Held:
-    """Rank weights of rankings less those of the log, among the shown documents."""
-    differences = [
-        centred(each, log.labels.shown, log.data.query_of_doc)
-        for each in log.over_logged(scores.values(), weights)
-    ]
-    return Held(log.joined, log.data, np.stack(differences))
-
-
-def _learnt(
-    users: UserModel,
+def _source(
+    users: ClickModel,
     counts: ClickCounts,
-    log: CorrectedLog,
+    held: ClickRows,
+    data: RankingDataset,
     estimated_from: tuple[ClickCounts, RankingDataset] | None,
-) -> tuple[Learnt, bool]:
-    """What estimated users are refitted to, and whether that is the held-out clicks."""
-    method = str(users.provenance.get("estimated_by", "mixture"))
-    joined, data, same = log.joined, log.data, True
+) -> Source:
+    """Find what estimated users are refitted to."""
+    learnt = None
     if estimated_from is not None:
-        source, data = estimated_from
-        joined, same = join_counts(train_part(source), data), False
+        learnt, data = train_part(estimated_from[0]), estimated_from[1]
     elif "split" in counts.keys and len(train_part(counts).rank):
-        joined, same = join_counts(train_part(counts), data), False
-    features = None
-    if users.provenance.get("features", True):  # refitted as it was fitted
-        features = filled_features(data)
-    least = float(users.provenance.get("least_clicks", LEAST_CLICKS))
-    return Learnt(click_rows(joined, data), features, method, least), same
-
-
-def _rests_on(
-    log: CorrectedLog, rank_weights: Floats, new: Floats, weights: RankWeights
-) -> dict[str, Any]:
-    """What an estimate rests on: never-shown documents, and how uneven weights are."""
-    even = exposure(log.joined, log.correction, log.labels, rank_weights, log.data)
-    return {
-        "never_shown_share": log.never_shown(new, weights),
-        "impressions": even.impressions,
-        "effective_impressions": even.effective,
-        "top_percent_share": even.top_share,
-    }
-
-
-def _told(difference: Estimate, log: CorrectedLog) -> dict[str, Any]:
-    clicks = int(log.joined.counts.clicks.sum())
-    return {**_plain(difference), **asdict(decide(difference, clicks))}
-
-
-def _plain(found: Estimate) -> dict[str, Any]:
-    about: dict[str, Any] = {
-        "bounds": found.bounded,
-        "over_sessions": asdict(found.sessions),
-        "over_queries": asdict(found.queries),
-    }
-    if found.bounded:
-        return {"least": found.least, "most": found.most, **about}
-    return {"estimate": found.least, **about}
-
-
-def _summary(
-    log: CorrectedLog,
-    asked: OffPolicySettings,
-    rows: list[dict[str, Any]],
-    refits: dict[str, Any] | None,
-) -> dict[str, Any]:
-    sizes = log.joined.counts.summary()
-    return {
-        "metric": asked.rank_weights.name,
-        "estimator": asked.estimator,
-        "users_estimated": refits is not None,
-        "units": CLICKS if refits else RELEVANCE,
-        "refits": refits,
-        **{name: sizes[name] for name in ("queries", "sessions", "clicks")},
-        "rankers": rows,
-    }
+        learnt = train_part(counts)
+    how = users.estimated or EstimatedBy(METHOD, features=True)
+    rows = held if learnt is None else rows_of(learnt, data)
+    features = filled_features(data) if how.features else None
+    return Source(rows, how, features, held_out=learnt is None)

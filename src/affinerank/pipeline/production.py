@@ -1,46 +1,31 @@
-"""The production ranker of a simulation, and judging rankings by labels."""
+"""The production ranker of a simulation: decent, and improvable."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
-
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
+from affinerank.defaults import RELEVANT_ABOVE, TREES
 from affinerank.errors import DataError
-from affinerank.metrics import Metric, MetricValues
-from affinerank.rankers.gbdt import TreeRanker, fit_lambdamart
+from affinerank.rankers.ranker import Ranker
 from affinerank.seeds import stage_rng
 
-JUDGED_BY = Metric("nDCG", cutoff=10)
 PRODUCTION_QUERIES = 20
-
-
-class Ranker(Protocol):
-    """Anything that scores documents from mapped features."""
-
-    @property
-    def mapping(self) -> FeatureMapping:
-        """What is done to raw features first."""
-
-    def predict(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Score documents from mapped features."""
 
 
 def train_production_ranker(
     data: RankingDataset,
     *,
     n_queries: int = PRODUCTION_QUERIES,
-    relevant_above: float = 2.0,
+    relevant_above: float = RELEVANT_ABOVE,
     seed: int = 0,
-) -> TreeRanker:
-    """Train a decent but improvable ranker on a few labelled queries.
+) -> Ranker:
+    """Train a ranker on a few labelled queries.
 
     As in the paper: LambdaMART with LightGBM's defaults, on ``n_queries`` queries drawn
     without replacement, labels binarised.
     """
+    from affinerank.rankers.trees import fit_lambdamart
+
     if data.n_queries < n_queries:
         raise DataError(
             f"the production ranker learns from {n_queries} queries, "
@@ -54,26 +39,8 @@ def train_production_ranker(
     model = fit_lambdamart(mapped.features, relevance, mapped.offsets, seed=seed)
     provenance = {
         "trained_by": "LambdaMART on labels",
-        "queries": [str(name) for name in mapped.query_ids],
         "relevant_above": relevant_above,
         "seed": seed,
     }
-    return TreeRanker(model, mapping, provenance)
-
-
-def score(ranker: Ranker, data: RankingDataset) -> NDArray[np.float64]:
-    """Score every document of raw ``data``: ``[n_docs]``, higher is ranked earlier.
-
-    Some queries at a time: the mapped features are never there as a whole.
-    """
-    scores = np.empty(data.n_docs)
-    for rows, features in ranker.mapping.blocks(data):
-        scores[rows] = ranker.predict(features)
-    return scores
-
-
-def judge(
-    scores: NDArray[np.float64], data: RankingDataset, relevant_above: float
-) -> MetricValues:
-    """Compute the number everything is judged by: nDCG@10 on binarised labels."""
-    return JUDGED_BY(scores, data.relevance(relevant_above), data.offsets)
+    learnt_from = tuple(str(name) for name in mapped.query_ids)
+    return Ranker(TREES, model, mapping, provenance, learnt_from)

@@ -8,34 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from affinerank.clicks.simulate import (
-    Simulation,
-    Traffic,
-    prepare,
-    simulate_counts,
-    write_session_log,
-)
-from affinerank.clicks.usermodel import UserModel
+from affinerank.arrays import Matrix
+from affinerank.clicks.models import CLICK_MODELS, ClickModel
+from affinerank.clicks.simulate import simulate_counts, write_session_log
+from affinerank.clicks.traffic import Simulation, Traffic, prepare
+from affinerank.clicks.users import save_users as write_users
 from affinerank.data.dataset import RankingDataset
+from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import ranks_by_score
-from affinerank.pipeline.production import Ranker, score, train_production_ranker
+from affinerank.pipeline.production import train_production_ranker
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.load import load_ranker
+from affinerank.rankers.loading import load_ranker
+from affinerank.rankers.ranker import Ranker, score
 from affinerank.seeds import stage_rng
+from affinerank.settings import Spec
 
 
 def prepare_simulation(
     data: RankingDataset,
-    users: UserModel | None = None,
+    users: ClickModel | None = None,
     *,
-    eta: float = 1.0,
-    eps_minus_1: float = 0.65,
+    click_model: str | Spec = CLICK_MODEL,
     rankers: Mapping[str, Ranker] | None = None,
     relevance: str = "binary",
-    relevant_above: float = 2.0,
+    relevant_above: float = RELEVANT_ABOVE,
     traffic: Traffic | None = None,
     seed: int = 0,
 ) -> Simulation:
@@ -43,10 +41,8 @@ def prepare_simulation(
 
     Args:
         data: Labelled data.
-        users: How users click; the paper's users of ``eta`` and ``eps_minus_1`` where
-            left out.
-        eta: Steepness of position bias.
-        eps_minus_1: Click rate of an irrelevant document that is examined at rank 1.
+        users: How users click; those of ``click_model`` where left out.
+        click_model: A row of ``CLICK_MODELS`` with parameters, as in ``trust(eta=2)``.
         rankers: What ranks; a production ranker trained on ``data`` where left out.
         relevance: ``"binary"``: 1 above ``relevant_above``, as in the paper;
             ``"graded"``: label / 4.
@@ -59,23 +55,26 @@ def prepare_simulation(
             data, relevant_above=relevant_above, seed=seed
         )
     }
+    settings = traffic or Traffic()
     depth = int(data.docs_per_query.max())
-    asked = traffic or Traffic()
-    if asked.top_k is not None:
-        depth = min(depth, asked.top_k)
     return prepare(
         data,
         {n: ranks_by_score(score(r, data), data.offsets) for n, r in used.items()},
         relevance_of(data, relevance, relevant_above),
-        users or UserModel.paper(eta=eta, eps_minus_1=eps_minus_1, depth=depth),
-        traffic=asked,
+        users or users_of(click_model, min(depth, settings.top_k or depth)),
+        traffic=settings,
         rng=stage_rng("traffic", seed),
     )
 
 
-def relevance_of(
-    data: RankingDataset, relevance: str, relevant_above: float
-) -> NDArray[np.float32]:
+def users_of(click_model: str | Spec, depth: int) -> ClickModel:
+    """Build the users that a row of ``CLICK_MODELS`` with parameters describes."""
+    spec = Spec.of(click_model)
+    row = CLICK_MODELS[spec.name]
+    return row.make(spec.settings(row.settings), depth)
+
+
+def relevance_of(data: RankingDataset, relevance: str, relevant_above: float) -> Matrix:
     """Probability of relevance of each document: 0 or 1, or its label divided by 4."""
     if relevance == "binary":
         return data.relevance(relevant_above)
@@ -93,10 +92,10 @@ def simulation_rankers(
     names: Sequence[str],
     data: RankingDataset,
     *,
-    relevant_above: float = 2.0,
+    relevant_above: float = RELEVANT_ABOVE,
     seed: int = 0,
 ) -> tuple[dict[str, Ranker], dict[str, float]]:
-    """Understand ``production``, ``production:SEED`` or a ranker's folder, each once.
+    """Read ``production``, ``production:SEED`` or a ranker's folder, each once.
 
     A share may follow, as in ``production=0.7``; give one for all or for none.
 
@@ -130,7 +129,7 @@ def simulate(
     simulation: Simulation,
     *,
     clicks: float | None = None,
-    sessions: int | None = None,
+    sessions: float | None = None,
     log: Path | None = None,
     counts: Path | None = None,
     save_users: Path | None = None,
@@ -140,7 +139,7 @@ def simulate(
     """Draw sessions, and write their log, their counts, or both.
 
     The target is a number of ``sessions``, or of ``clicks``, which expected clicks per
-    session turn into sessions. Where both files are asked for, the counts are those of
+    session turn into sessions. Where both files are written, the counts are those of
     the log.
 
     Returns:
@@ -148,13 +147,15 @@ def simulate(
     """
     if (clicks is None) == (sessions is None):
         raise ConfigError("give either a number of clicks or a number of sessions")
-    wanted = simulation.sessions_for(clicks) if clicks is not None else sessions or 0
+    if sessions is not None and not float(sessions).is_integer():
+        raise ConfigError(f"sessions must be a whole number, got {sessions}")
+    wanted = (
+        simulation.sessions_for(clicks) if clicks is not None else int(sessions or 0)
+    )
     rng = stage_rng("clicks", seed)
     about: dict[str, Any] = {"expected_clicks": wanted * simulation.expected_clicks}
-    written = {}
     if log is not None:
         about |= write_session_log(simulation, wanted, log, rng=rng, progress=progress)
-        written["log"] = str(log)
     if counts is not None and log is not None:
         from affinerank.clicks.counting import count_log, open_table
 
@@ -164,9 +165,8 @@ def simulate(
         drawn = simulate_counts(simulation, wanted, rng=rng)
         drawn.save(counts)
         about |= drawn.summary()
-    if counts is not None:
-        written["counts"] = str(counts)
     if save_users is not None:
-        simulation.users.save(save_users)
-        written["users"] = str(save_users)
+        write_users(simulation.users, save_users)
+    named = {"log": log, "counts": counts, "users": save_users}
+    written = {name: str(path) for name, path in named.items() if path is not None}
     return {**about, "written": written}

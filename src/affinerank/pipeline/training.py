@@ -1,22 +1,66 @@
-"""From counts to trained networks, and rankers written into folders."""
+"""From counts to trained rankers of any kind, and rankers written into folders."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from affinerank.arrays import Ints, Matrix
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.usermodel import UserModel
+from affinerank.clicks.models import ClickModel
+from affinerank.clicks.rows import ClickRows, Unmatched, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
+from affinerank.defaults import ESTIMATOR, RANKER, RELEVANT_ABOVE
+from affinerank.errors import ConfigError
+from affinerank.estimators import Weights
 from affinerank.files import new_folder
-from affinerank.pipeline.lesson import Asked, Name, prepare_lesson
+from affinerank.pipeline.parts import train_part
+from affinerank.pipeline.weighing import (
+    labels_for,
+    rows_named,
+    users_for,
+    weigh,
+    with_clip,
+)
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.mlp import MLPRanker, Networks, NetworkSettings
-from affinerank.rankers.training import FittedNetworks, fit_networks
+from affinerank.rankers import RANKERS
+from affinerank.rankers.ranker import Fitted, Ranker
+from affinerank.rankers.targets import Targets, Validation
+from affinerank.settings import from_pairs
+
+if TYPE_CHECKING:
+    from affinerank.bias.method import Estimate
+
+Name = tuple[str, int]  # estimator and seed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lists:
+    """Queries as rankers read them, with what each ranker learns there.
+
+    Attributes:
+        features: ``[n_docs, n_features]`` mapped.
+        offsets: ``[n_queries + 1]``.
+        weights: Of each ranker.
+    """
+
+    features: Matrix
+    offsets: Ints
+    weights: Sequence[Weights]
+
+    def targets(self) -> Targets:
+        """Put the weights side by side."""
+        return Targets(
+            np.stack([w.weight for w in self.weights]),
+            np.stack([w.known for w in self.weights]),
+            np.stack([w.share for w in self.weights]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,128 +69,203 @@ class Trained:
 
     Attributes:
         rankers: One for each estimator and seed.
-        losses: ``[epochs, n]`` mean loss of each.
+        fitted: How the training of each went.
+        users: Whose clicks were corrected; ``None`` where no estimator needs to know.
+        estimate: How these users were estimated, if they were.
         unmatched: What the counts hold that the data have no features for.
         imputed: Which features lacked values, how many, and what was put there.
     """
 
-    rankers: Mapping[Name, MLPRanker]
-    losses: Any
-    unmatched: Mapping[str, Any]
+    rankers: Mapping[Name, Ranker]
+    fitted: Mapping[Name, Fitted]
+    users: ClickModel | None
+    estimate: Estimate | None
+    unmatched: Unmatched
     imputed: Sequence[Mapping[str, Any]] = ()
 
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Save one ranker as ``folder``, several below it by estimator (and seed).
 
-def train_rankers(
+        All of them appear, or none does. Returns what was written, as plain data.
+        """
+        targets = self._folders(folder)
+        if len(targets) == 1:
+            next(iter(self.rankers.values())).save(folder)
+        else:
+            with new_folder(folder) as aside:
+                for name, ranker in self.rankers.items():
+                    ranker.save(aside / targets[name].name)
+        rows = [
+            {
+                "estimator": name[0],
+                "seed": name[1],
+                **self.fitted[name].report,
+                "written": str(target),
+            }
+            for name, target in targets.items()
+        ]
+        return {
+            "rankers": rows,
+            "unmatched": asdict(self.unmatched),
+            "imputed": list(self.imputed),
+        }
+
+    def _folders(self, folder: Path) -> dict[Name, Path]:
+        if len(self.rankers) == 1:
+            return dict.fromkeys(self.rankers, folder)
+        one_seed = len({seed for _, seed in self.rankers}) == 1
+        found = {}
+        for estimator, seed in self.rankers:
+            plain = re.sub(r"[^\w.-]+", "-", estimator).strip("-")
+            found[estimator, seed] = folder / (plain if one_seed else f"{plain}-{seed}")
+        return found
+
+
+def train(
     counts: ClickCounts,
     data: RankingDataset,
-    users: UserModel | None,
+    users: ClickModel | None = None,
     *,
-    estimators: Sequence[str] = ("affine",),
+    ranker: str = RANKER,
+    settings: Any = None,
+    estimators: Sequence[str] = (ESTIMATOR,),
     seeds: Sequence[int] = (0,),
-    settings: NetworkSettings | None = None,
     clip: str | float | None = None,
     strict: bool = False,
-    relevant_above: float = 2.0,
+    relevant_above: float = RELEVANT_ABOVE,
     validation: tuple[ClickCounts, RankingDataset] | None = None,
     checkpoint: Path | None = None,
     progress: Progress = quiet,
 ) -> Trained:
-    """Train a network for each estimator and seed, all at once.
+    """Train a ranker for each estimator and seed, all at once where the kind can.
 
     Args:
         counts: Clicks; of their ``split``, where they have one, the part ``train``.
-        data: Features of the documents; missing values are filled with medians.
-        users: How users click. The naive estimator needs none.
-        estimators: Names of ``ESTIMATORS``; ``full-information`` learns from labels.
-        seeds: One network of each estimator for each.
-        settings: Shape and training of the networks.
-        clip: Lower bound of alpha, as :meth:`Correction.clipped` takes it.
-        strict: Refuse ranks deeper than the user model instead of extending it.
-        relevant_above: Labels above this are relevant, for full information.
-        validation: Counts and data to stop early by.
-        checkpoint: File that training goes on from if it was killed.
-        progress: Told of each epoch.
+        data: Features of the documents.
+        users: How users click; estimated first where left out and needed.
+        ranker: A row of ``RANKERS``.
+        settings: Shape and training: an instance of the row's ``settings``.
+        estimators: Rows of ``ESTIMATORS``, with options as in ``affine(clip=0.1)``.
+        seeds: One ranker of each estimator for each.
+        clip: Clipping rule of every estimator that divides.
+        strict: Reject ranks deeper than the user model instead of extending it.
+        relevant_above: Labels above this are relevant, for estimators by labels.
+        validation: Counts and data used for early stopping.
+        checkpoint: File that an interrupted training resumes from.
+        progress: Called as training advances.
     """
-    network = settings or NetworkSettings()
-    asked = Asked(users, estimators, seeds, clip, strict, relevant_above)
-    lesson = prepare_lesson(counts, data, asked, validation, impute=True)
-    fit = partial(fit_networks, checkpoint=checkpoint)
-    fitted = lesson.learnt_by(fit, network, progress)
+    if not estimators or not seeds:
+        raise ConfigError("give an estimator or more, and a seed or more")
+    kind = RANKERS[ranker]
+    how = settings or kind.settings()
+    mapping = FeatureMapping.fit(data, impute=not kind.reads_missing)
+    known, estimate = users_for(
+        estimators, counts, data, users, seed=seeds[0], progress=progress
+    )
+    rows = rows_of(train_part(counts), data)
+    note_unmatched(rows)
+    parts = [(rows, data)]
+    if validation is not None:
+        parts.append((rows_of(*validation), validation[1]))
+    lists = []
+    for part, of in parts:
+        labels = labels_for(estimators, of, relevant_above)
+        weights = [
+            weigh(part, with_clip(name, clip), known, labels=labels, strict=strict)
+            for name in estimators
+        ]
+        each = [weight for weight in weights for _ in seeds]
+        lists.append(Lists(mapping.apply(of).features, of.offsets, each))
+    names = [(str(name), seed) for name in estimators for seed in seeds]
+    fitted = fit_all(
+        ranker,
+        lists[0],
+        seeds=[seed for _, seed in names],
+        settings=how,
+        held_out=lists[1] if len(lists) > 1 else None,
+        checkpoint=checkpoint,
+        progress=progress,
+    )
+    about = {
+        "clip": clip,
+        "clicks": int(rows.clicks.sum()),
+        "sessions": rows.n_sessions,
+        "users": dict(known.provenance) if known else None,
+        "settings": asdict(how),
+    }
+    seen = _learnt_from(parts, estimators)
     rankers = {
-        name: MLPRanker(
-            _alone(fitted, i, network), lesson.mapping, lesson.provenance(name, network)
-        )
-        for i, name in enumerate(lesson.names)
+        name: Ranker(ranker, one.kept, mapping, {**_origin(name), **about}, seen)
+        for name, one in zip(names, fitted, strict=True)
     }
-    imputed = imputed_values(lesson.mapping, data)
-    return Trained(rankers, fitted.losses, lesson.unmatched, imputed)
+    by_name = dict(zip(names, fitted, strict=True))
+    imputed = imputed_values(mapping, data)
+    return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed)
 
 
-def save_trained(trained: Trained, folder: Path) -> dict[str, Any]:
-    """Save one ranker as ``folder``, several below it by estimator (and seed).
+def _origin(name: Name) -> dict[str, Any]:
+    """What a ranker of this name learnt from, for the reader of its file."""
+    (row,) = rows_named([name[0]])
+    by = "labels" if row.needs == "labels" else "clicks"
+    return {"trained_on": by, "estimator": name[0], "seed": name[1]}
 
-    All of them appear, or none does.
+
+def _learnt_from(
+    parts: Sequence[tuple[ClickRows, RankingDataset]], estimators: Sequence[str]
+) -> tuple[str, ...]:
+    """Names of queries that had a say: evaluation must not judge by them."""
+    every = any(row.needs == "labels" for row in rows_named(estimators))
+    names: dict[str, None] = {}
+    for i, (rows, data) in enumerate(parts):
+        used = slice(None) if every and i == 0 else np.unique(rows.query)
+        names |= dict.fromkeys(str(name) for name in data.query_ids[used])
+    return tuple(names)
+
+
+def fit_all(
+    ranker: str,
+    lists: Lists,
+    *,
+    seeds: Sequence[int],
+    settings: Any = None,
+    held_out: Lists | None = None,
+    checkpoint: Path | None = None,
+    progress: Progress = quiet,
+) -> list[Fitted]:
+    """Train rankers on shared features, one for each of ``lists.weights``."""
+    validation = None
+    if held_out is not None:
+        validation = Validation(held_out.features, held_out.targets(), held_out.offsets)
+    kind = RANKERS[ranker]
+    return kind.fit(
+        lists.features,
+        lists.targets(),
+        lists.offsets,
+        seeds=seeds,
+        settings=settings or kind.settings(),
+        validation=validation,
+        checkpoint=checkpoint,
+        progress=progress,
+    )
+
+
+def ranker_settings(ranker: str, pairs: Sequence[str], seed: int = 0) -> Any:
+    """Read the settings of a ranker from texts as in ``epochs=12``.
+
+    What a kind draws in training is drawn by ``seed``.
     """
-    written = save_rankers(trained.rankers, folder)
-    rows = [
-        {
-            "estimator": name,
-            "seed": seed,
-            "first_loss": float(trained.losses[0, i]),
-            "last_loss": float(trained.losses[-1, i]),
-            "epochs": len(trained.losses),
-            "written": str(target),
-        }
-        for i, ((name, seed), target) in enumerate(written.items())
-    ]
-    return {
-        "rankers": rows,
-        "unmatched": dict(trained.unmatched),
-        "imputed": list(trained.imputed),
-    }
+    kind = RANKERS[ranker].settings
+    seeded = any(entry.name == "data_seed" for entry in fields(kind))
+    return from_pairs(kind, [*([f"data_seed={seed}"] if seeded else []), *pairs])
 
 
 def imputed_values(
     mapping: FeatureMapping, data: RankingDataset
 ) -> list[dict[str, Any]]:
-    """Features of ``data`` that lack values, and what ``mapping`` fills them with."""
+    """List the features of ``data`` that lack values, and what ``mapping`` fills in."""
     fill = dict(zip(mapping.names, mapping.fill or (), strict=False))
     return [
         {"feature": name, "missing": n, "share": n / data.n_docs, "median": fill[name]}
         for name, n in data.missing_values().items()
         if name in fill
     ]
-
-
-class Saved(Protocol):
-    """A ranker that can be written."""
-
-    def save(self, folder: Path) -> None:
-        """Write a new folder."""
-
-
-def save_rankers(rankers: Mapping[Name, Saved], folder: Path) -> dict[Name, Path]:
-    """Save one ranker as ``folder``, several below it; say where each is."""
-    if len(rankers) == 1:
-        (name, ranker), *_ = rankers.items()
-        ranker.save(folder)
-        return {name: folder}
-    one_seed = len({seed for _, seed in rankers}) == 1
-    written = {
-        (name, seed): folder / (name if one_seed else f"{name}-{seed}")
-        for name, seed in rankers
-    }
-    with new_folder(folder) as aside:
-        for key, ranker in rankers.items():
-            ranker.save(aside / written[key].name)
-    return written
-
-
-def _alone(fitted: FittedNetworks, i: int, settings: NetworkSettings) -> Networks:
-    stack = fitted.networks
-    return Networks(
-        tuple(p[i : i + 1].clone() for p in stack.parameters),
-        stack.n_features,
-        settings,
-        (stack.seeds[i],),
-    )

@@ -1,0 +1,116 @@
+"""From rows of counts to weights, by any estimator."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from affinerank.arrays import Floats
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models import ClickModel
+from affinerank.clicks.rows import ClickRows
+from affinerank.data.dataset import RankingDataset
+from affinerank.errors import ConfigError, DataError
+from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Weights
+from affinerank.progress import Progress, quiet
+from affinerank.settings import Spec
+
+if TYPE_CHECKING:
+    from affinerank.bias.method import Estimate
+
+
+def weigh(
+    rows: ClickRows,
+    estimator: str | Spec,
+    users: ClickModel | None = None,
+    *,
+    labels: Floats | None = None,
+    strict: bool = False,
+) -> Weights:
+    """Estimate the relevance of each document.
+
+    Args:
+        rows: Impressions and clicks.
+        estimator: A row of ``ESTIMATORS`` with its options, ``affine(clip=0.1)``.
+        users: How users click, where the estimator needs to know.
+        labels: ``[n_docs]`` relevance, where the estimator needs it.
+        strict: Reject ranks deeper than the user model instead of extending it.
+    """
+    spec = Spec.of(estimator)
+    row = ESTIMATORS[spec.name]
+    if row.needs_users and users is None:
+        raise ConfigError(f"the estimator {row.name} needs a user model (--users)")
+    if strict and row.needs_users and users is not None and rows.depth > users.depth:
+        raise DataError(
+            f"the user model ends at rank {users.depth}, and the counts go down to "
+            f"{rows.depth}; give a deeper one, or leave --strict out"
+        )
+    options: Any = spec.settings(row.options)
+    return row.weigh(Evidence(rows, users, labels=labels, options=options))
+
+
+def rows_named(estimators: Iterable[str | Spec]) -> list[Estimator]:
+    """Return the rows of ``ESTIMATORS`` that these name."""
+    return [ESTIMATORS[Spec.of(estimator).name] for estimator in estimators]
+
+
+def with_clip(estimator: str | Spec, clip: str | float | None) -> Spec:
+    """Give an estimator that divides its clipping rule."""
+    spec = Spec.of(estimator)
+    names = [f.name for f in dataclasses.fields(ESTIMATORS[spec.name].options)]
+    if clip is None or "clip" not in names or "clip" in dict(spec.parameters):
+        return spec
+    return Spec(spec.name, (*spec.parameters, ("clip", clip)))
+
+
+def labels_for(
+    estimators: Sequence[str | Spec], data: RankingDataset, relevant_above: float
+) -> Floats | None:
+    """Relevance by labels, where one of these estimators needs it."""
+    if not any(row.needs == "labels" for row in rows_named(estimators)):
+        return None
+    return data.relevance(relevant_above).astype(np.float64)
+
+
+def require_users_possible(
+    estimators: Sequence[str | Spec], users: ClickModel | None
+) -> bool:
+    """Reject estimators whose users clicks cannot tell; return whether any are needed.
+
+    From clicks, users are known up to gauge; some estimators need examination itself.
+    """
+    needing = [row for row in rows_named(estimators) if row.needs_users]
+    for row in needing:
+        if users is None and row.needs == "examination":
+            raise ConfigError(
+                f"{row.name} has to know examination: give --users; estimated from "
+                "clicks, users are known up to gauge"
+            )
+    return bool(needing)
+
+
+def users_for(
+    estimators: Sequence[str | Spec],
+    counts: ClickCounts,
+    data: RankingDataset,
+    users: ClickModel | None = None,
+    *,
+    seed: int = 0,
+    progress: Progress = quiet,
+) -> tuple[ClickModel | None, Estimate | None]:
+    """Return the users given, or estimate them where an estimator needs them.
+
+    Returns:
+        The users, and how they were estimated if they were.
+    """
+    if not require_users_possible(estimators, users) or users is not None:
+        return users, None
+    from affinerank.bias.method import EstimationSettings
+    from affinerank.pipeline.estimation import estimate_users
+
+    settings = EstimationSettings(seed=seed)
+    found = estimate_users(counts, data, settings=settings, progress=progress)
+    return found.users, found

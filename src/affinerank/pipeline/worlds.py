@@ -1,0 +1,438 @@
+"""Worlds: labelled data on which clicks are simulated, learnt from and judged.
+
+The composition behind experiments. A cell of an experiment is measured here: its clicks
+are drawn, its users known or estimated, its clicks weighed, its ranker trained beside
+others and judged on test labels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from affinerank.arrays import Ints, Matrix
+from affinerank.bias import METHODS, EstimationSettings, Method
+from affinerank.clicks.models import CLICK_MODELS, trust
+from affinerank.clicks.policies import fixed
+from affinerank.clicks.rows import ClickRows, rows_of
+from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.traffic import Traffic, prepare
+from affinerank.data.catalog import DataSource
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.features import FeatureMapping
+from affinerank.data.reading import Split
+from affinerank.defaults import RELEVANT_ABOVE
+from affinerank.errors import AffineRankWarning, DataError
+from affinerank.estimators import Weights, affine
+from affinerank.metrics import MetricValues, ranks_by_score
+from affinerank.pipeline.estimation import estimate_from_rows
+from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.simulation import users_of
+from affinerank.pipeline.training import Lists, fit_all
+from affinerank.pipeline.weighing import labels_for, weigh
+from affinerank.progress import Progress, quiet
+from affinerank.rankers import mlp
+from affinerank.rankers.limits import require_limits
+from affinerank.rankers.ranker import Model, Ranker, judge, predict_all, score
+from affinerank.seeds import stage_rng
+from affinerank.settings import Spec
+from affinerank.threads import in_parallel
+
+PRODUCTION = "production"
+TRUE = "true"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """Ranking data, and what of simulation and training depends on them.
+
+    Attributes:
+        name: What cells and figures call it; its clicks depend on it.
+        source: A world, folder or file, as :class:`DataSource` reads it.
+        learning_rate: Of rankers that take a data set's, where none is given.
+        validation_share: Held-out clicks per training click, on the validation split's
+            queries; they are used for early stopping.
+        relevant_above: Labels above this are relevant.
+    """
+
+    name: str
+    source: str
+    learning_rate: float = 0.02
+    validation_share: float = 0.33
+    relevant_above: float = RELEVANT_ABOVE
+
+    def __post_init__(self) -> None:
+        """Reject what cannot be trained with."""
+        positive = ("learning_rate", "validation_share")
+        require_limits(self, least={}, positive=positive)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One measurement; a coordinate that it does not depend on is ``None``.
+
+    Attributes:
+        data: Name of the data set.
+        click_model: How users click: a row of ``CLICK_MODELS`` with parameters.
+        policy: What they are shown: a row of ``POLICIES`` with parameters.
+        clicks: Training clicks.
+        estimator: A row of ``ESTIMATORS`` with options, or ``production``.
+        users: How the estimator knows the users: ``true``, or a row of ``METHODS``.
+        ranker: What is trained: a row of ``RANKERS`` with parameters.
+        run: Number of the run.
+    """
+
+    data: str
+    click_model: str | None
+    policy: str | None
+    clicks: float | None
+    estimator: str
+    users: str | None
+    ranker: str | None
+    run: int
+
+    @property
+    def log(self) -> tuple[object, ...]:
+        """What its clicks depend on: cells of one log learn from the same clicks."""
+        return (self.data, self.click_model, self.policy, self.clicks, self.run)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came of a cell.
+
+    Attributes:
+        ndcg: nDCG@10 on test labels, mean over queries, after the last epoch.
+        per_query: nDCG@10 of each test query; NaN for one without a relevant document.
+        queries: Training queries.
+        digest: Of the labels and production ranks that all of a run is drawn from.
+        early_ndcg: As ``ndcg``, after the epoch that held-out clicks chose.
+        early_epoch: That epoch or number of trees, from 1.
+        sessions: Simulated sessions.
+        clicks_drawn: Clicks that those brought.
+        alpha: By rank, where users were estimated.
+        beta: By rank, where users were estimated.
+    """
+
+    ndcg: float
+    per_query: tuple[float, ...]
+    queries: int
+    digest: str
+    early_ndcg: float | None = None
+    early_epoch: int | None = None
+    sessions: int | None = None
+    clicks_drawn: int | None = None
+    alpha: tuple[float, ...] = ()
+    beta: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Production:
+    """What the production ranker of a run does.
+
+    Attributes:
+        ranks: ``[n_docs]`` rank of each document, by split.
+        value: nDCG@10 on the test split.
+        digest: Of the training labels and ranks, which all of a run is drawn from.
+    """
+
+    ranks: Mapping[Split, Ints]
+    value: MetricValues
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A split of the data: as it was read, and as rankers read it."""
+
+    raw: RankingDataset
+    mapping: FeatureMapping
+    features: Matrix
+
+
+class World:
+    """A data set read once, with the production rankers trained on it so far.
+
+    Args:
+        data: What is read, and how it is used.
+        seed: Of the first run; run r has the seed ``seed + r``.
+    """
+
+    def __init__(self, data: DataSet, seed: int = 0) -> None:
+        self.data = data
+        self.seed = seed
+        self._parts: dict[Split, Part] = {}
+        self._production: dict[int, Production] = {}
+
+    def part(self, split: Split) -> Part:
+        """Return a split, read at first use."""
+        if split not in self._parts:
+            source = DataSource.parse(self.data.source)
+            if split not in source.splits:
+                has = ", ".join(source.splits) or "none"
+                raise DataError(
+                    f"{source.name}: an experiment needs the split {split}, and the "
+                    f"splits there are {has}"
+                )
+            raw = source.read(split)
+            first = split == "train"
+            mapping = FeatureMapping.fit(raw) if first else self.part("train").mapping
+            self._parts[split] = Part(raw, mapping, mapping.apply(raw).features)
+        return self._parts[split]
+
+    def production(self, run: int) -> Production:
+        """Return what the production ranker of a run does; see :meth:`rank`."""
+        return self._production[run]
+
+    def rank(self, runs: Iterable[int], *, held_out: bool = False) -> None:
+        """Train the production rankers of runs, and rank what their users will see."""
+        splits: tuple[Split, ...] = ("train", "validation") if held_out else ("train",)
+        ranked = {r for r, p in self._production.items() if set(splits) <= set(p.ranks)}
+        new = sorted(set(runs) - ranked)
+        for split in (*splits, "test"):
+            self.part(split)  # read before threads need it
+        train, above = self.part("train").raw, self.data.relevant_above
+        rankers = [
+            train_production_ranker(train, relevant_above=above, seed=self.seed + run)
+            for run in new
+        ]
+        made = in_parallel(lambda ranker: self._ranked(ranker, splits), rankers)
+        self._production |= zip(new, made, strict=True)
+
+    def draw(self, cell: Cell, *, held_out: bool = False) -> tuple[ClickRows, Any]:
+        """Draw a cell's clicks: on training queries, or fewer on validation queries.
+
+        Returns:
+            The clicks and the users who clicked; no clicks for a cell that depends on
+            none.
+        """
+        split: Split = "validation" if held_out else "train"
+        data = self.part(split).raw
+        if cell.click_model is None or cell.policy is None or cell.clicks is None:
+            return _no_clicks(data), None
+        simulation = prepare(
+            data,
+            {PRODUCTION: self._production[cell.run].ranks[split]},
+            data.relevance(self.data.relevant_above),
+            users_of(cell.click_model, int(data.docs_per_query.max())),
+            traffic=Traffic.of(Spec.parse(cell.policy)),
+            rng=stage_rng("traffic", self.seed + cell.run),
+        )
+        share = self.data.validation_share if held_out else 1.0
+        sessions = simulation.sessions_for(cell.clicks * share)
+        rng = click_rng(cell, self.seed, held_out=held_out)
+        counts = simulate_counts(simulation, sessions, rng=rng)
+        return rows_of(counts, data), simulation.users
+
+    def measure(
+        self,
+        cells: Sequence[Cell],
+        settings: Any,
+        *,
+        early_stopping: bool = False,
+        progress: Progress = quiet,
+    ) -> list[Measured]:
+        """Train rankers at once, and judge them.
+
+        Args:
+            cells: What to measure: cells of one ranker, for which
+                :func:`method_that_ranks` is the same, and production rankers.
+            settings: Shape and training: an instance of the row's ``settings``.
+            early_stopping: Also judge each ranker as held-out clicks liked it best.
+            progress: Called as training advances.
+        """
+        trained = [cell for cell in cells if cell.estimator != PRODUCTION]
+        (method,) = {method_that_ranks(cell) for cell in trained} or {None}
+        early = early_stopping and method is None
+        self.rank({cell.run for cell in cells}, held_out=early)
+        found: dict[Cell, Measured] = {}
+        # Few clicks leave poor estimates, and how poor is what is measured.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AffineRankWarning)
+            if method is not None:
+                found = self._measure_jointly(trained, method, settings, progress)
+            elif trained:
+                found = self._measure_apart(trained, settings, early, progress)
+        return [
+            found.get(cell) or self._measured(cell, self.production(cell.run).value)
+            for cell in cells
+        ]
+
+    def _measure_jointly(
+        self, cells: Sequence[Cell], method: Method, settings: Any, progress: Progress
+    ) -> dict[Cell, Measured]:
+        """Estimate users and train rankers in one."""
+        features = self.part("train").features
+        rows = _by_log(cells, lambda own: [self.draw(own[0])[0]] * len(own))
+        asked = [self._estimation(cell, settings) for cell in cells]
+        if method.fit_many is not None:
+            found = method.fit_many(rows, features, asked, progress)
+        else:
+            pairs = zip(rows, asked, strict=True)
+            found = [method.fit(log, features, how, progress) for log, how in pairs]
+        judged = self._judged([one.ranker for one in found])
+        return {
+            cell: self._measured(cell, value, **_about(cell, log, one.users))
+            for cell, value, log, one in zip(cells, judged, rows, found, strict=True)
+        }
+
+    def _measure_apart(
+        self, cells: Sequence[Cell], settings: Any, early: bool, progress: Progress
+    ) -> dict[Cell, Measured]:
+        """Weigh the clicks of each cell, and train rankers on the weights."""
+        prepared = _by_log(cells, lambda own: self._prepared(own, settings, early))
+        weights, held_out, about = zip(*prepared, strict=True)
+        fitted = fit_all(
+            Spec.parse(cells[0].ranker or "").name,
+            self._lists("train", weights),
+            seeds=[self.seed + cell.run for cell in cells],
+            settings=settings,
+            held_out=self._lists("validation", held_out) if early else None,
+            progress=progress,
+        )
+        last = self._judged([one.model for one in fitted])
+        chosen = self._judged([one.kept for one in fitted]) if early else []
+        for note, value, one in zip(about, chosen, fitted, strict=False):
+            note |= {"early_ndcg": value.mean, "early_epoch": one.chosen_at}
+        return {
+            cell: self._measured(cell, value, **note)
+            for cell, value, note in zip(cells, last, about, strict=True)
+        }
+
+    def _measured(self, cell: Cell, value: MetricValues, **more: Any) -> Measured:
+        return Measured(
+            value.mean,
+            tuple(value.values.tolist()),
+            self.part("train").raw.n_queries,
+            self.production(cell.run).digest,
+            **more,
+        )
+
+    def _prepared(
+        self, cells: Sequence[Cell], settings: Any, early: bool
+    ) -> list[tuple[Weights, Any, dict[str, Any]]]:
+        """Weigh one log, drawn once, for each cell; also held out, never clipped."""
+        rows, true = self.draw(cells[0])
+        held = self.draw(cells[0], held_out=True)[0] if early else rows
+        train, users, prepared = self.part("train"), {None: true, TRUE: true}, []
+        for cell in cells:
+            if cell.users not in users:
+                how = self._estimation(cell, settings)
+                found = estimate_from_rows(
+                    rows, train.features, train.raw, settings=how
+                )
+                users[cell.users] = found.users
+            known, spec = users[cell.users], Spec.parse(cell.estimator)
+            weights = self._weigh(spec, rows, known, "train")
+            kept = tuple(p for p in spec.parameters if p[0] != "clip")
+            plain = replace(spec, parameters=kept)
+            other = self._weigh(plain, held, known, "validation") if early else None
+            prepared.append((weights, other, _about(cell, rows, known)))
+        return prepared
+
+    def _estimation(self, cell: Cell, settings: Any) -> EstimationSettings:
+        spec = Spec.parse(cell.users or "")
+        own = {"method": spec.name, "seed": self.seed + cell.run, "replicates": 0}
+        network: Any = settings if isinstance(settings, mlp.ROW.settings) else None
+        return replace(spec.settings(EstimationSettings, **own), network=network)
+
+    def _weigh(
+        self, estimator: Spec, rows: ClickRows, users: Any, split: Split
+    ) -> Weights:
+        data, above = self.part(split).raw, self.data.relevant_above
+        labels = labels_for([estimator], data, above)
+        weights = weigh(rows, estimator, users, labels=labels)
+        # Hundreds of them are held at once: leave out what training does not read.
+        return replace(weights, variance=np.empty(0), slope=None)
+
+    def _lists(self, split: Split, weights: Sequence[Weights]) -> Lists:
+        part = self.part(split)
+        return Lists(part.features, part.raw.offsets, weights)
+
+    def _judged(self, models: Sequence[Model]) -> list[MetricValues]:
+        """nDCG@10 of each model on the test split."""
+        test, above = self.part("test"), self.data.relevant_above
+        scores = predict_all(models, test.features)
+        return in_parallel(lambda row: judge(row, test.raw, above), list(scores))
+
+    def _ranked(self, ranker: Ranker, splits: Iterable[Split]) -> Production:
+        train, test = self.part("train").raw, self.part("test").raw
+        parts = {split: self.part(split).raw for split in splits}
+        ranks = {
+            s: ranks_by_score(score(ranker, p), p.offsets) for s, p in parts.items()
+        }
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (train.known_labels(), ranks["train"]):
+            digest.update(np.ascontiguousarray(array).data)
+        value = judge(score(ranker, test), test, self.data.relevant_above)
+        return Production(ranks, value, digest.hexdigest())
+
+
+def method_that_ranks(cell: Cell) -> Method | None:
+    """Return the method that estimates a cell's users and trains its ranker in one.
+
+    Such methods train a network on affine weights; other rankers and estimators take
+    the users that they estimate.
+    """
+    network = Spec.parse(cell.ranker or mlp.ROW.name).name == mlp.ROW.name
+    if cell.users in (None, TRUE) or cell.estimator != affine.ROW.name or not network:
+        return None
+    method = METHODS[Spec.parse(cell.users or "").name]
+    return method if method.ranks_too else None
+
+
+def click_rng(cell: Cell, seed: int, *, held_out: bool = False) -> np.random.Generator:
+    """Return the stream of a cell's clicks: a function of its coordinates."""
+    model, policy = cell.click_model or "", cell.policy or ""
+    spec = Spec.parse(model)
+    users: Any = spec.settings(CLICK_MODELS[spec.name].settings)
+    numbers = [_number(cell.data), round(cell.clicks or 0.0), int(held_out)]
+    if spec.name == trust.ROW.name:
+        numbers[1:1] = [round(value * 1e6) for value in astuple(users)]
+    else:
+        numbers.append(_number(model))
+    if policy != fixed.ROW.name:
+        numbers.append(_number(policy))
+    return stage_rng("clicks", seed + cell.run, *numbers)
+
+
+def _number(text: str) -> int:
+    return zlib.crc32(text.encode())
+
+
+def _about(cell: Cell, rows: ClickRows, users: Any) -> dict[str, Any]:
+    """Return what there is to note of the clicks that a cell learnt from."""
+    if cell.clicks is None:
+        return {}
+    about = {"sessions": rows.n_sessions, "clicks_drawn": int(rows.clicks.sum())}
+    if cell.users == TRUE:
+        return about
+    by_rank = {name: tuple(getattr(users, name).tolist()) for name in ("alpha", "beta")}
+    return about | by_rank
+
+
+def _no_clicks(data: RankingDataset) -> ClickRows:
+    none, nothing = np.zeros(0, dtype=np.int64), np.zeros(0)
+    columns = (none, none, none, nothing, nothing)
+    return ClickRows(*columns, data.query_of_doc, np.zeros(data.n_queries))
+
+
+def _by_log(
+    cells: Sequence[Cell], make: Callable[[Sequence[Cell]], Sequence[T]]
+) -> list[T]:
+    """Make something for each cell, those of one log together, logs in threads."""
+    logs: dict[object, list[Cell]] = {}
+    for cell in cells:
+        logs.setdefault(cell.log, []).append(cell)
+    made = in_parallel(make, list(logs.values()))
+    by_cell: dict[Cell, T] = {}
+    for own, things in zip(logs.values(), made, strict=True):
+        by_cell |= zip(own, things, strict=True)
+    return [by_cell[cell] for cell in cells]
