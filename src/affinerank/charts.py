@@ -1,12 +1,13 @@
-"""Charts as files, from Vega-Lite specifications.
+"""Charts: what Vega-Lite specifications have in common, and how they become files.
 
-What converts them is imported when a chart is saved: training needs none of it.
+The converter is imported when a chart is saved: training does not need it. A
+specification names no version of Vega-Lite; pages and files take the converter's.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,22 @@ from affinerank.errors import ConfigError
 from affinerank.files import written_whole
 
 Spec = dict[str, Any]
-FORMATS = (".png", ".svg", ".pdf", ".html")
+# Endings of the files that figures are written in, with options of the converter.
+FORMATS: Mapping[str, Spec] = {
+    ".png": {"scale": 2},
+    ".svg": {},
+    ".pdf": {},
+    ".html": {"bundle": True},
+}
+# After Okabe and Ito: colour-blind readers can tell them apart.
+COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"]
+SHAPES = ["circle", "cross", "square", "diamond", "triangle-up", "triangle-down"]
+CONFIG: Spec = {
+    "font": "DejaVu Sans, Verdana, Arial, sans-serif",
+    "range": {"category": [*COLOURS, "#999999"], "symbol": SHAPES},
+}
+RANK_TICKS = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500]
+ENDS = ("low", "high")
 
 
 def save_figure(spec: Spec, path: Path) -> None:
@@ -22,104 +38,93 @@ def save_figure(spec: Spec, path: Path) -> None:
     import vl_convert
 
     ending = figure_format(path)
-    text = json.dumps(spec)
-    writers: dict[str, Callable[[], bytes]] = {
-        ".png": lambda: bytes(vl_convert.vegalite_to_png(text, scale=2)),
-        ".svg": lambda: vl_convert.vegalite_to_svg(text).encode(),
-        ".pdf": lambda: bytes(vl_convert.vegalite_to_pdf(text)),
-        ".html": lambda: vl_convert.vegalite_to_html(text, bundle=True).encode(),
-    }
+    convert = getattr(vl_convert, f"vegalite_to_{ending[1:]}")
+    drawn = convert(json.dumps(spec), **FORMATS[ending])
     with written_whole(path) as aside:
-        aside.write_bytes(writers[ending]())
+        aside.write_bytes(drawn.encode() if isinstance(drawn, str) else drawn)
 
 
 def figure_format(path: Path) -> str:
-    """The file's ending, which must be one that figures are written in."""
+    """Return the file's ending; reject one that figures are not written in."""
     if path.suffix not in FORMATS:
         raise ConfigError(f"{path}: a figure is written as {', '.join(FORMATS)}")
     return path.suffix
 
 
+def by_rank(names: list[str], title: str, *, log: bool, line: bool) -> Spec:
+    """Return the layers of values by rank: intervals, points to hover over, lines.
+
+    The data have ``series``, ``rank`` as it is called, ``mean_rank`` as a number,
+    ``value`` and, where there is an interval, ``low`` and ``high``.
+
+    Args:
+        names: The series, in the order of their colours.
+        title: Of the y axis.
+        log: Whether the axis of ranks is logarithmic.
+        line: Whether points are connected, and the y axis begins at 0.
+    """
+    x: Spec = {"field": "mean_rank", "type": "quantitative", "title": "rank"}
+    axis: Spec = {"tickMinStep": 1, "format": "d", "grid": False}
+    scale: Spec = {"zero": False, "nice": False}
+    if log:
+        x["title"], scale = "rank (log scale)", {"type": "log", "nice": False}
+        axis = {"values": RANK_TICKS, "grid": False}
+    x |= {"axis": axis, "scale": scale}
+    legend = {"orient": "top", "labelLimit": 260, "symbolOpacity": 1}
+    series: Spec = {"field": "series", "type": "nominal", "title": None}
+    series |= {"sort": names, "scale": {"domain": names}}
+    series["legend"] = legend if len(names) > 1 else None
+    y: Spec = {"type": "quantitative", "title": title, "scale": {"zero": line}}
+    value = {**y, "field": "value"}
+    tips = [{"field": f} for f in ("series", "rank", "value", *ENDS)]
+    layers: list[Spec] = [
+        {
+            "transform": [{"filter": "isValid(datum.low)"}],
+            "mark": {"type": "rule", "opacity": 0.5, "size": 3},
+            "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 50, "opacity": 1},
+            "encoding": {"y": value, "shape": series, "tooltip": tips},
+        },
+    ]
+    if line:
+        layers.append({"mark": "line", "encoding": {"y": value}})
+    return {"height": 260, "encoding": {"x": x, "color": series}, "layer": layers}
+
+
 def bias_figure(
     rows: Sequence[Mapping[str, Any]], truth: Mapping[str, Sequence[float]] | None
 ) -> Spec:
-    """Alpha and beta by rank with bands, beside the truth where it is known.
+    """Return alpha and beta by rank with bands, beside the truth where it is known.
 
     Args:
-        rows: Of :meth:`affinerank.pipeline.Estimated.by_rank`.
+        rows: Of an estimate's ``by_rank``.
         truth: ``alpha`` and ``beta`` by pool of ranks, in the same gauge: the one for
             inference.
     """
-    values: list[dict[str, Any]] = []
+    values: list[Spec] = []
     for i, row in enumerate(rows):
-        shown = row["inference"]
+        found, place = row["inference"], row["mean_rank"]
         for name in ("alpha", "beta"):
-            about = {"rank": row["ranks"], "mean_rank": row["mean_rank"]}
-            about |= {"parameter": name, "series": "estimate", "value": shown[name]}
-            if f"{name}_low" in shown:
-                low, high = shown[f"{name}_low"], shown[f"{name}_high"]
-                about |= {"low": low, "high": high}
-            values.append(about)
+            point = {"rank": row["ranks"], "mean_rank": place, "parameter": name}
+            ends = {e: found[f"{name}_{e}"] for e in ENDS if f"{name}_{e}" in found}
+            values.append({**point, "series": "estimate", "value": found[name], **ends})
             if truth is not None:
-                point = {"series": "truth", "value": truth[name][i]}
-                bare = {k: v for k, v in about.items() if k not in ("low", "high")}
-                values.append({**bare, **point})
-    shown = ["estimate"] if truth is None else ["estimate", "truth"]
-    panels = [_bias_panel(name, shown) for name in ("alpha", "beta")]
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "data": {"values": values},
-        "hconcat": panels,
-        "config": {"font": "DejaVu Sans, Verdana, Arial, sans-serif"},
-    }
-
-
-def _bias_panel(name: str, shown: list[str]) -> Spec:
-    title = {
-        "alpha": "Alpha: what a click rate gains by relevance",
-        "beta": "Beta: clicks without relevance",
-    }
-    x = {
-        "field": "mean_rank",
-        "type": "quantitative",
-        "scale": {"type": "log", "nice": False},
-        "title": "rank (log scale)",
-        "axis": {"values": [1, 2, 3, 5, 10, 20, 50, 100, 200, 500], "grid": False},
-    }
-    y = {"type": "quantitative", "title": "gauge: mean alpha 1, mean beta/alpha 0"}
-    series: Spec = {
-        "field": "series",
-        "type": "nominal",
-        "title": None,
-        "scale": {"domain": shown, "range": ["#0072b2", "#d55e00"]},
-    }
-    shapes = {"domain": shown, "range": ["circle", "cross"]}
-    shape: Spec = {**series, "scale": shapes}
-    tips = [{"field": f} for f in ("series", "rank", "value", "low", "high")]
-    return {
-        "width": 360,
-        "height": 260,
-        "title": {"text": title[name], "anchor": "start"},
-        "transform": [{"filter": f"datum.parameter == '{name}'"}],
-        "layer": [
-            {
-                "transform": [{"filter": "datum.series == 'estimate'"}],
-                "mark": {"type": "rule", "color": "#0072b2", "opacity": 0.5, "size": 3},
-                "encoding": {
-                    "x": x,
-                    "y": {**y, "field": "low"},
-                    "y2": {"field": "high"},
-                },
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 50, "opacity": 0.9},
-                "encoding": {
-                    "x": x,
-                    "y": {**y, "field": "value"},
-                    "color": series,
-                    "shape": shape,
-                    "tooltip": tips,
-                },
-            },
-        ],
-    }
+                values.append({**point, "series": "truth", "value": truth[name][i]})
+    names = ["estimate"] if truth is None else ["estimate", "truth"]
+    gauge = "gauge: mean alpha 1, mean beta/alpha 0"
+    drawn = by_rank(names, gauge, log=True, line=False)
+    panels = [
+        {
+            **drawn,
+            "width": 320,
+            "title": {"text": title, "anchor": "start", "frame": "group"},
+            "transform": [{"filter": f"datum.parameter == '{name}'"}],
+        }
+        for name, title in (
+            ("alpha", "Alpha: what a click rate gains by relevance"),
+            ("beta", "Beta: clicks without relevance"),
+        )
+    ]
+    return {"data": {"values": values}, "hconcat": panels, "config": CONFIG}

@@ -20,7 +20,7 @@ POLICY = (
 
 
 def html_page(title: str, body: Iterable[str], figures: Mapping[str, Spec]) -> str:
-    """A whole page.
+    """Return a whole page.
 
     Args:
         title: As text.
@@ -28,10 +28,15 @@ def html_page(title: str, body: Iterable[str], figures: Mapping[str, Spec]) -> s
         figures: By name.
     """
     own = resources.files("affinerank")
-    specs = [
+    scripts = [
         f'<script type="application/json" id="{name}">{_inert(spec)}</script>'
         for name, spec in figures.items()
     ]
+    if figures:
+        import vl_convert
+
+        draw = vl_convert.javascript_bundle((own / "page.js").read_text())
+        scripts.append(f"<script>{draw}</script>")
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -40,17 +45,14 @@ def html_page(title: str, body: Iterable[str], figures: Mapping[str, Spec]) -> s
             f"<title>{escape(title)}</title>",
             f"<style>{(own / 'page.css').read_text()}</style></head><body>",
             *body,
-            *specs,
-            f"<script>{_script((own / 'page.js').read_text())}</script>"
-            if figures
-            else "",
+            *scripts,
             "</body></html>\n",
         ]
     )
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML already."""
+    """Return a table; cells are HTML, heads are text."""
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     body = "".join(
         "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows
@@ -61,13 +63,6 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def _script(own: str) -> str:
-    """What draws figures, and our few lines that call it."""
-    import vl_convert
-
-    return str(vl_convert.javascript_bundle(own))
-
-
 def _inert(spec: Spec) -> str:
-    """JSON that cannot end the element it stands in."""
+    """Return JSON that cannot end the element it stands in."""
     return json.dumps(spec).replace("<", "\\u003c")

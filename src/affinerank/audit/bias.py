@@ -1,0 +1,95 @@
+"""Whether there is position bias, and whether there is trust bias."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from affinerank.audit.facts import Facts
+from affinerank.audit.findings import Question, Section
+from affinerank.audit.words import p_text
+from affinerank.bias import Estimate
+from affinerank.bias.swaps import RankEffect, rank_effect
+
+LEVEL = 0.05
+POSITION = Question("position_bias", "Is there position bias?", wanted=False)
+TRUST = Question("trust_bias", "Is there trust bias?", wanted=False)
+
+
+def position_bias(facts: Facts) -> Section:
+    """Say whether the rank changes clicks on one and the same document."""
+    effect, slopes = rank_effect(facts.rows), _slopes(facts.estimate)
+    numbers = {"same_document": asdict(effect) if effect else None, "alpha": slopes}
+    tests = [test for test in numbers.values() if test is not None]
+    # Two tests, one verdict: each has half of what may be wrong.
+    level = LEVEL / max(1, len(tests))
+    verdict = "yes" if any(test["p"] < level for test in tests) else "not found"
+    says = []
+    if effect is not None:
+        says.append(_effect_text(effect, found=effect.p < level))
+    if slopes is not None:
+        says.append(
+            "By the estimate, what relevance adds to a click rate (alpha) is "
+            "{first[alpha]:.2f} of its mean at rank {first[ranks]} and "
+            "{last[alpha]:.2f} at rank {last[ranks]}".format(**slopes)
+            + f" ({p_text(slopes['p'])} for no difference between ranks)."
+        )
+    if not tests:
+        verdict = "unknown"
+        says = [
+            "This log cannot tell what the rank does to clicks: where they fall with "
+            "it, documents further down may just be less relevant."
+        ]
+    return Section(POSITION, verdict, tuple(says), numbers)
+
+
+def trust_bias(facts: Facts) -> Section:
+    """Say what the test for trust bias found."""
+    test = facts.estimate.test if facts.estimate else None
+    if test is None:
+        says = "Too few queries were clicked to test for it."
+        if facts.estimate is None:
+            says = "Testing for it needs an estimate of how users click: see below."
+        return Section(TRUST, "unknown", (says,), {"test": None})
+    basis = f"{p_text(test.p)}, from {test.n_queries:,} held-out queries"
+    says = (
+        f"It was not found ({basis}). That is no proof that there is none; the affine "
+        "correction is right either way."
+    )
+    if test.found:
+        says = (
+            f"Yes ({basis}). High ranks are clicked more than relevance explains: "
+            "the affine correction removes that, inverse propensity weights cannot."
+        )
+    verdict = "yes" if test.found else "not found"
+    return Section(TRUST, verdict, (says,), {"test": asdict(test)})
+
+
+def _effect_text(effect: RankEffect, *, found: bool) -> str:
+    meaning = "That is no more than chance would do."
+    if found:
+        meaning = "Relevance explains that only if it changed as documents moved."
+    return (
+        f"{effect.n_docs:,} documents of {effect.n_queries:,} queries were shown at "
+        "several ranks. When its rank doubles, the click rate of one and the same "
+        f"document changes by {effect.slope:+.4f} ± {1.96 * effect.error:.4f} "
+        f"({p_text(effect.p)}); it is {effect.rate:.3f} on average. {meaning}"
+    )
+
+
+def _slopes(estimate: Estimate | None) -> dict[str, Any] | None:
+    """Test that alpha is its mean at every pool; return p, and the first and last."""
+    if estimate is None or not estimate.inference.known:
+        return None
+    bands, names = estimate.inference, estimate.pools.names
+    alpha, error = bands.alpha, bands.alpha_error
+    z = np.abs(alpha - 1) / np.maximum(error, 1e-300)
+    p = min(1.0, len(z) * 2 * float(stats.norm.sf(z.max())))
+    first, last = (
+        {"ranks": names[i], "alpha": float(alpha[i]), "error": float(error[i])}
+        for i in (0, -1)
+    )
+    return {"p": p, "first": first, "last": last}

@@ -1,0 +1,121 @@
+"""How often each rank is clicked, as logged and for the same documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow.compute as pc
+from scipy import stats
+
+from affinerank.audit.facts import Facts
+from affinerank.audit.findings import Block, Column, Question, Section
+from affinerank.charts import CONFIG, Spec, by_rank
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.rows import ClickRows
+
+GROUPS_SHOWN = 8
+RANKS_DRAWN = 100
+RANKS_LINEAR = 20  # deeper lists are drawn on a log scale
+QUESTION = Question("click_rates", "How often is each rank clicked?", None)
+RATES = (
+    Column("Rank", "{rank}"),
+    Column("Impressions", "{impressions:,}"),
+    Column("Clicks", "{clicks:,}"),
+    Column("Click rate, 95 % interval", "{rate:.4f}", "{low:.4f} to {high:.4f}"),
+    Column("Same documents", "{same_documents:.4f}"),
+)
+SAME = (
+    "Same documents: the click rate that a document of average relevance would have at "
+    "the rank, by the estimate. Its fall is bias; the rest of the fall is that "
+    "documents further down are less relevant."
+)
+Rates = list[dict[str, Any]]
+
+
+def click_rates(facts: Facts) -> Section:
+    """Return click rates by rank, and by rank of each ranker and segment."""
+    rates = _rates(facts.counts)
+    first, last = rates[0], rates[-1]
+    says = [
+        f"{first['rate']:.3f} of the impressions are clicked at rank {first['rank']}, "
+        f"{last['rate']:.3f} at rank {last['rank']}."
+    ]
+    series, notes = {"as logged": rates}, []
+    if facts.estimate is not None:
+        same = _same_documents(facts.estimate.users, facts.rows)
+        for row in rates:
+            row["same_documents"] = same.get(row["rank"])
+        series["the same documents at every rank"] = [
+            {"rank": row["rank"], "rate": same[row["rank"]]}
+            for row in rates
+            if row["rank"] in same
+        ]
+        notes.append(SAME)
+    figure = _figure("rates", series) if len(rates) > 1 else None
+    numbers: dict[str, Any] = {"by_rank": rates}
+    blocks = [Block(RATES, rates, figure=figure, notes=tuple(notes))]
+    for key in [key for key in ("ranker", "segment") if key in facts.counts.keys]:
+        numbers[f"by_{key}"] = groups = _groups(facts.counts, key)
+        blocks.append(_by_group(key, groups))
+        number = len(pc.unique(facts.counts.table[key]))
+        if number > len(groups):
+            most = f"the {len(groups)} with the most impressions"
+            says.append(f"Of {number:,} {key}s, {most} are shown.")
+    return Section(QUESTION, "measured", tuple(says), numbers, tuple(blocks))
+
+
+def _rates(counts: ClickCounts) -> Rates:
+    """Return the click rate at each rank, with Wilson's 95 % interval."""
+    rows = []
+    for row in counts.click_rate_by_rank():
+        trial = stats.binomtest(row["clicks"], row["impressions"])
+        ends = trial.proportion_ci(method="wilson")
+        rows.append({**row, "low": float(ends.low), "high": float(ends.high)})
+    return rows
+
+
+def _groups(counts: ClickCounts, key: str) -> Rates:
+    """Return click rates of the groups with the most impressions."""
+    table = counts.table.group_by(key).aggregate([("impressions", "sum")])
+    largest = table.sort_by([("impressions_sum", "descending"), (key, "ascending")])
+    groups = []
+    for name in largest[key].to_pylist()[:GROUPS_SHOWN]:
+        part = counts.select(key, name)
+        about = {"name": name, "sessions": part.n_sessions}
+        groups.append({**about, "by_rank": _rates(part)})
+    return groups
+
+
+def _by_group(key: str, groups: Rates) -> Block:
+    shown = [{**group, "label": group["name"] or "(empty)"} for group in groups]
+    series = {group["label"]: group["by_rank"] for group in shown}
+    figure = _figure(key, series) if len(groups) > 1 else None
+    columns = [Column(key.capitalize(), "{label}"), Column("Sessions", "{sessions:,}")]
+    for i, head in enumerate(("Click rates", "", "")):
+        rate, rank = f"{{by_rank[{i}][rate]:.4f}}", f"rank {{by_rank[{i}][rank]}}"
+        columns.append(Column(head, rate, rank))
+    return Block(tuple(columns), shown, f"By {key}", figure)
+
+
+def _same_documents(users: TrustModel, rows: ClickRows) -> dict[int, float]:
+    """Return click rates by rank of a document of mean relevance: bias alone."""
+    known = rows.select(rows.rank <= users.depth)
+    alpha, beta = users.at(known)
+    corrected = (known.clicks - beta * known.impressions) / alpha
+    mean = float(corrected.sum() / known.impressions.sum())
+    return dict(enumerate((users.alpha * mean + users.beta).tolist(), 1))
+
+
+def _figure(name: str, series: Mapping[str, Rates]) -> tuple[str, Spec]:
+    """Draw click rates by rank, a line per series, with intervals where known."""
+    values = [
+        {**row, "series": label, "mean_rank": row["rank"], "value": row["rate"]}
+        for label, rows in series.items()
+        for row in rows[:RANKS_DRAWN]
+    ]
+    deep = max(value["rank"] for value in values) > RANKS_LINEAR
+    drawn = by_rank(list(series), "click rate", log=deep, line=True)
+    data = {"values": values}
+    return name, {"data": data, "width": "container", **drawn, "config": CONFIG}

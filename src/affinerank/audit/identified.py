@@ -1,0 +1,107 @@
+"""What can be known of how users click from a log, and what cannot."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from affinerank.audit.facts import Facts
+from affinerank.audit.findings import Block, Column, Question, Section
+from affinerank.bias.overlap import Overlap
+from affinerank.charts import bias_figure
+from affinerank.estimators import ESTIMATORS
+
+Status = Literal["yes", "partly", "no", "never"]
+QUESTION = Question("identified", "Can it be known how users click?", wanted=True)
+PARAMETERS = (
+    Column("Parameter", "{parameter}"),
+    Column("Identified", mark="status"),
+    Column("Why", "{why}"),
+)
+BY_RANK = (
+    Column("Rank", "{ranks}"),
+    Column("Impressions", "{impressions:,}"),
+    Column("Clicks", "{clicks:,}"),
+    *(
+        Column(
+            f"{name.capitalize()}, 95 % band",
+            f"{{inference[{name}]:.4f}}",
+            f"{{inference[{name}_low]:.4f}} to {{inference[{name}_high]:.4f}}",
+        )
+        for name in ("alpha", "beta")
+    ),
+)
+GAUGE = "In the gauge where alpha is 1 and beta/alpha 0 on average over impressions."
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Something one would like to know, whether clicks determine it, and why."""
+
+    parameter: str
+    status: Status
+    why: str
+
+
+def identified(facts: Facts) -> Section:
+    """Say what clicks of this log determine of how users click."""
+    parameters = [asdict(each) for each in _parameters(facts)]
+    notes = list(facts.warned)
+    numbers: dict[str, Any] = {"refused": facts.refused, "parameters": parameters}
+    blocks = [Block(PARAMETERS, parameters)]
+    says = f"Alpha and beta were not estimated: {facts.refused}."
+    if facts.estimate is not None:
+        method, why = facts.estimate.method, facts.estimate.why
+        says = f"Alpha and beta were estimated up to gauge, by {method}: {why}."
+        rows = facts.estimate.by_rank()
+        notes += facts.estimate.notes
+        figure = ("bias", bias_figure(rows, None))
+        title = "Alpha and beta by rank"
+        blocks.append(Block(BY_RANK, rows, title, figure, (GAUGE, *notes)))
+        numbers |= {"method": method, "why": why, "by_rank": rows}
+        numbers["precision"] = facts.precision
+    numbers["notes"] = notes
+    return Section(QUESTION, facts.identified, (says,), numbers, tuple(blocks))
+
+
+def _parameters(facts: Facts) -> list[Parameter]:
+    found = [_alpha_beta(facts)]
+    if "segment" in facts.counts.keys:
+        why = "segments were added up here; count one (--where), and audit that"
+        found.append(Parameter("alpha and beta of each segment", "partly", why))
+    gauge = "clicks and rankings are the same in any gauge"
+    needy = " and ".join(
+        e.name for e in ESTIMATORS.values() if e.needs == "examination"
+    )
+    theta = f"clicks show alpha and beta only; {needy} need theirs given"
+    unseen = "no one saw them: they have no weight, which is not the weight 0"
+    dependent = "clicks that depend on other clicks of the session, or on the user"
+    return [
+        *found,
+        _moved(facts.overlap),
+        Parameter("unit and zero of relevance (the gauge)", "never", gauge),
+        Parameter("examination (theta), eps+ and eps- by themselves", "never", theta),
+        Parameter("relevance of documents never shown", "no", unseen),
+        Parameter(dependent, "no", "counts add sessions up"),
+    ]
+
+
+def _alpha_beta(facts: Facts) -> Parameter:
+    estimate, why = facts.estimate, "refused, for the reason above"
+    if estimate is not None and estimate.weak_ranks:
+        weak = ", ".join(estimate.weak_ranks)
+        why = f"clicks hardly determine ranks {weak}, which lean on the other ranks"
+    elif estimate is not None:
+        why = f"by {estimate.method}: {estimate.why}"
+    name = "alpha and beta of each rank, relative to the others"
+    return Parameter(name, facts.identified, why)
+
+
+def _moved(overlap: Overlap) -> Parameter:
+    name = "the same from documents that changed rank, without assumptions on relevance"
+    moved = f"{overlap.n_moved:,} of {overlap.n_docs:,} documents changed rank"
+    status: Status = "partly" if overlap.connected else "no"
+    reach = "; ".join(overlap.connected) or "no ranks"
+    if overlap.all_connected:
+        status, reach = "yes", "all ranks"
+    return Parameter(name, status, f"{moved}; that connects {reach}")

@@ -1,0 +1,115 @@
+"""Audit a click log: is it usable, is it biased, what can be done.
+
+What this log cannot show is a finding too, never a failure.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from affinerank.audit import bias, changes, click_rates, identified, usable
+from affinerank.audit.facts import facts_of
+from affinerank.audit.findings import Audit, Section, Step
+from affinerank.audit.next_steps import next_steps
+from affinerank.clicks.counts import ClickCounts
+from affinerank.data.dataset import RankingDataset
+from affinerank.errors import ConfigError
+from affinerank.progress import Progress, quiet
+
+if TYPE_CHECKING:
+    from affinerank.audit.survey import LogSurvey
+    from affinerank.clicks.log import LogOptions
+
+
+SECTIONS = (
+    (usable.QUESTION, usable.usable),
+    (click_rates.QUESTION, click_rates.click_rates),
+    (bias.POSITION, bias.position_bias),
+    (bias.TRUST, bias.trust_bias),
+    (identified.QUESTION, identified.identified),
+    (changes.QUESTION, changes.first_rank),
+)
+
+
+def audit_file(
+    source: str,
+    data: RankingDataset | None = None,
+    *,
+    options: LogOptions | None = None,
+    days: float | None = None,
+    seed: int = 0,
+    progress: Progress = quiet,
+) -> Audit:
+    """Audit a log or a file of counts; see :func:`audit`.
+
+    Args:
+        source: A log as ``count`` reads it, or the counts it writes.
+        data: Features of the documents, if there are any.
+        options: How the log is to be read.
+        days: How many days it covers; a log with dates says so itself.
+        seed: Of everything random.
+        progress: Called at each stage.
+    """
+    from affinerank.audit.survey import survey_log
+    from affinerank.clicks.engines import open_table
+    from affinerank.clicks.log import LogOptions
+
+    settings, survey = options or LogOptions(), None
+    counts: ClickCounts | None
+    with open_table(source) as table, tempfile.TemporaryDirectory() as folder:
+        counted = {"impressions", "clicks", "sessions"} <= set(table.columns)
+        if counted and "clicked" not in table.columns:
+            if replace(settings, list_id=None) != LogOptions():  # features have it too
+                raise ConfigError(
+                    f"{source}: holds counts, not a log, which the options are for"
+                )
+            counts = ClickCounts.load(source)
+        else:
+            target = Path(folder) / "counts.parquet"
+            survey = survey_log(table, target, settings, progress)
+            counts = survey.counts
+    found = audit(counts, data, survey=survey, days=days, seed=seed, progress=progress)
+    return replace(found, source=source)
+
+
+def audit(
+    counts: ClickCounts | None,
+    data: RankingDataset | None = None,
+    *,
+    survey: LogSurvey | None = None,
+    days: float | None = None,
+    seed: int = 0,
+    progress: Progress = quiet,
+) -> Audit:
+    """Find out what a log is good for.
+
+    Args:
+        counts: Its counts; none where nothing of it could be counted.
+        data: Features of the documents, if there are any.
+        survey: Of the log that was counted.
+        days: How many days it covers, where the log has no dates.
+        seed: Of everything random.
+        progress: Called at each stage.
+    """
+    if days is not None and not 0 < days < np.inf:
+        raise ConfigError(f"days must be above 0, got {days:g}")
+    if counts is None or not counts.impressions.any():
+        return _nothing(survey)
+    length = days if days is not None else survey.days if survey else None
+    facts = facts_of(counts, data, survey, length, seed=seed, progress=progress)
+    sections = tuple(write(facts) for _, write in SECTIONS)
+    return Audit(sections, tuple(next_steps(facts)))
+
+
+def _nothing(survey: LogSurvey | None) -> Audit:
+    """Return the audit of a log of which nothing could be counted."""
+    empty = ("There is nothing to look at.",)
+    sections = [Section(question, "unknown", empty) for question, _ in SECTIONS[1:]]
+    says = "Correct the faults, or log impressions, clicked or not."
+    repair = Step("repair", "Repair the log", (says,))
+    return Audit((usable.unusable(survey), *sections), (repair,))
