@@ -1,59 +1,17 @@
-"""Cells: what is measured once, and the groups that they are trained in."""
+"""Cells of a plan, and the groups that they are trained in."""
 
 from __future__ import annotations
 
-import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
-from affinerank.experiments.plan import (
-    ACTIVATIONS,
-    BASELINES,
-    NO_CLIP,
-    PRODUCTION,
-    TRUE,
-    Grid,
-    Plan,
-    Setting,
-)
-from affinerank.seeds import stage_rng
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One measurement; a coordinate that it does not depend on is ``None``.
-
-    Attributes:
-        data: Name of the data set.
-        eta: Steepness of position bias.
-        eps_minus_1: Click rate of an irrelevant document examined at rank 1.
-        clicks: Training clicks.
-        estimator: Correction, ``full-information`` or ``production``.
-        users: Where the correction's alpha and beta come from.
-        clip: Lower bound of alpha.
-        run: Number of the run.
-    """
-
-    data: str
-    eta: float | None
-    eps_minus_1: float | None
-    clicks: float | None
-    estimator: str
-    users: str
-    clip: str
-    run: int
-
-    @property
-    def log(self) -> tuple[str, float | None, float | None, float | None, int]:
-        """What its clicks depend on: cells of one log learn from the same clicks."""
-        return (self.data, self.eta, self.eps_minus_1, self.clicks, self.run)
-
-    @property
-    def setting(self) -> tuple[float | None, float | None]:
-        """How its users click."""
-        return (self.eta, self.eps_minus_1)
+from affinerank.estimators import ESTIMATORS
+from affinerank.experiments.plan import Grid, Plan
+from affinerank.pipeline.worlds import PRODUCTION, TRUE, Cell, method_that_ranks
+from affinerank.settings import Spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +21,13 @@ class Group:
     Attributes:
         number: Its place in the plan, from 0.
         data: Data set that all its cells share.
-        em: Whether regression EM trains its networks, and estimates users with them.
+        ranker: Ranker that all its cells share.
         cells: At most as many as the plan allows.
     """
 
     number: int
     data: str
-    em: bool
+    ranker: str
     cells: tuple[Cell, ...]
 
     @property
@@ -84,62 +42,47 @@ class Group:
 
 
 def cells_of(plan: Plan) -> tuple[Cell, ...]:
-    """Every cell of a plan, once, in the plan's order."""
-    cells: dict[Cell, None] = {}
-    for grid in plan.grids:
-        for data, setting, clicks, run in product(
-            grid.data, grid.settings, grid.clicks, range(plan.runs)
-        ):
-            cells |= dict.fromkeys(_of_log(grid, data, setting, clicks, run))
-    return tuple(cells)
+    """List every cell of a plan, once, in the plan's order."""
+    cells = (cell for grid in plan.grids for cell in _cells(grid, plan.runs))
+    return tuple(dict.fromkeys(cells))
 
 
 def groups_of(plan: Plan) -> tuple[Group, ...]:
     """Group the cells of a plan: a function of the plan alone.
 
-    A group has one data set, and one way to come by its users: known, by regression EM,
-    by another method. Groups of a kind are as equal in size as can be, so that none is
-    small.
+    A group has one data set, one ranker, and one way to come by its users: known,
+    estimated first, or estimated while the ranker is trained, by one method. Groups of
+    a kind are as equal in size as possible, so that none is small.
     """
-    kinds: dict[tuple[str, bool, bool], list[Cell]] = {}
+    kinds: dict[tuple[str, str, str | None, bool], list[Cell]] = {}
     for cell in cells_of(plan):
-        em, known = cell.users in ACTIVATIONS, cell.users == TRUE
-        kinds.setdefault((cell.data, em, known), []).append(cell)
+        # Production depends on no ranker, so it goes with the first.
+        ranker = cell.ranker or plan.rankers[0].name
+        method = cell.users if method_that_ranks(cell) else None
+        kind = (cell.data, ranker, method, cell.users in (None, TRUE))
+        kinds.setdefault(kind, []).append(cell)
     groups: list[Group] = []
-    for (data, em, _), cells in kinds.items():
+    for (data, ranker, _, _), cells in kinds.items():
         parts = -(-len(cells) // plan.group_networks)
         for part in np.array_split(np.arange(len(cells)), parts):
             chosen = tuple(cells[i] for i in part)
-            groups.append(Group(len(groups), data, em, chosen))
+            groups.append(Group(len(groups), data, ranker, chosen))
     return tuple(groups)
 
 
-def click_rng(cell: Cell, seed: int, *, held_out: bool = False) -> np.random.Generator:
-    """The stream that a cell's clicks come from: a function of its coordinates."""
-    eta, eps, clicks = cell.eta or 0.0, cell.eps_minus_1 or 0.0, cell.clicks or 0.0
-    return stage_rng(
-        "clicks",
-        seed + cell.run,
-        zlib.crc32(cell.data.encode()),
-        round(eta * 1e6),
-        round(eps * 1e6),
-        round(clicks),
-        int(held_out),
+def _cells(grid: Grid, runs: int) -> Iterator[Cell]:
+    logs = product(
+        grid.data, grid.click_models, grid.policies, grid.clicks, range(runs)
     )
-
-
-def _of_log(
-    grid: Grid, data: str, setting: Setting, clicks: float, run: int
-) -> list[Cell]:
-    cells = []
-    for estimator, users, clip in product(grid.estimators, grid.users, grid.clips):
-        if estimator in BASELINES:
-            cell = Cell(data, None, None, None, estimator, TRUE, NO_CLIP, run)
+    for (data, model, policy, clicks, run), ranker, estimator, users in product(
+        logs, grid.rankers, grid.estimators, grid.users
+    ):
+        if estimator == PRODUCTION:
+            yield Cell(data, None, None, None, estimator, None, None, run)
+            continue
+        row = ESTIMATORS[Spec.parse(estimator).name]
+        if row.needs == "labels":
+            yield Cell(data, None, None, None, estimator, None, ranker, run)
         else:
-            # The naive estimator knows no users, and its alpha is 1.
-            known = (TRUE, NO_CLIP) if estimator == "naive" else (users, clip)
-            cell = Cell(
-                data, setting.eta, setting.eps_minus_1, clicks, estimator, *known, run
-            )
-        cells.append(cell)
-    return cells
+            known = users if row.needs_users else TRUE
+            yield Cell(data, model, policy, clicks, estimator, known, ranker, run)

@@ -1,9 +1,9 @@
 """Claims: which of several runners on one folder trains a group.
 
 A claim is a lock of the operating system on a file of the group. It ends with the
-process that holds it, however that ends, so no claim is ever stale; the file itself
-stays and means nothing. Where runners are on several machines, their folder must be on
-a file system that locks across them (NFS 4 does).
+process that holds it, so no claim is ever stale; the file itself stays and means
+nothing. If runners are on several machines, their folder must be on a file system that
+locks across them (NFS 4 does).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 @contextmanager
 def claimed(path: Path) -> Iterator[bool]:
-    """Hold the claim ``path`` in the block; yields whether it could be had."""
+    """Hold the claim ``path`` in the block; yield whether it was free."""
     path.parent.mkdir(exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:

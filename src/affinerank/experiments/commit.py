@@ -18,7 +18,7 @@ def source_commit() -> str:
 
 
 def _git(*words: str) -> str:
-    """What git says of the package's folder; nothing where it is not git's."""
+    """Return git's output on the package's folder, or nothing outside a repository."""
     git = shutil.which("git")
     if git is None:
         return ""

@@ -1,48 +1,58 @@
-"""The paper's figures, each from one Vega-Lite specification.
+"""Figures: each one Vega-Lite specification, made as its row of ``FIGURES`` says.
 
-Series are told apart without colour too: each has a shape and dashes of its own, and
-the colours, of different lightness, stay apart for colour-blind readers.
+Series differ in more than colour: each has a shape and dashes of its own, and the
+colours, of different lightness, can be told apart by colour-blind readers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import altair as alt
 import numpy as np
 
+from affinerank import charts
+from affinerank.arrays import Floats
+from affinerank.bias import METHODS
+from affinerank.bias.em.method import ROWS as EM
 from affinerank.charts import Spec
-from affinerank.errors import ConfigError, DataError
-from affinerank.experiments.parameters import Estimate, Floats, estimates_of
-from affinerank.experiments.plan import BASELINES, TRUE, Setting
+from affinerank.defaults import METHOD
+from affinerank.errors import DataError
+from affinerank.estimators import affine, bayes_ips, full_information, ips, naive
+from affinerank.experiments.coordinates import FIGURES, TITLES, Figure, title_of
 from affinerank.experiments.results import Result
-from affinerank.experiments.series import USERS, Point, points_of, title_of
-from affinerank.pipeline import RANKS_SHOWN
+from affinerank.experiments.series import points_of, setting_title, users_found
+from affinerank.pipeline.description import RANKS_SHOWN
+from affinerank.pipeline.worlds import PRODUCTION, TRUE, Cell
 
 Rows = list[dict[str, Any]]
+Placed = tuple[str, str, dict[str, Any]]  # title of the row of panels, y axis, numbers
+Look = tuple[str, str, tuple[int, ...]]  # colour, shape, dashes
 
-# (colour, shape, dashes) of each series; the colours after Okabe and Ito.
-LOOKS: Mapping[str, tuple[str, str, tuple[int, ...]]] = MappingProxyType(
-    {
-        "Production": ("#8a8a8a", "stroke", (2, 3)),
-        "Full information": ("#000000", "stroke", (10, 4)),
-        "No correction": ("#56b4e9", "circle", (1, 0)),
-        "IPS": ("#e69f00", "square", (6, 3)),
-        "Bayes-IPS": ("#009e73", "triangle-up", (3, 2)),
-        "Affine": ("#a0005a", "diamond", (1, 0)),
-        "True values": ("#000000", "cross", (1, 0)),
-        "Soft-min-max": ("#a0005a", "diamond", (1, 0)),
-        "Softmax": ("#e69f00", "square", (6, 3)),
-        "Sigmoid": ("#56b4e9", "circle", (3, 2)),
-        "Our default": ("#009e73", "triangle-up", (8, 2, 2, 2)),
-    }
+# Looks that readers know; the colours after Okabe and Ito.
+LOOKS: Mapping[str, Look] = {
+    TITLES[PRODUCTION]: ("#8a8a8a", "stroke", (2, 3)),
+    full_information.ROW.title: ("#000000", "stroke", (10, 4)),
+    naive.ROW.title: ("#56b4e9", "circle", (1, 0)),
+    ips.ROW.title: ("#e69f00", "square", (6, 3)),
+    bayes_ips.ROW.title: ("#009e73", "triangle-up", (3, 2)),
+    affine.ROW.title: ("#a0005a", "diamond", (1, 0)),
+    TITLES[TRUE]: ("#000000", "cross", (1, 0)),
+    EM[0].title: ("#a0005a", "diamond", (1, 0)),
+    EM[1].title: ("#e69f00", "square", (6, 3)),
+    EM[2].title: ("#56b4e9", "circle", (3, 2)),
+    METHODS[METHOD].title: ("#009e73", "triangle-up", (8, 2, 2, 2)),
+}
+OTHERS: tuple[Look, ...] = (
+    ("#0072b2", "triangle-down", (4, 4)),
+    ("#d55e00", "triangle-right", (8, 3)),
+    ("#cc79a7", "triangle-left", (2, 2)),
+    ("#8c6d00", "cross", (5, 2, 1, 2)),
 )
-OTHER = ("#0072b2", "triangle-down", (4, 4))
 WIDTH, HEIGHT = 205, 165
 LABEL_ROOM = 0.17  # of the axis, for a number of clicks
+SHARED = {"color": "shared", "shape": "shared", "strokeDash": "shared"}
 # A click on the legend picks a series, in all panels at once: one view owns the pick.
 PICKED: Spec = {
     "name": "picked",
@@ -50,162 +60,140 @@ PICKED: Spec = {
     "bind": "legend",
     "views": ["first"],
 }
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Axes:
-    """Axes of a panel, x as a reader hovers over it, and whether to cut off."""
-
-    x: alt.X
-    title: str
-    scale: alt.Scale
-    tip: alt.Tooltip
-    cut: bool = False
-
-
-def figure1(results: Sequence[Result]) -> alt.VConcatChart:
-    """nDCG@10 against clicks of each estimator, given the true users."""
-    chosen = [p for p in points_of(results) if p.users == TRUE]
-    return _curves(chosen, lambda point: point.method, "Figure 1")
-
-
-def figure2(results: Sequence[Result]) -> alt.VConcatChart:
-    """nDCG@10 against clicks of the affine estimator, by where its users come from."""
-    chosen = [
-        p
-        for p in points_of(results)
-        if p.estimator in (*BASELINES, "affine") and p.clip == "none"
-    ]
-    with_estimates = {p.data for p in chosen if p.users != TRUE}
-    chosen = [p for p in chosen if p.data in with_estimates]
-
-    def name(point: Point) -> str:
-        return point.method if point.estimator in BASELINES else USERS[point.users]
-
-    return _curves(chosen, name, "Figure 2")
-
-
-def figure3(results: Sequence[Result]) -> alt.VConcatChart:
-    """Estimated alpha and beta by rank, as they are and in the gauge of the truth."""
-    found = estimates_of(results)
-    if not found:
-        raise DataError("Figure 3 draws estimated users, and these results have none")
-    shown = ("αₖ", "βₖ", "αₖ, modulo gauge", "βₖ, modulo gauge")
-    panels = []
-    for data in dict.fromkeys(e.data for e in found):
-        own = [e for e in found if e.data == data]
-        for place, label in enumerate(shown):
-            rows = [row for estimate in own for row in _by_rank(estimate, place)]
-            truth = [row for one in _first_each(own) for row in _truth(one, place)]
-            axes = _rank_axes(label, truth)
-            # The truth first: an estimate that hits it is drawn over it.
-            panels.append(_panel_row(truth + rows, f"{data}: {label}", axes))
-    return _together(panels, "Figure 3")
-
-
-DRAWN: Mapping[str, Callable[[Sequence[Result]], alt.VConcatChart]] = MappingProxyType(
-    {"figure1": figure1, "figure2": figure2, "figure3": figure3}
-)
+CONFIG: Spec = {
+    **charts.CONFIG,
+    "view": {"stroke": "#bbbbbb"},
+    "axis": {"labelFontSize": 10, "titleFontSize": 11, "gridColor": "#eeeeee"},
+    "legend": {"labelFontSize": 11, "symbolSize": 70},
+    "title": {"anchor": "start", "fontSize": 13},
+    "header": {"labelFontSize": 12},
+}
 
 
 def draw(name: str, results: Sequence[Result]) -> Spec:
-    """The specification of a figure, complete with its numbers."""
-    if name not in DRAWN:
-        raise ConfigError(f"there is no figure {name!r}; known are {', '.join(DRAWN)}")
-    spec: Spec = DRAWN[name](results).to_dict()
-    spec["vconcat"][0]["spec"]["layer"][-1]["name"] = PICKED["views"][0]
-    return {**spec, "params": [PICKED]}
-
-
-def _curves(
-    points: Sequence[Point], name: Callable[[Point], str], title: str
-) -> alt.VConcatChart:
-    panels = []
-    for data in dict.fromkeys(p.data for p in points if p.setting is not None):
-        own = [point for point in points if point.data == data]
-        settings = list(dict.fromkeys(p.setting for p in own if p.setting is not None))
-        counts = sorted({p.clicks for p in own if p.clicks is not None})
-        rows: Rows = []
-        for point in own:
-            places = [(point.setting, point.clicks)]
-            if point.setting is None:  # a level: drawn across every panel
-                places = [(s, c) for s in settings for c in (counts[0], counts[-1])]
-            rows += [_curve_row(point, name(point), s, c) for s, c in places if s]
-        panels.append(_panel_row(rows, data, _click_axes(counts)))
+    """Return the specification of a figure, complete with its numbers."""
+    figure = FIGURES[name]
+    rows_of, panel_row = DRAWN[figure.x]
+    panels: dict[tuple[str, str], Rows] = {}
+    for title, label, row in rows_of(figure, results):
+        panels.setdefault((title, label), []).append(row)
     if not panels:
-        raise DataError(f"{title} draws what clicks taught, and nothing here did")
-    return _together(panels, title)
-
-
-def _curve_row(
-    point: Point, series: str, setting: Setting | None, clicks: float | None
-) -> dict[str, Any]:
-    spread = 0.0 if np.isnan(point.deviation) else point.deviation
+        raise DataError(
+            f"{figure.title} draws {figure.series} by {figure.x}, and these results "
+            "have none"
+        )
+    drawn = [panel_row(*titles, rows) for titles, rows in panels.items()]
+    drawn[0]["spec"]["layer"][-1]["name"] = PICKED["views"][0]
     return {
-        "setting": title_of(setting) if setting else "",
-        "series": series,
-        "x": clicks,
-        "y": point.mean,
-        "low": point.mean - spread,
-        "high": point.mean + spread,
-        "deviation": spread,
-        "runs": len(point.values),
-        "level": point.setting is None,
+        "title": figure.title,
+        "vconcat": drawn,
+        "resolve": {"legend": SHARED, "scale": SHARED},
+        "params": [PICKED],
+        "config": CONFIG,
     }
 
 
-def _by_rank(estimate: Estimate, place: int) -> Rows:
-    values = (
-        estimate.alpha,
-        estimate.beta,
-        estimate.gauge_alpha,
-        estimate.gauge_beta,
-    )[place]
-    return _rank_rows(estimate.setting, USERS[estimate.users], values)
+def _by_clicks(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
+    """Yield curves over clicks, and levels across the panels that they belong to."""
+    points = [
+        point
+        for point in points_of(results)
+        if point.place.clicks is None
+        or all(getattr(point.place, k) == v for k, v in figure.where.items())
+    ]
+    curves = [point.place for point in points if point.place.clicks is not None]
+    drawn = {
+        getattr(place, figure.row)
+        for place in curves
+        if getattr(place, figure.series) != figure.besides
+    }
+    for point in points:
+        row, value = (getattr(point.place, n) for n in (figure.row, figure.series))
+        named = (
+            (figure.series, value) if value else ("estimator", point.place.estimator)
+        )
+        spread = 0.0 if np.isnan(point.deviation) else point.deviation
+        about = (title_of(*named), point.mean, spread, len(point.values))
+        for place in _places(point.place, curves, figure) if row in drawn else ():
+            setting = setting_title(place, figure.columns)
+            yield row, "nDCG@10", _row(setting, place.clicks or 0.0, *about)
 
 
-def _truth(estimate: Estimate, place: int) -> Rows:
-    values = (estimate.truth.alpha, estimate.truth.beta)[place % 2]
-    return _rank_rows(estimate.setting, USERS[TRUE], values[None, :])
+def _places(place: Cell, curves: Sequence[Cell], figure: Figure) -> Iterator[Cell]:
+    """Yield where a point is drawn: a level at both ends of each of its panels."""
+    if place.clicks is not None:
+        yield place
+        return
+    held = (figure.row, *figure.columns)
+    own = [
+        curve
+        for curve in curves
+        if all(getattr(place, name) in (None, getattr(curve, name)) for name in held)
+    ]
+    counts = [curve.clicks or 0.0 for curve in own]
+    panels = {setting_title(curve, figure.columns): curve for curve in own}
+    for panel in panels.values():
+        yield from (replace(panel, clicks=end(counts)) for end in (min, max))
 
 
-def _rank_rows(setting: Setting, series: str, values: Floats) -> Rows:
+def _by_rank(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
+    """Yield alpha and beta by rank, as they are and in the gauge of the truth."""
+    estimates = users_found(results)
+    for name in dict.fromkeys(getattr(one.panel, figure.row) for one in estimates):
+        own = [
+            (setting_title(one.panel, figure.columns), one)
+            for one in estimates
+            if getattr(one.panel, figure.row) == name
+        ]
+        for i, label in enumerate(("αₖ", "βₖ", "αₖ, modulo gauge", "βₖ, modulo gauge")):
+            # The truth first: an estimate that hits it is drawn over it.
+            lines = {(at, TITLES[TRUE]): one.truth[i % 2, None] for at, one in own}
+            for at, one in own:
+                values = (one.aligned if i >= 2 else one.found)[i % 2]
+                lines[at, title_of(figure.series, one.users)] = values
+            for (at, series), values in lines.items():
+                for rank, mean, spread in _over_runs(values):
+                    row = _row(at, rank, series, mean, spread, len(values))
+                    yield f"{name}: {label}", label, row
+
+
+def _over_runs(values: Floats) -> Iterator[tuple[int, float, float]]:
+    """Yield each rank that has a value, with mean and deviation over runs."""
     mean = values.mean(axis=0)
     spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(len(mean))
-    return [
-        {
-            "setting": title_of(setting),
-            "series": series,
-            "x": rank + 1,
-            "y": float(mean[rank]),
-            "low": float(mean[rank] - spread[rank]),
-            "high": float(mean[rank] + spread[rank]),
-            "deviation": float(spread[rank]),
-            "runs": len(values),
-            "level": False,
-        }
-        for rank in range(min(RANKS_SHOWN, len(mean)))
-        if np.isfinite(mean[rank])
-    ]
+    for i in np.flatnonzero(np.isfinite(mean)):
+        yield int(i) + 1, float(mean[i]), float(spread[i])
 
 
-def _first_each(estimates: Sequence[Estimate]) -> list[Estimate]:
-    """One estimate of each setting, for its truth."""
-    return list({estimate.setting: estimate for estimate in estimates}.values())
+def _row(
+    setting: str, x: float, series: str, mean: float, deviation: float, runs: int
+) -> dict[str, Any]:
+    return {
+        "setting": setting,
+        "series": series,
+        "x": x,
+        "y": mean,
+        "low": mean - deviation,
+        "high": mean + deviation,
+        "deviation": deviation,
+        "runs": runs,
+    }
 
 
-def _click_axes(counts: Sequence[float]) -> Axes:
-    axis = alt.Axis(
-        title="Training clicks",
-        format="~s",
-        values=list(counts),
-        grid=False,
-        labelExpr=f"indexof({_labelled(counts)}, datum.value) < 0 ? '' : datum.label",
-        labelOverlap=False,
-    )
-    x = alt.X("x:Q", axis=axis).scale(type="log", nice=False)
-    tip = alt.Tooltip("x:Q", title="clicks", format=",.0f")
-    return Axes(x, "nDCG@10", alt.Scale(zero=False), tip)
+def _click_panels(title: str, label: str, rows: Rows) -> Spec:
+    counts = sorted({row["x"] for row in rows})
+    labelled = f"indexof({_labelled(counts)}, datum.value) >= 0"
+    axis = {
+        "title": "Training clicks",
+        "format": "~s",
+        "values": counts,
+        "grid": False,
+        "labelExpr": f"{labelled} ? datum.label : ''",
+        "labelOverlap": False,
+    }
+    x = _quantity("x", axis=axis, scale={"type": "log", "nice": False})
+    tip = _quantity("x", title="clicks", format=",.0f")
+    return _panel_row(title, rows, x, {"title": label, "scale": {"zero": False}}, tip)
 
 
 def _labelled(counts: Sequence[float]) -> list[float]:
@@ -218,81 +206,87 @@ def _labelled(counts: Sequence[float]) -> list[float]:
     return kept
 
 
-def _rank_axes(label: str, truth: Rows) -> Axes:
-    """Axes by rank; modulo gauge, what is far from the truth is cut off."""
-    x = alt.X("x:Q", title="Rank k").axis(tickCount=RANKS_SHOWN, grid=False, format="d")
-    tip = alt.Tooltip("x:Q", title="rank")
-    if "gauge" not in label:
-        return Axes(x, label, alt.Scale(zero=False), tip)
-    low, high = min(r["y"] for r in truth), max(r["y"] for r in truth)
-    span = high - low
-    scale = alt.Scale(domain=[low - span / 5, high + span])
-    return Axes(x, label, scale, tip, cut=True)
+def _rank_panels(title: str, label: str, rows: Rows) -> Spec:
+    """Draw values by rank; modulo gauge, what is far from the truth is cut off."""
+    scale: Spec = {"zero": False}
+    truth = [row["y"] for row in rows if row["series"] == TITLES[TRUE]]
+    if truth and "gauge" in label:
+        span = max(truth) - min(truth)
+        scale = {"domain": [min(truth) - span / 5, max(truth) + span]}
+    axis = {"tickCount": RANKS_SHOWN, "grid": False, "format": "d"}
+    x, tip = _quantity("x", title="Rank k", axis=axis), _quantity("x", title="rank")
+    return _panel_row(title, rows, x, {"title": label, "scale": scale}, tip)
 
 
-def _panel_row(rows: Rows, title: str, axes: Axes) -> alt.FacetChart:
-    """A row of panels, one for each setting, on one scale."""
+DRAWN: Mapping[str, tuple[Callable[..., Iterator[Placed]], Callable[..., Spec]]] = {
+    "clicks": (_by_clicks, _click_panels),
+    "rank": (_by_rank, _rank_panels),
+}
+
+
+def _panel_row(title: str, rows: Rows, x: Spec, y: Spec, tip: Spec) -> Spec:
+    """Draw a row of panels, one for each setting, on one scale."""
     order = list(dict.fromkeys(row["setting"] for row in rows))
-    column = alt.Column("setting:N", sort=order, title=None)
-    data = alt.InlineData(values=rows)
-    return (
-        _layers(_looks(rows), axes)
-        .properties(width=WIDTH, height=HEIGHT)
-        .facet(data=data, column=column)
-        .properties(title=title)
-    )
-
-
-def _layers(looks: dict[str, Any], axes: Axes) -> alt.LayerChart:
-    """Standard deviation as a band, means as a line, points to hover over."""
-    strong = {"condition": {"param": "picked", "value": 1.0}, "value": 0.12}
-    faint = {"condition": {"param": "picked", "value": 0.16}, "value": 0.02}
-    y = alt.Y("y:Q", title=axes.title, scale=axes.scale)
-    low = alt.Y("low:Q", title=axes.title, scale=axes.scale)
-    tips = [
-        alt.Tooltip("series:N", title="method"),
-        axes.tip,
-        alt.Tooltip("y:Q", title="mean", format=".4f"),
-        alt.Tooltip("deviation:Q", title="standard deviation", format=".4f"),
-        alt.Tooltip("runs:Q", title="runs"),
-    ]
-    base = alt.Chart().encode(x=axes.x, color=looks["color"])
-    band = base.mark_area(clip=axes.cut).encode(y=low, y2="high:Q", opacity=faint)
-    line = base.mark_line(strokeWidth=1.6, clip=axes.cut)
-    line = line.encode(y=y, strokeDash=looks["strokeDash"], opacity=strong)
-    dots = base.mark_point(size=42, filled=True, clip=axes.cut)
-    dots = dots.encode(y=y, shape=looks["shape"], opacity=strong, tooltip=tips)
-    return alt.LayerChart(layer=[band, line, dots])
-
-
-def _looks(rows: Rows) -> dict[str, Any]:
-    """Colour, shape and dashes of the series there are, in one legend."""
-    series = [name for name in LOOKS if any(row["series"] == name for row in rows)]
-    series += sorted({row["series"] for row in rows} - set(series))
-    looks = [LOOKS.get(name, OTHER) for name in series]
-    legend = alt.Legend(title=None, orient="bottom", symbolOpacity=1.0, columns=7)
-    colours, shapes, dashes = zip(*looks, strict=True)
-    colour = alt.Color("series:N", legend=legend)
-    shape = alt.Shape("series:N", legend=legend)
-    dash = alt.StrokeDash("series:N", legend=legend)
+    column = {"field": "setting", "type": "nominal", "sort": order, "title": None}
+    layers = _layers(_looks(rows), x, y, tip)
     return {
-        "color": colour.scale(domain=series, range=list(colours)),
-        "shape": shape.scale(domain=series, range=list(shapes)),
-        "strokeDash": dash.scale(domain=series, range=[list(d) for d in dashes]),
+        "title": title,
+        "data": {"values": rows},
+        "facet": {"column": column},
+        "spec": {"width": WIDTH, "height": HEIGHT, "layer": layers},
     }
 
 
-def _together(panels: Sequence[alt.FacetChart], title: str) -> alt.VConcatChart:
-    chart: alt.VConcatChart = (
-        alt.vconcat(*panels)
-        .properties(title=title)
-        .resolve_legend(color="shared", shape="shared", strokeDash="shared")
-        .resolve_scale(color="shared", shape="shared", strokeDash="shared")
-        .configure(font="DejaVu Sans, Verdana, Arial, sans-serif")
-        .configure_view(stroke="#bbbbbb")
-        .configure_axis(labelFontSize=10, titleFontSize=11, gridColor="#eeeeee")
-        .configure_legend(labelFontSize=11, symbolSize=70)
-        .configure_title(anchor="start", fontSize=13)
-        .configure_header(labelFontSize=12)
-    )
-    return chart
+def _layers(looks: Spec, x: Spec, y: Spec, tip: Spec) -> list[Spec]:
+    """Standard deviation as a band, means as a line, points to hover over."""
+    strong = {"condition": {"param": "picked", "value": 1.0}, "value": 0.12}
+    faint = {"condition": {"param": "picked", "value": 0.16}, "value": 0.02}
+    mean, low = (_quantity(name, **y) for name in ("y", "low"))
+    tips = [
+        {"field": "series", "type": "nominal", "title": "method"},
+        tip,
+        _quantity("y", title="mean", format=".4f"),
+        _quantity("deviation", title="standard deviation", format=".4f"),
+        _quantity("runs", title="runs"),
+    ]
+
+    def layer(kind: str, own: Sequence[str], encoding: Spec, **mark: Any) -> Spec:
+        looked = {name: looks[name] for name in ("color", *own)}
+        return {
+            "mark": {"type": kind, "clip": "domain" in y["scale"], **mark},
+            "encoding": {"x": x, **looked, **encoding},
+        }
+
+    band = {"y": low, "y2": {"field": "high"}, "opacity": faint}
+    line = {"y": mean, "opacity": strong}
+    dots = {**line, "tooltip": tips}
+    return [
+        layer("area", (), band),
+        layer("line", ("strokeDash",), line, strokeWidth=1.6),
+        layer("point", ("shape",), dots, size=42, filled=True),
+    ]
+
+
+def _looks(rows: Rows) -> Spec:
+    """Colour, shape and dashes of the series there are, in one legend."""
+    names = {row["series"] for row in rows}
+    series = [name for name in LOOKS if name in names]
+    others = sorted(names - set(series))
+    looks = [LOOKS[name] for name in series]
+    looks += [OTHERS[i % len(OTHERS)] for i in range(len(others))]
+    legend = {"title": None, "orient": "bottom", "symbolOpacity": 1.0, "columns": 7}
+    return {
+        channel: {
+            "field": "series",
+            "type": "nominal",
+            "legend": legend,
+            "scale": {"domain": [*series, *others], "range": list(values)},
+        }
+        for channel, values in zip(
+            ("color", "shape", "strokeDash"), zip(*looks, strict=True), strict=True
+        )
+    }
+
+
+def _quantity(field: str, **more: Any) -> Spec:
+    return {"field": field, "type": "quantitative", **more}

@@ -1,65 +1,35 @@
 """Plans: what an experiment measures, and how large it is, as TOML.
 
-A shipped plan is a file of ``plans`` (what is measured) laid over one of ``profiles``
-(how large); a plan of one's own is one file with the keys of :class:`Plan`.
+A shipped plan is a file of ``plans`` (what is measured) merged with one of ``profiles``
+(how large); a plan of your own is one file with the keys of :class:`Plan`.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
-from affinerank.corrections import parse_clip, parse_estimator
 from affinerank.data.catalog import PUBLIC_SETS, DataSource
+from affinerank.defaults import POLICY
 from affinerank.errors import ConfigError
-from affinerank.experiments.tables import from_table, hint, to_toml
+from affinerank.estimators import ESTIMATORS
+from affinerank.experiments.coordinates import FIGURES, canonical
+from affinerank.experiments.upgrade import upgraded_plan
 from affinerank.files import existing_file
-from affinerank.pipeline import FULL_INFORMATION
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.pipeline.worlds import PRODUCTION, TRUE, DataSet
+from affinerank.rankers import RANKERS
+from affinerank.rankers.limits import require_limits
+from affinerank.settings import Spec, from_table, hint, to_toml
 
 PLANS = ("figure1", "figure2", "figure3", "all", "noise", "clipping")
 PROFILES = ("smoke", "laptop", "paper")
-FIGURES = ("figure1", "figure2", "figure3")
-
-PRODUCTION = "production"
-BASELINES = (PRODUCTION, FULL_INFORMATION)
-TRUE = "true"
-DEFAULT = "default"
-ACTIVATIONS = ("soft-min-max", "softmax", "sigmoid")
-USERS = (TRUE, *ACTIVATIONS, DEFAULT)
-NO_CLIP = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class DataSet:
-    """Ranking data, and what of the training depends on them.
-
-    Attributes:
-        name: What cells and figures call it.
-        source: A world, folder or file, as :class:`DataSource` reads it.
-        learning_rate: Of its networks.
-        validation_share: Held-out clicks for each training click, on the validation
-            split's queries; early stopping reads them.
-        relevant_above: Labels above this are relevant.
-    """
-
-    name: str
-    source: str
-    learning_rate: float = 0.02
-    validation_share: float = 0.33
-    relevant_above: float = 2.0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be trained with."""
-        if not self.learning_rate > 0 or not self.validation_share > 0:
-            raise ConfigError(
-                "learning_rate and validation_share must be above 0, got "
-                f"{self.learning_rate:g} and {self.validation_share:g}"
-            )
 
 
 ORIGINALS = {
@@ -69,83 +39,48 @@ ORIGINALS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """How users click: steepness of position bias, and trust in the first rank."""
-
-    eta: float
-    eps_minus_1: float
-
-    def __post_init__(self) -> None:
-        """Refuse what is no probability."""
-        if not self.eta >= 0 or not 0 <= self.eps_minus_1 <= 1:
-            raise ConfigError(
-                "eta must be 0 or more and eps_minus_1 from 0 to 1, got "
-                f"{self.eta:g} and {self.eps_minus_1:g}"
-            )
-
-
-@dataclass(frozen=True, slots=True)
 class Grid:
     """Cells that are every combination of these coordinates.
 
+    What is left empty is the plan's.
+
     Attributes:
-        estimators: Corrections by name; ``full-information`` and ``production`` depend
-            on the data and the run alone, so they are measured once for those.
-        data: Names of data sets; all of the plan's where empty.
-        settings: How users click; the plan's where empty.
-        clicks: Training clicks; the plan's where empty.
-        users: Where alpha and beta come from: ``true``, an activation of regression EM
-            (then with the estimator ``affine``), or ``default``, our own estimate.
-        clips: Lower bounds of alpha: ``none``, a number, or a rule as in
-            ``10/sqrt(n)``.
+        estimators: Rows of ``ESTIMATORS`` with options, or ``production``, the ranker
+            that logged; what does not depend on clicks is measured once per run.
+        data: Names of data sets.
+        click_models: Rows of ``CLICK_MODELS`` with parameters.
+        policies: Rows of ``POLICIES`` with parameters, ``top_k`` among them.
+        clicks: Training clicks.
+        most_clicks: Take the plan's most clicks alone, where ``clicks`` is empty.
+        users: How estimators come to know the users: ``true``, or a row of ``METHODS``.
+        rankers: Rows of ``RANKERS``; parameters override the plan's settings.
     """
 
     estimators: tuple[str, ...]
     data: tuple[str, ...] = ()
-    settings: tuple[Setting, ...] = ()
+    click_models: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
     clicks: tuple[float, ...] = ()
+    most_clicks: bool = False
     users: tuple[str, ...] = (TRUE,)
-    clips: tuple[str, ...] = (NO_CLIP,)
+    rankers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse names that nothing has."""
-        for name in set(self.estimators) - set(BASELINES):
-            parse_estimator(name)
-        for name in self.users:
-            if name not in USERS:
-                raise ConfigError(f"there are no users {name!r}; {hint(name, USERS)}")
-        estimated = set(self.users) - {TRUE}
-        others = set(self.estimators) - {"affine", *BASELINES}
-        if estimated and others:
-            raise ConfigError(
-                f"estimated users go with the estimator affine, not {min(others)!r}"
-            )
-        for clip in set(self.clips) - {NO_CLIP}:
-            parse_clip(clip, 1)
-        if any(not count > 0 for count in self.clicks):
-            raise ConfigError(f"clicks must be above 0, got {self.clicks}")
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """Shape and training of every network of a plan."""
-
-    hidden: tuple[int, ...]
-    epochs: int
-    batch_queries: int = 32
-    precision: str = "float32"
-
-    def settings(self, learning_rate: float, seed: int, device: str) -> NetworkSettings:
-        """What a stack of these networks is trained with, for all epochs."""
-        return NetworkSettings(
-            hidden=self.hidden,
-            epochs=self.epochs,
-            batch_queries=self.batch_queries,
-            precision=self.precision,
-            learning_rate=learning_rate,
-            data_seed=seed,
-            device=device,
+        """Reject names that no table has, and combinations that cannot be measured."""
+        for name in ("estimators", "users"):
+            _require_some(self, name)
+        _make_canonical(
+            self, "estimators", "click_models", "policies", "users", "rankers"
         )
+        _require_clicks(self.clicks)
+        estimated = [name for name in self.users if name != TRUE]
+        for name in self.estimators:
+            row = None if name == PRODUCTION else ESTIMATORS[Spec.parse(name).name]
+            if estimated and row is not None and row.needs == "examination":
+                raise ConfigError(
+                    f"{name} has to know examination, and users estimated by "
+                    f"{estimated[0]} are known up to gauge; measure it in another grid"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,77 +90,94 @@ class Plan:
     Attributes:
         name: Of the experiment.
         data: Data sets.
-        settings: How users click.
+        click_models: How users click.
         clicks: Training clicks.
         grids: What is measured.
-        network: Of the rankers.
+        rankers: Rows of ``RANKERS`` with their settings.
+        policies: How the lists shown depart from the production ranker's.
         runs: Independent runs; run r has the seed ``seed + r``.
         seed: Of the first run, and of the order of queries in training.
-        early_stopping: Also report each network as held-out clicks liked it best.
-        group_networks: At most so many networks are trained as one group.
+        early_stopping: Also report each ranker as held-out clicks liked it best.
+        group_networks: At most this many rankers are trained as one group.
         figures: What its report draws.
         profile: Which shipped sizes it has, if any.
     """
 
     name: str
     data: tuple[DataSet, ...]
-    settings: tuple[Setting, ...]
+    click_models: tuple[str, ...]
     clicks: tuple[float, ...]
     grids: tuple[Grid, ...]
-    network: Network
+    rankers: tuple[Spec, ...]
+    policies: tuple[str, ...] = (POLICY,)
     runs: int = 4
     seed: int = 0
     early_stopping: bool = False
     group_networks: int = 64
-    figures: tuple[str, ...] = ("figure1",)
+    figures: tuple[str, ...] = tuple(FIGURES)[:1]
     profile: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run; let grids say all they mean."""
-        for name in ("data", "settings", "clicks", "grids"):
-            if not getattr(self, name):
-                raise ConfigError(f"{name} must name one or more")
-        for name in ("runs", "group_networks"):
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    f"{name} must be 1 or more, got {getattr(self, name)}"
-                )
-        if self.seed < 0:
-            raise ConfigError(f"seed must be 0 or more, got {self.seed}")
-        if any(not count > 0 for count in self.clicks):
-            raise ConfigError(f"clicks must be above 0, got {self.clicks}")
+        """Reject what cannot be run; write out what grids and rankers leave out."""
+        for name in ("data", "click_models", "clicks", "grids", "rankers", "policies"):
+            _require_some(self, name)
+        least = {"runs": 1, "group_networks": 1, "seed": 0}
+        require_limits(self, least=least, positive=())
+        _require_clicks(self.clicks)
+        _make_canonical(self, "click_models", "policies")
         for name in self.figures:
-            if name not in FIGURES:
-                raise ConfigError(f"there is no figure {name!r}; {hint(name, FIGURES)}")
-        names = [data.name for data in self.data]
-        if len(set(names)) < len(names):
-            raise ConfigError(f"data sets need names of their own, got {names}")
-        self.network.settings(self.data[0].learning_rate, self.seed, "auto")
-        resolved = tuple(self._resolved(grid, names) for grid in self.grids)
-        object.__setattr__(self, "grids", resolved)
+            FIGURES[name]  # an error that lists the names
+        for name in ("data", "rankers"):
+            names = [part.name for part in getattr(self, name)]
+            if len(set(names)) < len(names):
+                raise ConfigError(
+                    f"each of {name} needs a name of its own, got {names}"
+                )
+        rankers = tuple(_resolved(ranker) for ranker in self.rankers)
+        object.__setattr__(self, "rankers", rankers)
+        grids = tuple(self._resolved(grid) for grid in self.grids)
+        object.__setattr__(self, "grids", grids)
 
     def data_set(self, name: str) -> DataSet:
-        """The data set of this name."""
+        """Return the data set of this name."""
         return next(data for data in self.data if data.name == name)
 
+    def ranker_settings(self, ranker: str, data: DataSet, device: str) -> Any:
+        """Return what a cell's ranker is trained with, as its row's own type."""
+        spec = Spec.parse(ranker)
+        row = RANKERS[spec.name]
+        said = {
+            "learning_rate": data.learning_rate,
+            "data_seed": self.seed,
+            "device": device,
+        }
+        settings = {name: said[name] for name in _decided_elsewhere(spec.name)}
+        for own in self.rankers:
+            if own.name == spec.name:
+                settings |= dict(own.parameters)
+        return spec.settings(row.settings, **settings)
+
     def to_toml(self) -> str:
-        """The plan as the text of a file that :func:`read_plan` reads."""
+        """Write the plan as the text of a file that :func:`read_plan` reads."""
         return to_toml(self)
 
-    def _resolved(self, grid: Grid, names: list[str]) -> Grid:
+    def _resolved(self, grid: Grid) -> Grid:
+        most = (max(self.clicks),)
+        plans = {
+            "data": tuple(data.name for data in self.data),
+            "click_models": self.click_models,
+            "policies": self.policies,
+            "clicks": most if grid.most_clicks else self.clicks,
+            "rankers": tuple(ranker.name for ranker in self.rankers),
+        }
         for name in grid.data:
-            if name not in names:
-                raise ConfigError(f"there is no data set {name!r}; {hint(name, names)}")
-        return replace(
-            grid,
-            data=grid.data or tuple(names),
-            settings=grid.settings or self.settings,
-            clicks=grid.clicks or self.clicks,
-        )
+            _require_known("data set", name, plans["data"])
+        own: dict[str, Any] = {n: getattr(grid, n) or plans[n] for n in plans}
+        return replace(grid, most_clicks=False, **own)
 
 
 def read_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a plan's file."""
+    """Read a plan's file, of this version or an older one."""
     source = existing_file(path)
     try:
         text = source.read_text(encoding="utf-8")
@@ -234,28 +186,15 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     return parse_plan(_parsed(text, str(source)), str(source))
 
 
-def parse_plan(raw: dict[str, Any], where: str) -> Plan:
-    """Build a plan from parsed TOML; a grid's clicks may be ``"largest"``."""
-    clicks = raw.get("clicks")
-    grids = raw.get("grids")
-    if _numbers(clicks) and isinstance(grids, list):
-        largest = {"clicks": [max(clicks)]}
-        grids = [
-            {**grid, **largest}
-            if isinstance(grid, dict) and grid.get("clicks") == "largest"
-            else grid
-            for grid in grids
-        ]
-        raw = {**raw, "grids": grids}
-    return from_table(Plan, raw, where)
+def parse_plan(raw: Mapping[str, Any], where: str) -> Plan:
+    """Build a plan from parsed TOML."""
+    return from_table(Plan, upgraded_plan(raw), where)
 
 
 def shipped_plan(name: str, profile: str = "laptop") -> Plan:
     """Return a plan of the package at one of its sizes."""
-    if name not in PLANS:
-        raise ConfigError(f"there is no plan {name!r}; {hint(name, PLANS)}")
-    if profile not in PROFILES:
-        raise ConfigError(f"there is no profile {profile!r}; {hint(profile, PROFILES)}")
+    _require_known("plan", name, PLANS)
+    _require_known("profile", profile, PROFILES)
     raw = _shipped("profiles", profile) | {"profile": profile}
     return parse_plan(raw | _shipped("plans", name), f"plan {name}, profile {profile}")
 
@@ -271,9 +210,8 @@ def with_data(
     folder = Path(root)
     found = {}
     for world, data in ORIGINALS.items():
-        place = _place_of(data.name, folder)
-        if place is not None:
-            name = _name_of(data.name, place)
+        if located := _located(data.name, folder):
+            place, name = located
             found[world] = replace(data, name=name, source=str(place))
     if not found:
         source = DataSource.parse(str(folder))  # says what was looked for
@@ -288,36 +226,61 @@ def with_data(
     return replace(plan, data=tuple(found.values()), grids=grids)
 
 
-def _numbers(value: Any) -> TypeGuard[list[float]]:
-    """Whether this is a list of numbers, of one or more."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(part, int | float) for part in value)
-    )
+def _resolved(ranker: Spec) -> Spec:
+    """Write out every setting of a ranker, but those that are decided elsewhere."""
+    settings: Any = ranker.settings(RANKERS[ranker.name].settings)
+    given, elsewhere = dict(ranker.parameters), _decided_elsewhere(ranker.name)
+    names = [f.name for f in dataclasses.fields(settings)]
+    kept = [name for name in names if name in given or name not in elsewhere]
+    values = ((name, getattr(settings, name)) for name in kept)
+    return Spec(ranker.name, tuple((n, v) for n, v in values if v is not None))
 
 
-def _place_of(name: str, root: Path) -> Path | None:
-    """Where below ``root`` a public set's training file lies."""
+def _decided_elsewhere(ranker: str) -> list[str]:
+    """Name the settings of a ranker that data set, plan and machine decide."""
+    row = RANKERS[ranker]
+    names = ["data_seed", "device", *(["learning_rate"] if row.tuned_rate else [])]
+    own = {f.name for f in dataclasses.fields(row.settings)}
+    return [name for name in names if name in own]
+
+
+def _make_canonical(table: Grid | Plan, *names: str) -> None:
+    singular = {"policies": "policy", "users": "users"}
+    for name in names:
+        coordinate = singular.get(name, name.removesuffix("s"))
+        texts = [canonical(coordinate, text) for text in getattr(table, name)]
+        object.__setattr__(table, name, tuple(dict.fromkeys(texts)))
+
+
+def _require_some(table: Grid | Plan, name: str) -> None:
+    if not getattr(table, name):
+        raise ConfigError(f"{name} must name one or more")
+
+
+def _require_clicks(clicks: tuple[float, ...]) -> None:
+    if not all(0 < count < math.inf for count in clicks):
+        raise ConfigError(f"clicks must be above 0 and finite, got {clicks}")
+
+
+def _require_known(kind: str, name: str, known: Any) -> None:
+    if name not in known:
+        raise ConfigError(f"there is no {kind} {name!r}; {hint(name, known)}")
+
+
+def _located(name: str, root: Path) -> tuple[Path, str] | None:
+    """Find a public set below ``root``: where its training file lies, and its name.
+
+    Where several sets have such files, the folder names it.
+    """
     known = PUBLIC_SETS[name]
     file = known.files[0]["train"][0].format(fold=1)
-    for folder in (root, *(root / below for below in known.folders)):
-        if any((folder / (file + end)).is_file() for end in ("", ".gz", ".zst")):
-            return folder
+    for place in (root, *(root / below for below in known.folders)):
+        if any((place / (file + end)).is_file() for end in ("", ".gz", ".zst")):
+            own, sets = place.resolve().name, PUBLIC_SETS.items()
+            alike = [n for n, other in sets if other.files[0] == known.files[0]]
+            called = [n for n in alike if own in PUBLIC_SETS[n].folders]
+            return place, name if alike == [name] else (called or [own])[0]
     return None
-
-
-def _name_of(name: str, place: Path) -> str:
-    """What a set is called: where several have such files, what its folder says."""
-    alike = [
-        other
-        for other, known in PUBLIC_SETS.items()
-        if known.files[0] == PUBLIC_SETS[name].files[0]
-    ]
-    if alike == [name]:
-        return name
-    own = place.resolve().name
-    return next((n for n in alike if own in PUBLIC_SETS[n].folders), own)
 
 
 def _shipped(kind: str, name: str) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from affinerank.charts import Spec, save_figure
 from affinerank.errors import DataError
+from affinerank.estimators import affine
 from affinerank.experiments.cells import cells_of
-from affinerank.experiments.checks import allowed_p
+from affinerank.experiments.coordinates import title_of
 from affinerank.experiments.figures import draw
-from affinerank.experiments.plan import Plan, read_plan
-from affinerank.experiments.results import PLAN, Result, load_results
-from affinerank.experiments.series import METHODS, Point, title_of
-from affinerank.experiments.statements import judge_statements
-from affinerank.experiments.summary import Summary, place_of
+from affinerank.experiments.plan import Plan
+from affinerank.experiments.results import Result, load_run
+from affinerank.experiments.series import Point, Summary
+from affinerank.experiments.statements import OTHERS, allowed_p, judge_statements
 from affinerank.files import written_whole
 from affinerank.page import html_page, html_table
 
@@ -28,13 +28,11 @@ FORMATS = ("png", "svg", "pdf")
 def write_report(
     run: str | os.PathLike[str], output: str | os.PathLike[str] | None = None
 ) -> Path:
-    """Write the report of a run, finished or not; ``RUN/report.html`` unless told."""
-    root = Path(run)
-    results = load_results(root)
-    plan = read_plan(root / PLAN)
-    target = Path(output) if output is not None else root / REPORT
+    """Write the report of a run, finished or not (default: ``RUN/report.html``)."""
+    target = Path(output) if output is not None else Path(run) / REPORT
+    page = report_page(*load_run(run))
     with written_whole(target) as aside:
-        aside.write_text(report_page(plan, results), encoding="utf-8")
+        aside.write_text(page, encoding="utf-8")
     return target
 
 
@@ -42,22 +40,20 @@ def write_figures(
     run: str | os.PathLike[str], formats: Sequence[str] = FORMATS
 ) -> list[Path]:
     """Write a run's figures as files of these endings, into ``RUN/figures``."""
-    root = Path(run)
-    results = load_results(root)
-    folder = root / "figures"
+    plan, results = load_run(run)
+    folder = Path(run) / "figures"
     folder.mkdir(exist_ok=True)
     written = []
-    for name in read_plan(root / PLAN).figures:
+    for name in plan.figures:
         spec = draw(name, results)
         for ending in formats:
-            path = folder / f"{name}.{ending}"
-            save_figure(spec, path)
-            written.append(path)
+            written.append(folder / f"{name}.{ending}")
+            save_figure(spec, written[-1])
     return written
 
 
 def report_page(plan: Plan, results: Sequence[Result]) -> str:
-    """The page's text."""
+    """Return the page's text."""
     summary = Summary(results)
     title = f"AffineRank: {plan.name}" + (f", {plan.profile}" if plan.profile else "")
     figures = _drawn(plan.figures, results)
@@ -85,7 +81,7 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
 
 
 def _drawn(names: Sequence[str], results: Sequence[Result]) -> dict[str, Spec]:
-    """Specifications of the figures for which there is something to draw yet."""
+    """Draw the figures for which there are results yet."""
     figures = {}
     for name in names:
         with suppress(DataError):
@@ -94,22 +90,18 @@ def _drawn(names: Sequence[str], results: Sequence[Result]) -> dict[str, Spec]:
 
 
 def _overview(plan: Plan, results: Sequence[Result]) -> str:
-    cells = cells_of(plan)
-    state = f"All {len(cells):,} cells are measured."
-    if len(results) < len(cells):
-        state = (
-            f"{len(results):,} of {len(cells):,} cells are measured; the run is not "
-            "over."
-        )
+    cells, done = cells_of(plan), len(results)
+    state = f"All {done:,} cells are measured."
+    if done < len(cells):
+        state = f"{done:,} of {len(cells):,} cells are measured; the run is not over."
     used = {cell.data for cell in cells}
     worlds = [d.source for d in plan.data if d.name in used and "-like" in d.source]
-    synthetic = ""
     if worlds:
-        synthetic = (
+        state += (
             f" {', '.join(worlds)}: synthetic data, made to resemble sets that may not "
             "be handed on; their numbers are not those of the paper's data."
         )
-    return f'<p class="note">{escape(state + synthetic)}</p>'
+    return f'<p class="note">{escape(state)}</p>'
 
 
 def _statements(results: Sequence[Result]) -> str:
@@ -139,23 +131,20 @@ def _statements(results: Sequence[Result]) -> str:
 def _values(summary: Summary) -> list[str]:
     parts = []
     for panel in summary.panels:
-        data, setting = panel
-        own = [p for p in summary.points if (p.data, p.setting) == panel]
-        counts = sorted({p.clicks for p in own if p.clicks is not None})
-        methods = list(dict.fromkeys(p.method for p in own))
-        by_place = {(p.method, p.clicks): p for p in own}
+        own = summary.curves(panel)
+        counts = sorted({p.place.clicks for p in own if p.place.clicks is not None})
+        by_place = {(p.method, p.place.clicks): p for p in own}
         rows = [
             [escape(name), *(_value(by_place.get((name, c))) for c in counts)]
-            for name in methods
+            for name in dict.fromkeys(p.method for p in own)
         ]
-        levels = [p for p in summary.points if p.data == data and p.setting is None]
         rows += [
-            [escape(p.method), *[_value(p)] * len(counts)] for p in levels if counts
+            [escape(p.method), *[_value(p)] * len(counts)]
+            for p in summary.levels(panel)
         ]
-        parts.append(f"<h3>{escape(f'{data}, {title_of(setting)}')}</h3>")
-        parts.append(
-            html_table(("Method", *(f"{c:,.0f} clicks" for c in counts)), rows)
-        )
+        parts.append(f"<h3>{escape(panel.title)}</h3>")
+        heads = ("Method", *(f"{c:,.0f} clicks" for c in counts))
+        parts.append(html_table(heads, rows))
     return parts
 
 
@@ -173,13 +162,13 @@ def _value(point: Point | None) -> str:
 def _tests(summary: Summary) -> str:
     rows = [
         [
-            escape(place_of(panel)),
-            escape(METHODS[test.first]),
+            escape(panel.title),
+            escape(title_of("estimator", test.first)),
             f"{-test.difference:+.4f}",
             f"{-test.high:+.4f} to {-test.low:+.4f}",
             f"{test.p:.2g}",
             f"{test.p_corrected:.2g}",
-            f"≤ {allowed_p(panel):g}",
+            f"≤ {allowed_p(panel):g}" if test.first in OTHERS else "",
             f"{welch.p:.2g}",
         ]
         for panel in summary.panels
@@ -187,19 +176,17 @@ def _tests(summary: Summary) -> str:
             summary.tests(panel), summary.tests(panel, welch=True), strict=True
         )
     ]
+    name = affine.ROW.title
     if not rows:
-        return '<p class="note">Needs two runs or more of affine and another.</p>'
-    heads = ("Setting", "Affine against", "Difference", "95 % interval", "p")
+        return f'<p class="note">Needs two runs or more of {name} and another.</p>'
+    heads = ("Setting", f"{name} against", "Difference", "95 % interval", "p")
     return html_table((*heads, "p, Holm", "p in the paper", "p, Welch"), rows)
 
 
 def _circumstances(results: Sequence[Result]) -> str:
-    machines = dict.fromkeys(r.machine for r in results)
-    seconds = sum(r.seconds for r in results)
-    rows = [
-        ["Time spent", f"{seconds / 60:.1f} minutes, {len(results)} cells"],
-        *(["Device", escape(name)] for name in {m.device: 0 for m in machines}),
-        *(["Versions", escape(name)] for name in {m.versions: 0 for m in machines}),
-        *(["Commit", escape(name)] for name in {m.commit: 0 for m in machines}),
-    ]
+    minutes = sum(r.seconds for r in results) / 60
+    rows = [["Time spent", f"{minutes:.1f} minutes, {len(results)} cells"]]
+    for name in ("device", "versions", "commit"):
+        found = dict.fromkeys(getattr(r.machine, name) for r in results)
+        rows += [[name.capitalize(), escape(value)] for value in found]
     return html_table(("", ""), rows)

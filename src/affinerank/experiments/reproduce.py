@@ -10,7 +10,7 @@ from typing import Any
 
 from affinerank.experiments.cells import cells_of
 from affinerank.experiments.plan import PLANS, Plan, read_plan, shipped_plan, with_data
-from affinerank.experiments.results import PLAN, load_results
+from affinerank.experiments.results import load_run
 from affinerank.experiments.runner import run_plan
 from affinerank.experiments.statements import judge_statements
 from affinerank.progress import Progress, quiet
@@ -24,7 +24,7 @@ def plan_for(
     relevant_above: float | None = None,
     seed: int | None = None,
 ) -> Plan:
-    """Return a shipped plan by its name, or one's own by its file, for some data."""
+    """Return a shipped plan by its name, or your own by its file, for some data."""
     own = name not in PLANS and Path(name).suffix == ".toml"
     plan = read_plan(name) if own else shipped_plan(name, profile)
     if data is not None:
@@ -47,24 +47,24 @@ def reproduce(
 
     Args:
         name: ``figure1`` and the like (``PLANS``), or the file of a plan.
-        folder: Of the run; one that was broken off is gone on with.
+        folder: Of the run; an interrupted one is resumed.
         profile: Size of a shipped plan.
         data: Folder with real sets, in the place of worlds.
-        relevant_above: Labels above this are relevant; the plan's unless told.
-        seed: Of the first run; the plan's unless told.
+        relevant_above: Labels above this are relevant (default: the plan's).
+        seed: Of the first run (default: the plan's).
         device: ``auto``, ``cpu`` or ``cuda``.
-        progress: Told of networks as they are trained.
+        progress: Called as rankers are trained.
 
     Returns:
-        As plain data: cells measured, statements with what was found, and the files
-        written. Without Altair here, neither figures nor a report are.
+        Plain data: cells measured, statements with what was found, and the files
+        written. Figures and report are written only if vl-convert is installed.
     """
     plan = plan_for(
         name, profile=profile, data=data, relevant_above=relevant_above, seed=seed
     )
     root = run_plan(plan, folder, device=device, progress=progress)
     written = [str(root / "results.parquet")]
-    if find_spec("altair") and find_spec("vl_convert"):
+    if find_spec("vl_convert"):
         from affinerank.experiments.report import write_figures, write_report
 
         written += [str(path) for path in write_figures(root)]
@@ -73,9 +73,8 @@ def reproduce(
 
 
 def outcome(run: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a run, finished or not, has come to, as plain data."""
-    results = load_results(run)
-    plan = read_plan(Path(run) / PLAN)
+    """Summarise a run, finished or not, as plain data."""
+    plan, results = load_run(run)
     return {
         "plan": plan.name,
         "profile": plan.profile,

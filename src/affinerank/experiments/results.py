@@ -1,8 +1,8 @@
 """Results: one row per finished cell, as Parquet, in the folder of a run.
 
-RUN/plan.toml            what was asked for, resolved
+RUN/plan.toml                what is measured, every setting written out
 RUN/groups/group-*.parquet   the rows of each finished group
-RUN/results.parquet      all rows, once every group is finished
+RUN/results.parquet          all rows, once every group is finished
 """
 
 from __future__ import annotations
@@ -10,22 +10,25 @@ from __future__ import annotations
 import dataclasses
 import os
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.errors import DataError
-from affinerank.experiments.cells import Cell, Group
+from affinerank.errors import ConfigError, DataError
+from affinerank.experiments.cells import Group
 from affinerank.experiments.plan import Plan, read_plan
+from affinerank.experiments.upgrade import upgraded_row
 from affinerank.files import written_whole
+from affinerank.pipeline.worlds import Cell, Measured
 
 GROUPS = "groups"
 MERGED = "results.parquet"
 PLAN = "plan.toml"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,10 @@ class Machine:
     """What a cell was computed by.
 
     Attributes:
-        versions: Of the libraries, as ``name version, ...``.
-        commit: Of the source tree, if it is one; a ``+`` follows if it was changed.
-        device: That networks were trained on.
+        versions: Libraries, as ``name version, ...``.
+        commit: Commit of the source tree, if it is one; a ``+`` follows if it was
+            changed.
+        device: Device that networks were trained on.
     """
 
     versions: str
@@ -43,56 +47,37 @@ class Machine:
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A finished cell.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Measured):
+    """A finished cell: what came of it, and how.
 
     Attributes:
         cell: Its coordinates.
         group: Number of the group it was trained in.
-        ndcg: nDCG@10 on test labels, mean over queries, after the last epoch.
-        early_ndcg: The same after the epoch that held-out clicks chose.
-        early_epoch: That epoch, from 1.
-        per_query: nDCG@10 of each test query; NaN for one without a relevant document.
-        alpha: By rank, where users were estimated.
-        beta: By rank, where users were estimated.
-        queries: Training queries.
-        sessions: Simulated sessions.
-        clicks_drawn: Clicks that those brought.
-        seconds: The group's time, divided by its networks.
-        digest: Of the labels and production ranks it was trained on.
+        seconds: The group's time, divided by its rankers.
         machine: What computed it.
     """
 
     cell: Cell
     group: int
-    ndcg: float
-    early_ndcg: float | None
-    early_epoch: int | None
-    per_query: tuple[float, ...]
-    alpha: tuple[float, ...]
-    beta: tuple[float, ...]
-    queries: int
-    sessions: int | None
-    clicks_drawn: int | None
     seconds: float
-    digest: str
     machine: Machine
 
 
-_FLOATS = ("per_query",)
-_DOUBLES = ("alpha", "beta")
 _ARROW = {
     str: pa.string(),
+    str | None: pa.string(),
     int: pa.int64(),
+    int | None: pa.int64(),
     float: pa.float64(),
     float | None: pa.float64(),
-    int | None: pa.int64(),
+    tuple[float, ...]: pa.list_(pa.float64()),
 }
+_NARROW = {"per_query": pa.list_(pa.float32())}
 
 
 def open_folder(folder: str | os.PathLike[str], plan: Plan) -> Path:
-    """Make the folder of a run, or go on in one of the same plan."""
+    """Make the folder of a run, or resume in one of the same plan."""
     root = Path(folder)
     try:
         (root / GROUPS).mkdir(parents=True, exist_ok=True)
@@ -114,7 +99,7 @@ def open_folder(folder: str | os.PathLike[str], plan: Plan) -> Path:
 
 
 def group_file(root: Path, group: Group) -> Path:
-    """Where a finished group's rows are."""
+    """Return where a finished group's rows are."""
     return root / GROUPS / f"{group.name}.parquet"
 
 
@@ -126,15 +111,21 @@ def write_results(path: Path, results: Sequence[Result]) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """Read rows that :func:`write_results` wrote."""
+    """Read rows that :func:`write_results` wrote, or version 0.1."""
     try:
         return [_result(row) for row in pq.read_table(path).to_pylist()]
-    except (pa.ArrowInvalid, KeyError, TypeError, OSError) as error:
+    except (pa.ArrowInvalid, ConfigError, KeyError, TypeError, OSError) as error:
         raise DataError(f"{path}: not results of AffineRank ({error!r:.200})") from None
 
 
+def load_run(folder: str | os.PathLike[str]) -> tuple[Plan, list[Result]]:
+    """Load the plan of a run, and its results so far."""
+    results = load_results(folder)
+    return read_plan(Path(folder) / PLAN), results
+
+
 def load_results(folder: str | os.PathLike[str]) -> list[Result]:
-    """The results of a run so far, in the order of its groups."""
+    """Load the results of a run so far, in the order of its groups."""
     root = Path(folder)
     if not (root / PLAN).is_file():
         raise DataError(f"{root}: not the folder of a run; there is no {PLAN} in it")
@@ -146,42 +137,44 @@ def load_results(folder: str | os.PathLike[str]) -> list[Result]:
 
 def merge_results(root: Path, groups: Iterable[Group]) -> None:
     """Put the rows of all groups into one file."""
-    rows = [r for group in groups for r in read_results(group_file(root, group))]
+    rows: list[Result] = []
+    for group in groups:
+        own = read_results(path := group_file(root, group))
+        if [row.cell for row in own] != list(group.cells):
+            raise DataError(f"{path}: holds other cells than the plan; remove it")
+        rows += own
     write_results(root / MERGED, rows)
 
 
-def _columns() -> dict[str, Any]:
-    """Type of each column; cell and machine are flattened into theirs."""
-    columns: dict[str, Any] = dict(typing.get_type_hints(Cell))
-    columns |= typing.get_type_hints(Result) | typing.get_type_hints(Machine)
-    return {name: t for name, t in columns.items() if name not in ("cell", "machine")}
-
-
 def _schema() -> pa.Schema:
-    fields = []
-    for name, kind in _columns().items():
-        if name in _FLOATS:
-            fields.append((name, pa.list_(pa.float32())))
-        elif name in _DOUBLES:
-            fields.append((name, pa.list_(pa.float64())))
-        else:
-            fields.append((name, _ARROW[kind]))
-    return pa.schema(fields)
+    """Type of each column; cell and machine are flattened into theirs."""
+    hints = [typing.get_type_hints(kind) for kind in (Cell, Result, Machine)]
+    columns = {name: kind for own in hints for name, kind in own.items()}
+    return pa.schema(
+        (name, _NARROW.get(name) or _ARROW[kind])
+        for name, kind in columns.items()
+        if kind in _ARROW
+    )
 
 
 def _row(result: Result) -> dict[str, Any]:
-    row = {f.name: getattr(result, f.name) for f in dataclasses.fields(Result)}
-    return {**_plain(row.pop("cell")), **row, **_plain(row.pop("machine"))}
+    row = values_of(result)
+    return {**values_of(row.pop("cell")), **row, **values_of(row.pop("machine"))}
 
 
-def _plain(value: Any) -> dict[str, Any]:
+def _result(row: Mapping[str, Any]) -> Result:
+    new = upgraded_row(row)
+    parts = {"cell": _taken(Cell, new), "machine": _taken(Machine, new)}
+    return _taken(Result, {**new, **parts})
+
+
+def values_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, as they are."""
     return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
 
 
-def _result(row: dict[str, Any]) -> Result:
-    def take(kind: type) -> dict[str, Any]:
-        names = [f.name for f in dataclasses.fields(typing.cast(Any, kind))]
-        return {n: row[n] for n in names if n not in ("cell", "machine")}
-
-    own = take(Result) | {n: tuple(row[n]) for n in (*_FLOATS, *_DOUBLES)}
-    return Result(cell=Cell(**take(Cell)), machine=Machine(**take(Machine)), **own)
+def _taken(kind: type[T], row: Mapping[str, Any]) -> T:
+    """Build a dataclass from its columns."""
+    names = [f.name for f in dataclasses.fields(typing.cast(Any, kind))]
+    values = {n: tuple(row[n]) if isinstance(row[n], list) else row[n] for n in names}
+    return kind(**values)

@@ -1,7 +1,7 @@
 """The runner: groups of a plan, one after another, until all are finished.
 
 Several runners may share a folder: each claims a group, trains it and writes its rows.
-A group that was not finished is trained anew by whoever comes next.
+A group that was not finished is trained again by the next runner.
 """
 
 from __future__ import annotations
@@ -9,31 +9,30 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-import torch
-
+from affinerank.defaults import TREES
 from affinerank.experiments.cells import Group, groups_of
 from affinerank.experiments.claims import claimed
 from affinerank.experiments.commit import source_commit
-from affinerank.experiments.group import train_group
-from affinerank.experiments.inputs import Inputs
 from affinerank.experiments.plan import Plan
 from affinerank.experiments.results import (
     Machine,
+    Result,
     group_file,
     merge_results,
     open_folder,
+    values_of,
     write_results,
 )
+from affinerank.pipeline.worlds import PRODUCTION, World
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.parallel import Group as Processes
-from affinerank.rankers.training import choose_device
 
 CLAIMS = "claims"
 LOOK_AGAIN = 1.0  # seconds between looks at groups that other runners train
-LIBRARIES = ("affinerank", "torch", "numpy", "scipy", "lightgbm", "pyarrow")
+LIBRARIES = ("affinerank", "torch", "numpy", "scipy", TREES, "pyarrow")
 
 
 def run_plan(
@@ -56,71 +55,78 @@ def run_plan(
         trained = [runner.train(group) for group in waiting]
         if not any(trained):
             time.sleep(LOOK_AGAIN)
-    runner.tell(0.0)
+    runner.report(0.0)
     merge_results(root, groups)
     return root
 
 
+@dataclass(slots=True)
 class _Runner:
-    """One process at work on a folder: keeps a data set, tells how far it is."""
+    """One process at work on a folder: keeps a data set, reports progress."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        root: Path,
-        device: str,
-        machine: Machine,
-        progress: Progress,
-        todo: Sequence[Group],
-    ) -> None:
-        self.plan = plan
-        self.root = root
-        self.device = device
-        self.machine = machine
-        self.progress = progress
-        self.todo = todo
-        self.inputs: Inputs | None = None
+    plan: Plan
+    root: Path
+    device: str
+    machine: Machine
+    progress: Progress
+    todo: Sequence[Group]
+    world: World | None = None
 
     def train(self, group: Group) -> bool:
-        """Train a group if nobody has it; tell whether it was trained."""
+        """Train a group if no other runner has it; return whether it was trained."""
         path = group_file(self.root, group)
         with claimed(self.root / CLAIMS / group.name) as mine:
             if not mine or path.exists():
                 return False
-            self.tell(0.0)
-            results = train_group(
-                self.plan,
-                group,
-                self._inputs_of(group),
-                device=self.device,
-                machine=self.machine,
-                # Clicks before, judging after the epochs: a step each.
-                progress=lambda _, done, total: self.tell(
-                    group.networks * (done + 1) / (total + 2)
-                ),
-            )
-            write_results(path, results)
+            self.report(0.0)
+            write_results(path, self._measure(group))
         return True
 
-    def tell(self, under_way: float) -> None:
-        """Report networks that are trained, of those that were not at the start.
+    def report(self, under_way: float) -> None:
+        """Report rankers that are trained, of those that were not at the start.
 
-        Part of a group under way counts for its epochs, in thousandths of a network.
+        Part of a group under way counts for its epochs, in thousandths of a ranker.
         """
         left = {group.number for group in _unfinished(self.root, self.todo)}
         total = sum(g.networks for g in self.todo)
         done = sum(g.networks for g in self.todo if g.number not in left)
         self.progress("networks", round(1000 * (done + under_way)), 1000 * total)
 
-    def _inputs_of(self, group: Group) -> Inputs:
-        if self.inputs is None or self.inputs.data.name != group.data:
-            self.inputs = None  # one data set at a time is enough memory
-            self.inputs = Inputs(self.plan.data_set(group.data), self.plan.seed)
-        return self.inputs
+    def _measure(self, group: Group) -> list[Result]:
+        plan, started = self.plan, time.perf_counter()
+        data = plan.data_set(group.data)
+        if self.world is None or self.world.data != data:
+            self.world = None  # one data set at a time is enough memory
+            self.world = World(data, plan.seed)
+        measured = self.world.measure(
+            group.cells,
+            plan.ranker_settings(group.ranker, data, self.device),
+            early_stopping=plan.early_stopping,
+            # Clicks before, judging after the epochs: a step each.
+            progress=lambda _, done, total: self.report(
+                group.networks * (done + 1) / (total + 2)
+            ),
+        )
+        each = (time.perf_counter() - started) / max(group.networks, 1)
+        return [
+            Result(
+                cell=cell,
+                group=group.number,
+                seconds=0.0 if cell.estimator == PRODUCTION else each,
+                machine=self.machine,
+                **values_of(one),
+            )
+            for cell, one in zip(group.cells, measured, strict=True)
+        ]
 
 
 def this_machine(device: str) -> Machine:
-    """What computes here."""
+    """Describe what computes here."""
+    import torch
+
+    from affinerank.rankers.parallel import Group as Processes
+    from affinerank.rankers.training import choose_device
+
     versions = [f"{name} {_version(name)}" for name in LIBRARIES]
     chosen = choose_device(device, Processes.current())
     name = chosen.type

@@ -1,0 +1,119 @@
+"""Coordinates of a plan: rows of tables with parameters, and the figures made of them.
+
+A coordinate is a text as in ``trust(eta=2, eps_minus_1=0.65)`` or ``affine``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from affinerank.bias import METHODS, EstimationSettings
+from affinerank.clicks.models import CLICK_MODELS
+from affinerank.clicks.policies import POLICIES
+from affinerank.clicks.traffic import Traffic
+from affinerank.defaults import POLICY, RANKER
+from affinerank.estimators import ESTIMATORS, affine
+from affinerank.pipeline.worlds import PRODUCTION, TRUE
+from affinerank.rankers import RANKERS
+from affinerank.settings import Spec
+from affinerank.tables import Table
+
+# The table of each coordinate, and the type of a row's parameters.
+TABLES: Mapping[str, tuple[Table[Any], Callable[[Any], type]]] = {
+    "click_model": (CLICK_MODELS, lambda row: row.settings),
+    "policy": (POLICIES, lambda row: row.settings),
+    "estimator": (ESTIMATORS, lambda row: row.options),
+    "users": (METHODS, lambda _: EstimationSettings),
+    "ranker": (RANKERS, lambda row: row.settings),
+}
+TITLES = {PRODUCTION: "Production", TRUE: "True values"}
+UNNAMED = {"policy": POLICY, "ranker": RANKER}  # titles do not mention these
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A row of ``FIGURES``: what a figure shows.
+
+    Attributes:
+        name: Its key.
+        title: Above it.
+        x: What runs along the panels: ``clicks`` or ``rank``.
+        series: Coordinate that makes series.
+        where: Coordinates that are held at one value.
+        besides: Panels are drawn only for data that have series besides this one.
+        row: Coordinate that makes rows of panels.
+        columns: Coordinates that make the panels of a row.
+    """
+
+    name: str
+    title: str
+    x: str
+    series: str
+    where: Mapping[str, str] = field(default_factory=dict)
+    besides: str | None = None
+    row: str = "data"
+    columns: tuple[str, ...] = ("click_model", "policy", "ranker")
+
+
+FIGURES: Table[Figure] = Table(
+    "figure",
+    Figure("figure1", "Figure 1", "clicks", "estimator", {"users": TRUE}),
+    Figure(
+        "figure2", "Figure 2", "clicks", "users", {"estimator": affine.ROW.name}, TRUE
+    ),
+    Figure("figure3", "Figure 3", "rank", "users"),
+)
+
+
+def settings_of(coordinate: str, text: str) -> Any:
+    """Return the parameters of a coordinate as the row's own type, all of them."""
+    spec = Spec.parse(text)
+    table, parameters = TABLES[coordinate]
+    own = parameters(table[spec.name])
+    if coordinate == "policy":
+        spec = Spec.parse(Traffic.of(spec).policies[0])  # without the cutoff
+    return spec.settings(own)
+
+
+def canonical(coordinate: str, text: str) -> str:
+    """Write a coordinate in the one way that cells have it; reject unknown names.
+
+    >>> canonical("click_model", "trust( eps_minus_1=0.650, eta=2.0)")
+    'trust(eta=2, eps_minus_1=0.65)'
+    """
+    if text in TITLES:
+        return text
+    given = dict(Spec.parse(text).parameters)
+    settings = settings_of(coordinate, text)
+    named = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
+    values = {name: value for name, value in named.items() if name in given}
+    kept = values | {name: given[name] for name in given if name not in values}
+    pairs = ((name, _exact(v)) for name, v in kept.items() if v is not None)
+    return str(Spec(Spec.parse(text).name, tuple(pairs)))
+
+
+def title_of(coordinate: str, text: str) -> str:
+    """Name a coordinate for a reader.
+
+    >>> title_of("click_model", "trust(eta=2, eps_minus_1=0.65)")
+    'η = 2, ε⁻₁ = 0.65'
+    >>> title_of("estimator", "affine(clip=0.1)")
+    'Affine, clip 0.1'
+    """
+    if text in TITLES:
+        return TITLES[text]
+    spec, settings = Spec.parse(text), settings_of(coordinate, text)
+    if str(settings) != repr(settings):  # it has a text of its own
+        return str(settings)
+    title = TABLES[coordinate][0][spec.name].title
+    return ", ".join([title, *(f"{name} {value}" for name, value in spec.parameters)])
+
+
+def _exact(value: Any) -> Any:
+    """Return a float as the shortest text that reads back as the same number."""
+    if not isinstance(value, float) or float(f"{value:g}") == value:
+        return value
+    return repr(value)
