@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any, TextIO
+from collections.abc import Callable
+from typing import Any
 
 import typer
 
-from affinerank import display
 from affinerank.cli import (
     audit,
     clicks,
     data,
     debias,
+    display,
     estimation,
     evaluation,
     experiments,
@@ -31,21 +32,18 @@ app = typer.Typer(
 data_app = typer.Typer(help="Look at ranking data, and convert them.")
 import_app = typer.Typer(help="Bring the logs of other systems onto our columns.")
 
-app.command()(experiments.demo)
-app.command()(clicks.simulate)
-app.command()(clicks.count)
-app.command()(audit.audit)
-app.command()(estimation.estimate)
-app.command()(debias.debias)
-app.command()(learning.train)
-app.command()(evaluation.evaluate)
-app.command()(export.export)
-app.command()(experiments.reproduce)
-app.command()(experiments.report)
-data_app.command()(data.describe)
-data_app.command()(data.convert)
-import_app.command()(clicks.ubi)
-import_app.command()(clicks.tiangong)
+COMMANDS: dict[typer.Typer, tuple[Callable[..., None], ...]] = {
+    app: (
+        *(experiments.demo, clicks.simulate, clicks.count, audit.audit),
+        *(estimation.estimate, debias.debias, learning.train, evaluation.evaluate),
+        *(export.export, experiments.reproduce, experiments.report),
+    ),
+    data_app: (data.describe, data.convert),
+    import_app: (clicks.ubi, clicks.tiangong),
+}
+for group, functions in COMMANDS.items():
+    for function in functions:
+        group.command()(function)
 app.add_typer(data_app, name="data", no_args_is_help=True)
 app.add_typer(import_app, name="import", no_args_is_help=True)
 
@@ -54,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command; return its exit status: 0 done, 2 the input was wrong."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", AffineRankWarning)
-        warnings.showwarning = _print_note
+        warnings.showwarning = _print_note  # type: ignore[assignment]
         try:
             result: Any = app(argv, prog_name="affinerank", standalone_mode=False)
         except AffineRankError as error:
@@ -76,15 +74,7 @@ def run() -> None:
     sys.exit(main())
 
 
-def _print_note(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _print_note(message: Any, category: type[Warning], *_: Any) -> None:
     """Print a warning of the package as one line; the signature is Python's."""
-    del filename, lineno, file, line
     if issubclass(category, AffineRankWarning):
         display.say(f"note: {message}")

@@ -7,70 +7,71 @@ from typing import Annotated, Any
 
 import typer
 
-from affinerank import display
+from affinerank.cli import display
 from affinerank.cli.options import (
-    Column,
     Data,
-    Fold,
+    DataOptions,
     Json,
     ListId,
-    MissingValues,
+    LogReading,
     Output,
-    RanksFrom,
     RelevantAbove,
     Seed,
-    Segment,
-    Split,
+    Users,
     bars,
-    mapping,
-    number,
-    read_data,
+    command,
+    load,
     require_choice,
-    require_parquet,
+    require_writable,
     show,
-    whole,
 )
+from affinerank.clicks.models import CLICK_MODELS
+from affinerank.clicks.policies import POLICIES
+from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
 
+UsersModel = Annotated[
+    str,
+    typer.Option(
+        help=f"How users click: {CLICK_MODELS.choices}, with parameters as in "
+        "'trust(eta=2, eps_minus_1=0.35)'."
+    ),
+]
+Rankers = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="production, production:SEED, or a ranker's folder; several share the "
+        "sessions, as in production=0.7."
+    ),
+]
 
+
+@command
 def simulate(
     data: Data,
+    *,
     clicks: Annotated[
-        str | None, typer.Option(help="Clicks to aim at, as in 1e6.")
+        float | None, typer.Option(help="Clicks to aim at, as in 1e6.")
     ] = None,
     sessions: Annotated[
-        str | None, typer.Option(help="Sessions to draw, instead of clicks.")
+        float | None, typer.Option(help="Sessions to draw, instead of clicks.")
     ] = None,
-    eta: Annotated[float, typer.Option(help="Position bias of the paper's users.")] = 1,
-    eps_minus: Annotated[
-        float, typer.Option(help="Trust bias of the paper's users at rank 1.")
-    ] = 0.65,
-    users: Annotated[
-        Path | None, typer.Option(help="A user model to use instead.")
-    ] = None,
-    ranker: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="production, production:SEED, or a ranker's folder; several share "
-            "the sessions, as in production=0.7."
-        ),
-    ] = None,
+    users_model: UsersModel = CLICK_MODEL,
+    users: Users = None,
+    ranker: Rankers = None,
     relevance: Annotated[str, typer.Option(help="binary, or graded: label / 4.")] = (
         "binary"
     ),
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Change some lists: {POLICIES.choices}, as in 'swap(share=0.1)'."
+        ),
+    ] = None,
     top_k: Annotated[
         int | None, typer.Option(min=1, help="Show only the first K documents.")
     ] = None,
     queries: Annotated[str, typer.Option(help="uniform, or zipf:S.")] = "uniform",
-    swap: Annotated[
-        float, typer.Option(help="Share of sessions with an adjacent pair swapped.")
-    ] = 0.0,
-    rotate: Annotated[
-        float, typer.Option(help="Share of sessions with the first ranks rotated.")
-    ] = 0.0,
-    rotate_first: Annotated[
-        int, typer.Option(min=2, help="How many ranks a rotation moves.")
-    ] = 10,
     log: Annotated[
         Path | None, typer.Option(help="Write a session log, Parquet.")
     ] = None,
@@ -78,56 +79,40 @@ def simulate(
     save_users: Annotated[
         Path | None, typer.Option(help="Write the true user model, JSON.")
     ] = None,
-    split: Split = None,
-    relevant_above: RelevantAbove = 2.0,
-    fold: Fold = 1,
+    relevant_above: RelevantAbove = RELEVANT_ABOVE,
+    of: DataOptions,
     seed: Seed = 0,
-    missing: MissingValues = "error",
     as_json: Json = False,
 ) -> None:
     """Draw users' clicks on labelled data: a session log, or counts."""
-    from affinerank.clicks.simulate import Traffic
-    from affinerank.clicks.usermodel import UserModel
-    from affinerank.files import writable
+    from affinerank.clicks.traffic import Traffic
     from affinerank.pipeline import prepare_simulation, simulate, simulation_rankers
 
     if log is None and counts is None:
         raise ConfigError("nothing to write: give --log FILE, --counts FILE, or both")
-    for target in (log, counts):
-        if target is not None:
-            require_parquet(target)
-    for target in (log, counts, save_users):
-        if target is not None:
-            writable(target)
-    read = read_data(data, split, fold, missing)
+    require_writable(log, counts, suffix=".parquet")
+    require_writable(save_users)
+    read = of.read(data)
     # The production ranker has seen the training split, whatever is ranked by it.
-    seen = read if split is None else read_data(data, None, fold, missing)
+    seen = read if of.split is None else of.read(data, named=False)
     rankers, shares = simulation_rankers(
         ranker or ["production"], seen, relevant_above=relevant_above, seed=seed
     )
     simulation = prepare_simulation(
         read,
-        UserModel.load(users) if users else None,
-        eta=eta,
-        eps_minus_1=eps_minus,
+        load(users),
+        click_model=users_model,
         rankers=rankers,
         relevance=relevance,
         relevant_above=relevant_above,
-        traffic=Traffic(
-            queries=queries,
-            top_k=top_k,
-            swap=swap,
-            rotate=rotate,
-            rotate_first=rotate_first,
-            shares=shares,
-        ),
+        traffic=Traffic(queries, top_k, tuple(policy or ()), shares),
         seed=seed,
     )
     with bars() as progress:
         about = simulate(
             simulation,
-            clicks=number("--clicks", clicks),
-            sessions=whole("--sessions", sessions),
+            clicks=clicks,
+            sessions=sessions,
             log=log,
             counts=counts,
             save_users=save_users,
@@ -137,11 +122,13 @@ def simulate(
     show(about, as_json, display.simulated)
 
 
+@command
 def count(
     log: Annotated[
         str | None,
         typer.Argument(metavar="LOG", help="Parquet, CSV or JSON Lines; or a pattern."),
     ] = None,
+    *,
     output: Output = Path("counts.parquet"),
     engine: Annotated[str, typer.Option(help="duckdb or spark.")] = "duckdb",
     master: Annotated[str | None, typer.Option(help="Spark's master URL.")] = None,
@@ -152,21 +139,11 @@ def count(
     table: Annotated[
         str | None, typer.Option(help="Table of the connection to count.")
     ] = None,
-    column: Column = None,
+    reading: LogReading,
     list_id: ListId = None,
-    ranks_from: RanksFrom = 1,
     bad_rows: Annotated[
         str, typer.Option(help="error, or drop: sessions with faults, whole.")
     ] = "error",
-    where: Annotated[
-        str | None, typer.Option(help="Your own SQL condition, run as it is.")
-    ] = None,
-    segment: Segment = None,
-    since: Annotated[str | None, typer.Option(help="First moment counted.")] = None,
-    until: Annotated[str | None, typer.Option(help="First one not counted.")] = None,
-    max_sessions_per_user: Annotated[
-        int | None, typer.Option(min=1, help="Needs a column user_id.")
-    ] = None,
     holdout: Annotated[
         float | None, typer.Option(help="Share to set aside, as in 0.2.")
     ] = None,
@@ -181,37 +158,22 @@ def count(
 ) -> None:
     """Count impressions and clicks in a log, and say what was wrong with it."""
     from affinerank.clicks.counting import count_log, open_table
-    from affinerank.clicks.log import LogFaultsError, LogOptions
+    from affinerank.clicks.faults import LogFaultsError
 
-    require_parquet(output)
-    require_choice("--bad-rows", bad_rows, "error", "drop")
-    require_choice("--holdout-by", holdout_by, "query", "time")
+    require_writable(output, suffix=".parquet")
     require_choice("--engine", engine, "duckdb", "spark")
     if (log is None) == (connection is None) or (connection is None) != (table is None):
         raise ConfigError("give a LOG, or --from CONNECTION with --table NAME")
-    options = LogOptions(
-        columns=mapping(column or []),
-        list_id=list_id,
-        ranks_from=ranks_from,
-        where=where,
-        since=since,
-        until=until,
-        segment=segment,
-        max_sessions_per_user=max_sessions_per_user,
-    )
+    source = log or connection or ""
     opened = open_table(
-        log or connection or "",
-        engine=engine,
-        memory=memory,
-        master=master,
-        table=table,
+        source, engine=engine, memory=memory, master=master, table=table
     )
     try:
         with opened as rows, bars() as progress:
             found = count_log(
                 rows,
                 output,
-                options=options,
+                options=reading.options(list_id),
                 bad_rows=bad_rows,
                 holdout=holdout,
                 holdout_by=holdout_by,
@@ -255,7 +217,7 @@ def tiangong(
 
 
 def _save_imported(imported: Any, output: Path, as_json: bool) -> None:
-    require_parquet(output)
+    require_writable(output, suffix=".parquet")
     imported.save(output)
     rows = imported.table.num_rows
     about = {"written": str(output), "impressions": rows, **imported.notes}

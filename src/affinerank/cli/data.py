@@ -7,42 +7,38 @@ from typing import Annotated
 
 import typer
 
-from affinerank import display
+from affinerank.cli import display
 from affinerank.cli.options import (
     Data,
-    Fold,
+    DataOptions,
     Json,
-    MissingValues,
     RelevantAbove,
     Seed,
-    Split,
     bars,
-    missing_value,
-    read_data,
-    require_parquet,
+    command,
+    require_writable,
     show,
 )
+from affinerank.defaults import RELEVANT_ABOVE
 
 
+@command
 def describe(
     data: Data,
-    split: Split = None,
-    relevant_above: RelevantAbove = 2.0,
-    fold: Fold = 1,
+    *,
+    relevant_above: RelevantAbove = RELEVANT_ABOVE,
+    of: DataOptions,
     seed: Seed = 0,
-    missing: MissingValues = "error",
     as_json: Json = False,
 ) -> None:
     """Say what a set holds, and how a production ranker would order it."""
-    from affinerank.data.catalog import DataSource
     from affinerank.data.reading import parse_split
     from affinerank.pipeline import describe
 
-    source = DataSource.parse(data, fold=fold, missing=missing_value(missing))
     with bars() as progress:
         about = describe(
-            source,
-            split=parse_split(split) if split else None,
+            of.source(data),
+            split=parse_split(of.split) if of.split else None,
             relevant_above=relevant_above,
             seed=seed,
             progress=progress,
@@ -50,19 +46,19 @@ def describe(
     show(about, as_json, display.description)
 
 
+@command
 def convert(
     data: Annotated[str, typer.Argument(metavar="IN", help="LETOR text, or DATA.")],
     target: Annotated[Path, typer.Argument(metavar="OUT.parquet")],
-    split: Split = None,
-    fold: Fold = 1,
-    missing: MissingValues = "error",
+    *,
+    of: DataOptions,
     as_json: Json = False,
 ) -> None:
     """Write ranking data as Parquet: query_id, doc_id, label, f1 .. fn."""
     from affinerank.data.parquet import write_parquet
 
-    require_parquet(target)
-    read = read_data(data, split, fold, missing)
+    require_writable(target, suffix=".parquet")
+    read = of.read(data)
     write_parquet(read, target)
     about = {
         "written": str(target),
@@ -70,11 +66,4 @@ def convert(
         "documents": read.n_docs,
         "features": read.n_features,
     }
-    show(
-        about,
-        as_json,
-        lambda a: display.line(
-            f"{a['written']}: {a['queries']:,} queries, {a['documents']:,} documents, "
-            f"{a['features']:,} features"
-        ),
-    )
+    show(about, as_json, display.notes)

@@ -7,39 +7,36 @@ from typing import Annotated, Any
 
 import typer
 
-from affinerank import display
+from affinerank.bias import METHODS
+from affinerank.cli import display
 from affinerank.cli.options import (
     Counts,
+    DataOptions,
     Features,
-    Fold,
     Json,
-    ListId,
-    MissingValues,
     Seed,
-    Split,
+    Set,
     bars,
-    read_data,
+    command,
+    load,
+    require_writable,
     show,
-    sizes,
 )
 from affinerank.errors import ConfigError
 
+AUTO = "auto"
 
+
+@command
 def estimate(
     counts: Counts,
+    *,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="User model to write, JSON.")
     ] = Path("users.json"),
     data: Features = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="auto, mixture, two-level, interventions, em, em-three or em-position."
-        ),
-    ] = "auto",
-    activation: Annotated[
-        str, typer.Option(help="Of the EM: soft-min-max, softmax or sigmoid.")
-    ] = "soft-min-max",
+    method: Annotated[str, typer.Option(help=f"{AUTO}, {METHODS.choices}.")] = AUTO,
+    settings: Set = None,
     truth: Annotated[
         Path | None, typer.Option(help="The true user model, to compare with.")
     ] = None,
@@ -52,59 +49,57 @@ def estimate(
     replicates: Annotated[
         int, typer.Option(min=0, help="Resamples behind the bands of the EM.")
     ] = 16,
-    epochs: Annotated[int, typer.Option(min=1, help="Of the EM, at most.")] = 32,
-    learning_rate: Annotated[float, typer.Option(help="Of the EM.")] = 0.004,
-    hidden: Annotated[str, typer.Option(help="Of the EM.")] = "512,256,128",
-    device: Annotated[str, typer.Option(help="Of the EM: auto, cpu or cuda.")] = "auto",
-    split: Split = None,
-    fold: Fold = 1,
+    of: DataOptions,
     seed: Seed = 0,
-    missing: MissingValues = "keep",
-    list_id: ListId = None,
     as_json: Json = False,
 ) -> None:
-    """Estimate how users click, and say how good the estimate is."""
+    """Estimate how users click, and say how good the estimate is.
+
+    With --set, the settings of the network that the EM methods train.
+    """
+    from affinerank.bias.method import EstimationSettings
     from affinerank.charts import bias_figure, figure_format, save_figure
     from affinerank.clicks.counts import ClickCounts
-    from affinerank.clicks.usermodel import UserModel
-    from affinerank.files import writable
-    from affinerank.pipeline import EstimationSettings, estimate_users
-    from affinerank.rankers.mlp import NetworkSettings
+    from affinerank.clicks.users import save_users
+    from affinerank.pipeline import estimate_users
 
-    settings = EstimationSettings(
+    how = EstimationSettings(
         method=method,
-        activation=activation,
         least_clicks=least_clicks,
-        network=NetworkSettings(
-            hidden=sizes(hidden),
-            learning_rate=learning_rate,
-            epochs=epochs,
-            device=device,
-            data_seed=seed,
-        ),
+        network=_network(method, settings or [], seed),
         replicates=replicates,
         seed=seed,
     )
-    writable(output)
+    require_writable(output, plot)
     if plot is not None:
         figure_format(plot)
         if plot == output:
             raise ConfigError(f"{plot}: cannot be the user model and the plot too")
-        writable(plot)
-    true_users = UserModel.load(truth) if truth else None
+    true_users = load(truth)
     clicks = ClickCounts.load(counts)
-    read = None
-    if data is not None:
-        read = read_data(data, split, fold, missing, list_id=list_id)
+    read = None if data is None else of.read(data)
     with bars() as progress:
         found = estimate_users(
-            clicks, read, settings=settings, truth=true_users, progress=progress
+            clicks, read, settings=how, truth=true_users, progress=progress
         )
-    true = found.truth_by_rank(true_users) if true_users else None
-    figure = bias_figure(found.by_rank(), true)
-    found.users.save(output)
-    about: dict[str, Any] = {**found.summary(), "written": str(output)}
+    save_users(found.users, output)
+    about: dict[str, Any] = {**found.to_dict(), "written": str(output)}
     if plot is not None:
-        save_figure(figure, plot)
+        true = found.truth_by_rank(true_users) if true_users else None
+        save_figure(bias_figure(found.by_rank(), true), plot)
         about["plot"] = str(plot)
     show(about, as_json, display.estimated)
+
+
+def _network(method: str, settings: list[str], seed: int) -> Any:
+    """Settings of the network, where the method trains one."""
+    if method == AUTO or not METHODS[method].ranks_too:
+        if settings:
+            raise ConfigError("--set is for methods that train a network as they go")
+        return None
+    from affinerank.rankers.mlp import NetworkSettings
+    from affinerank.settings import from_pairs
+
+    return from_pairs(
+        NetworkSettings, ["learning_rate=0.004", f"data_seed={seed}", *settings]
+    )

@@ -7,27 +7,30 @@ from typing import Annotated, Any
 
 import typer
 
-from affinerank import display
+from affinerank.cli import display
 from affinerank.cli.options import (
-    Fold,
+    DataOptions,
     Json,
-    ListId,
-    MissingValues,
     RelevantAbove,
     Seed,
-    Split,
+    Users,
     bars,
-    read_data,
+    command,
+    load,
     require_choice,
     show,
 )
+from affinerank.defaults import ESTIMATOR, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
+from affinerank.estimators import ESTIMATORS
 
 
+@command
 def evaluate(
     models: Annotated[
         list[Path], typer.Argument(metavar="MODEL...", help="Folders of rankers.")
     ],
+    *,
     data: Annotated[
         str, typer.Option(help="Labelled data, or features; of splits, test.")
     ],
@@ -42,12 +45,10 @@ def evaluate(
         Path | None,
         typer.Option(help="Judge by these held-out clicks, not by labels."),
     ] = None,
-    users: Annotated[
-        Path | None, typer.Option(help="With --counts: user model, JSON.")
-    ] = None,
+    users: Users = None,
     estimator: Annotated[
-        str, typer.Option(help="With --counts: naive, ips, bayes-ips or affine.")
-    ] = "affine",
+        str, typer.Option(help=f"With --counts: {ESTIMATORS.choices}.")
+    ] = ESTIMATOR,
     against: Annotated[
         str | None,
         typer.Option(help="With --counts: logged, the ranking that was shown."),
@@ -66,109 +67,78 @@ def evaluate(
         int,
         typer.Option(min=2, help="With estimated --users: refits for each interval."),
     ] = 20,
-    split: Split = None,
-    relevant_above: RelevantAbove = 2.0,
-    fold: Fold = 1,
+    relevant_above: RelevantAbove = RELEVANT_ABOVE,
+    of: DataOptions,
     seed: Seed = 0,
-    missing: MissingValues = "keep",
-    list_id: ListId = None,
     as_json: Json = False,
 ) -> None:
     """Judge rankers by labels, or by the clicks that another ranking brought."""
-    from affinerank.display_offpolicy import evaluated_from_clicks
     from affinerank.metrics import Metric
     from affinerank.pipeline import evaluate_rankers
-    from affinerank.rankers.load import load_ranker
+    from affinerank.rankers.loading import load_ranker
 
-    if counts is not None:
-        about = _from_clicks(
-            models,
-            counts,
-            (users, estimated_from),
-            _asked(metric, rank_weights, estimator, against, replicates, seed),
-            lambda default, name: read_data(
-                data, name, fold, missing, default=default, list_id=list_id
-            ),
-            split,
+    rankers = {str(folder): load_ranker(folder) for folder in models}
+    about_clicks = (users, against, rank_weights, estimated_from)
+    if counts is None:
+        if any(value is not None for value in about_clicks):
+            raise ConfigError(
+                "--users, --against, --rank-weights and --estimated-from are about "
+                "clicks: give --counts with them"
+            )
+        judged = evaluate_rankers(
+            rankers,
+            of.read(data, "test"),
+            metric=Metric.parse(metric or "nDCG@10"),
+            relevant_above=relevant_above,
         )
-        show(about, as_json, evaluated_from_clicks)
+        show(judged.to_dict(), as_json, display.evaluated)
         return
-    for option, value in (
-        ("--users", users),
-        ("--against", against),
-        ("--rank-weights", rank_weights),
-        ("--estimated-from", estimated_from),
-    ):
-        if value is not None:
-            raise ConfigError(f"{option} is about clicks: give --counts with it")
-    judged = evaluate_rankers(
-        {str(folder): load_ranker(folder) for folder in models},
-        read_data(data, split, fold, missing, default="test", list_id=list_id),
-        metric=Metric.parse(metric or "nDCG@10"),
-        relevant_above=relevant_above,
-    )
-    show(judged, as_json, display.evaluated)
+    if against is not None:
+        require_choice("--against", against, "logged")
+    settings = _settings(metric, rank_weights)
+    settings |= {"estimator": estimator, "against_logged": against is not None}
+    settings |= {"replicates": replicates, "seed": seed}
+    about = _from_clicks(rankers, counts, (users, estimated_from), settings, data, of)
+    show(about, as_json, display.evaluated_from_clicks)
 
 
-def _asked(
-    metric: str | None,
-    rank_weights: str | None,
-    estimator: str,
-    against: str | None,
-    replicates: int,
-    seed: int,
-) -> Any:
-    """Read the options that say what is asked of clicks."""
+def _settings(metric: str | None, rank_weights: str | None) -> dict[str, Any]:
+    """Read what is estimated from clicks."""
     from affinerank.evaluation.rank_weights import RankWeights, parse_rank_weights
     from affinerank.metrics import Metric
-    from affinerank.pipeline import OffPolicySettings
 
     if metric is not None and rank_weights is not None:
         raise ConfigError("give --metric or --rank-weights, not both")
-    if against is not None:
-        require_choice("--against", against, "logged")
-    weights = (
-        parse_rank_weights(rank_weights)
-        if rank_weights is not None
-        else RankWeights.of_metric(Metric.parse(metric or "DCG@10"))
-    )
-    return OffPolicySettings(
-        rank_weights=weights,
-        estimator=estimator,
-        against_logged=against is not None,
-        replicates=replicates,
-        seed=seed,
-    )
+    if rank_weights is not None:
+        return {"rank_weights": parse_rank_weights(rank_weights)}
+    return {"rank_weights": RankWeights.of_metric(Metric.parse(metric or "DCG@10"))}
 
 
 def _from_clicks(
-    models: list[Path],
+    rankers: Any,
     counts: Path,
     users: tuple[Path | None, Path | None],
-    settings: Any,
-    read: Any,
-    split: str | None,
+    settings: dict[str, Any],
+    data: str,
+    of: DataOptions,
 ) -> dict[str, Any]:
     """Load what the options name, and judge by clicks."""
     from affinerank.clicks.counts import ClickCounts
-    from affinerank.clicks.usermodel import UserModel
-    from affinerank.pipeline import evaluate_from_clicks
-    from affinerank.rankers.load import load_ranker
+    from affinerank.pipeline import OffPolicySettings, evaluate_from_clicks
 
     known, learnt = users
-    rankers = {str(folder): load_ranker(folder) for folder in models}
     held = ClickCounts.load(counts)
-    model = UserModel.load(known) if known else None
     source = None
     if learnt is not None:
-        source = (ClickCounts.load(learnt), read("train", None))
+        source = (ClickCounts.load(learnt), of.read(data, named=False))
     with bars() as progress:
-        return evaluate_from_clicks(
+        found = evaluate_from_clicks(
             rankers,
             held,
-            read("test", split),
-            model,
-            settings=settings,
+            of.read(data, "test"),
+            load(known),
+            settings=OffPolicySettings(**settings),
             estimated_from=source,
             progress=progress,
         )
+    return found.to_dict()

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from affinerank import display
-from affinerank.cli.options import Device, Json, Seed, bars, show
+from affinerank.cli import display
+from affinerank.cli.options import Json, Seed, bars, show
 from affinerank.errors import ConfigError
+
+PLANS = ("figure1", "figure2", "figure3", "all", "noise", "clipping")
 
 
 def demo(
@@ -20,29 +22,13 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Show the path from data to a judged ranking on a small synthetic world."""
-    from affinerank.demo import WORLD, report_demo, run_demo
+    from affinerank.demo import report_demo, run_demo
 
     with bars() as progress:
         shown = run_demo(seed=seed, progress=progress)
         written = report_demo(out, seed=seed, progress=progress)
-    about = {
-        "world": WORLD,
-        "log": shown.log,
-        "by_rank": shown.by_rank,
-        "estimation_error": shown.estimation_error,
-        "rankings": [
-            {
-                "ranking": name,
-                "metric": values.name,
-                "mean": values.mean,
-                "standard_error": values.standard_error,
-                "interval": list(values.interval),
-            }
-            for name, values in shown.rankings.items()
-        ],
-        "report": str(written),
-    }
-    show(about, as_json, lambda _: display.demonstration(shown, WORLD, written))
+    about = {**shown.to_dict(), "report": str(written)}
+    show(about, as_json, lambda _: display.demonstration(shown, written))
 
 
 def reproduce(
@@ -50,8 +36,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="NAME",
-            help="figure1, figure2, figure3, all, noise, clipping, or a plan's .toml "
-            "file.",
+            help=f"{', '.join(PLANS)}, or a plan's .toml file.",
         ),
     ],
     profile: Annotated[
@@ -70,11 +55,11 @@ def reproduce(
         Path | None,
         typer.Option(
             metavar="RUN",
-            help="Folder of the run, NAME-PROFILE unless told; one that was broken "
-            "off is gone on with.",
+            help="Folder of the run (default: NAME-PROFILE); an interrupted run is "
+            "resumed.",
         ),
     ] = None,
-    device: Device = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     seed: Annotated[
         int | None,
         typer.Option(min=0, max=2**31 - 1, help="Of the first run; else the plan's."),
@@ -111,7 +96,7 @@ def report(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="File; RUN/report.html unless told."),
+        typer.Option("-o", "--output", help="File (default: RUN/report.html)."),
     ] = None,
     as_json: Json = False,
 ) -> None:

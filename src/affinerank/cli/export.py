@@ -8,22 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from affinerank import display
-from affinerank.cli.options import (
-    Fold,
-    Json,
-    MissingValues,
-    Output,
-    Split,
-    read_data,
-    require_choice,
-    show,
-)
+from affinerank.cli import display
+from affinerank.cli.options import DataOptions, Json, Output, command, show
 from affinerank.errors import ConfigError
 
 
+@command
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a ranker.")],
+    *,
     to: Annotated[str, typer.Option(help="onnx or lightgbm.")],
     output: Output,
     data: Annotated[
@@ -33,24 +26,18 @@ def export(
             "ones where left out."
         ),
     ] = None,
-    split: Split = None,
-    fold: Fold = 1,
-    missing: MissingValues = "error",
+    of: DataOptions,
     as_json: Json = False,
 ) -> None:
     """Write a ranker as ONNX or LightGBM text, and compare it with the ranker."""
-    require_choice("--to", to, "onnx", "lightgbm")
     from affinerank.rankers.export import export_ranker
-    from affinerank.rankers.load import load_ranker
+    from affinerank.rankers.loading import load_ranker
 
     ranker = load_ranker(model)
     if model.resolve() in output.resolve().parents:
         raise ConfigError(f"{output}: lies in the ranker's own folder; choose another")
-    lists = None
-    if data is not None:
-        lists = read_data(data, split, fold, missing, default="test")
-    written = export_ranker(ranker, output, to=to, data=lists)
-    show(asdict(written), as_json, _draw)
+    lists = None if data is None else of.read(data, "test")
+    show(asdict(export_ranker(ranker, output, to=to, data=lists)), as_json, _draw)
 
 
 def _draw(about: dict[str, Any]) -> None:

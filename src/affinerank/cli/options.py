@@ -1,19 +1,22 @@
-"""What commands share: options, how they are read, how results are shown."""
+"""What commands share: options declared once, how they are read, how results show."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from affinerank import display
+from affinerank.cli import display
 from affinerank.errors import ConfigError
 from affinerank.progress import Progress
 
@@ -25,110 +28,158 @@ Data = Annotated[
         "its own yahoo-like:2000@7.",
     ),
 ]
-Split = Annotated[str | None, typer.Option(help="train, validation or test.")]
+Features = Annotated[
+    str | None, typer.Option(help="Features: a file, a folder or a world.")
+]
+Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="Counts, Parquet.")]
+Users = Annotated[Path | None, typer.Option(help="User model, JSON.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 Seed = Annotated[
     int, typer.Option(min=0, max=2**31 - 1, help="Seed of everything random.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Fold = Annotated[int, typer.Option(min=1, help="Fold, for sets that have several.")]
-MissingValues = Annotated[
-    str,
-    typer.Option(help="What NULL and nan become: error, keep, or a number."),
+Clip = Annotated[str | None, typer.Option(help="Least alpha: a number, or 10/sqrt(n).")]
+RelevantAbove = Annotated[
+    float, typer.Option(help="Labels above this are relevant; sets of 0 to 2 need 0.")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting, as in epochs=12."),
 ]
 ListId = Annotated[
     str | None,
     typer.Option(help="Column of the id that a list has, if not query_id."),
 ]
-RelevantAbove = Annotated[
-    float, typer.Option(help="Labels above this are relevant; sets of 0 to 2 need 0.")
-]
-DefaultSplit = Literal["train", "validation", "test"]
-Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
-Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="Counts, Parquet.")]
-Features = Annotated[
-    str | None, typer.Option(help="Features: a file, a folder or a world.")
-]
-Column = Annotated[
-    list[str] | None, typer.Option(help="Name in the log, as in rank=position.")
-]
-RanksFrom = Annotated[
-    int, typer.Option(help="What the log calls the first rank: 1 or 0.")
-]
-Segment = Annotated[str | None, typer.Option(help="Column that tells segments apart.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
-def read_data(
-    data: str,
-    split: str | None,
-    fold: int,
-    missing: str,
-    default: DefaultSplit = "train",
-    list_id: str | None = None,
-) -> Any:
-    """Read DATA: the split asked for, or the one a command takes by itself."""
-    from affinerank.data.catalog import DataSource
-    from affinerank.data.reading import parse_split
+@dataclass(frozen=True, slots=True)
+class DataOptions:
+    """How DATA is read: options of every command that reads ranking data."""
 
-    source = DataSource.parse(
-        data, fold=fold, missing=missing_value(missing), list_id=list_id
-    )
-    return source.read(parse_split(split) if split else source.default_split(default))
+    split: Annotated[str | None, typer.Option(help="train, validation or test.")] = None
+    fold: Annotated[
+        int, typer.Option(min=1, help="Fold, for sets that have several.")
+    ] = 1
+    missing: Annotated[
+        str, typer.Option(help="What NULL and nan become: error, keep, or a number.")
+    ] = "keep"
+    list_id: ListId = None
 
+    def source(self, data: str) -> Any:
+        """Find out what DATA is."""
+        from affinerank.data.catalog import DataSource
+        from affinerank.data.reading import parse_missing
 
-def sizes(text: str) -> tuple[int, ...]:
-    """Read ``--hidden 512,256,128``."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise ConfigError(
-            f"--hidden takes sizes as in 512,256,128, got {text!r}"
-        ) from None
+        missing = parse_missing(self.missing)
+        return DataSource.parse(
+            data, fold=self.fold, missing=missing, list_id=self.list_id
+        )
 
+    def read(
+        self,
+        data: str,
+        default: Literal["train", "validation", "test"] = "train",
+        *,
+        named: bool = True,
+    ) -> Any:
+        """Read the split named, or the one that a command takes by itself."""
+        from affinerank.data.reading import parse_split
 
-def missing_value(text: str) -> Any:
-    """Read the option ``--missing``: error, keep, or a number."""
-    return text if text in ("error", "keep") else number("--missing", text)
-
-
-def number(option: str, text: str | None) -> float | None:
-    """Read an option that takes a number, as in 1e6."""
-    if text is None:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        kinds = "error, keep or a number" if option == "--missing" else "a number"
-        raise ConfigError(f"{option} must be {kinds}, got {text!r}") from None
+        source = self.source(data)
+        chosen = parse_split(self.split) if self.split and named else None
+        return source.read(chosen or source.default_split(default))
 
 
-def whole(option: str, text: str | None) -> int | None:
-    """Read an option that takes a whole number, as in 1e6."""
-    value = number(option, text)
-    if value is not None and not value.is_integer():
-        raise ConfigError(f"{option} must be a whole number, got {text!r}")
-    return None if value is None else int(value)
+@dataclass(frozen=True, slots=True)
+class LogReading:
+    """How a log is read: options of every command that reads one."""
+
+    column: Annotated[
+        list[str] | None, typer.Option(help="Name in the log, as in rank=position.")
+    ] = None
+    ranks_from: Annotated[
+        int, typer.Option(help="What the log calls the first rank: 1 or 0.")
+    ] = 1
+    where: Annotated[
+        str | None, typer.Option(help="Your own SQL condition, run as it is.")
+    ] = None
+    segment: Annotated[
+        str | None, typer.Option(help="Column that tells segments apart.")
+    ] = None
+    since: Annotated[str | None, typer.Option(help="First moment counted.")] = None
+    until: Annotated[str | None, typer.Option(help="First one not counted.")] = None
+    max_sessions_per_user: Annotated[
+        int | None, typer.Option(min=1, help="Needs a column user_id.")
+    ] = None
+
+    def options(self, list_id: str | None) -> Any:
+        """Build what the counting engine takes."""
+        from affinerank.clicks.log import LogOptions
+        from affinerank.settings import pair
+
+        given = asdict(self)
+        names = given.pop("column") or []
+        columns = dict(pair(text, "--column") for text in names)
+        return LogOptions(columns=columns, list_id=list_id, **given)
 
 
-def mapping(pairs: list[str]) -> dict[str, str]:
-    """Read ``--column rank=position``."""
-    names = {}
-    for pair in pairs:
-        name, equals, theirs = pair.partition("=")
-        if not (name and equals and theirs):
-            raise ConfigError(f"--column takes NAME=COLUMN, got {pair!r}")
-        names[name] = theirs
-    return names
+SHARED = (DataOptions, LogReading)
 
 
-def require_parquet(path: Path) -> None:
-    """Refuse an output that is not named as Parquet."""
-    if path.suffix != ".parquet":
-        raise ConfigError(f"{path}: the name of the output must end in .parquet")
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Let a parameter of a type of ``SHARED`` stand for all options of that type."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    shared: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if hints[name] not in SHARED:
+            parameters.append(parameter.replace(annotation=hints[name]))
+            continue
+        kind = shared[name] = hints[name]
+        own = get_type_hints(kind, include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                entry.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=entry.default,
+                annotation=own[entry.name],
+            )
+            for entry in fields(kind)
+        ]
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        for name, kind in shared.items():
+            given[name] = kind(**{f.name: given.pop(f.name) for f in fields(kind)})
+        function(**given)
+
+    ordered = sorted(parameters, key=lambda p: p.kind == p.KEYWORD_ONLY)
+    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in ordered}
+    del run.__wrapped__
+    return run
+
+
+def load(users: Path | None) -> Any:
+    """Read a user model, if one is named."""
+    from affinerank.clicks.users import load_users
+
+    return None if users is None else load_users(users)
+
+
+def require_writable(*paths: Path | None, suffix: str | None = None) -> None:
+    """Reject outputs that cannot be written, before the work is done."""
+    from affinerank.files import writable
+
+    for path in paths:
+        if path is not None and suffix is not None and path.suffix != suffix:
+            raise ConfigError(f"{path}: the name of the output must end in {suffix}")
+        if path is not None:
+            writable(path)
 
 
 def require_choice(option: str, value: str, *choices: str) -> None:
-    """Refuse a value that is none of the choices."""
+    """Reject a value that is none of the choices."""
     if value not in choices:
         raise ConfigError(f"{option} must be {' or '.join(choices)}, got {value!r}")
 

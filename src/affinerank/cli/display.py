@@ -1,0 +1,395 @@
+"""Results as text for a terminal; text from data is printed plain, never styled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+out = Console()
+faults = Console(stderr=True)
+
+RANKS_PRINTED = 20
+
+
+def say(text: str) -> None:
+    """Print one line on stderr."""
+    faults.print(_plain(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def line(text: str) -> None:
+    """Print one line on stdout."""
+    out.print(_plain(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def table(
+    heads: Iterable[str], rows: Iterable[Sequence[Any]], console: Console = out
+) -> None:
+    """Print a table without lines, in which nothing is ever cut."""
+    columns = [Column(head, overflow="fold") for head in heads]
+    drawn = Table(*columns, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for row in rows:
+        drawn.add_row(*(Text(_plain(str(cell))) for cell in row))
+    console.print(drawn)
+
+
+def notes(about: Mapping[str, Any]) -> None:
+    """Print names and values below each other; a value is never cut."""
+    width = max(len(name) for name in about)
+    for name, value in about.items():
+        text = f"{value:,}" if isinstance(value, int) else str(value)
+        below = text.replace("\n", "\n" + " " * (width + 4))
+        line(f"  {name:<{width}}  {below}")
+
+
+def description(about: Mapping[str, Any]) -> None:
+    """Print what ``describe`` found."""
+    sizes, shares = about["documents_per_query"], about["label_shares"]
+    kind = " (synthetic)" if about["synthetic"] else ""
+    part = f", {about['split']} split" if about["split"] else ""
+    line(f"{about['data']}{kind}{part}")
+    rows = {name: about[name] for name in ("queries", "documents", "features")}
+    rows["documents per query"] = (
+        f"mean {sizes['mean']:.1f}, median {sizes['median']:g}, "
+        f"{sizes['min']} to {sizes['max']}"
+    )
+    rows["missing values"] = about["missing_values"]
+    rows["labels"] = "none"
+    if shares is not None:
+        rows["labels"] = "  ".join(f"{value}: {s:.3f}" for value, s in shares.items())
+        above = f"share of labels above {about['relevant_above']:g}"
+        rows[above] = f"{about['relevant_share']:.4f}"
+    notes(rows)
+    found = about["production"]
+    if found is None:
+        return
+    if "not_trained" in found:
+        line(f"no production ranker: {found['not_trained']}")
+        return
+    line(
+        f"production ranker: LambdaMART on {found['queries_learnt_from']} random "
+        f"queries, mean of {found['draws']} draws"
+    )
+    relevant = found["relevant_share_by_rank"]
+    _by_rank(range(1, len(relevant) + 1), {"relevant": relevant})
+    values = found["nDCG@10"]
+    line(
+        f"nDCG@10 {sum(values) / len(values):.3f} "
+        f"({', '.join(f'{v:.3f}' for v in values)}) on {found['judged_on']}; linear "
+        f"gain, {found['queries_skipped']} queries without a relevant document skipped"
+    )
+
+
+def demonstration(demo: Any, report: Path) -> None:
+    """Print what the demo showed."""
+    log, rows = demo.log, demo.by_rank
+    ranks = [row["rank"] for row in rows]
+    line(f"{demo.world}, a synthetic world, ranked by LambdaMART trained on 20 queries")
+    line(
+        f"its users: {log['sessions']:,} sessions, {log['impressions']:,} impressions, "
+        f"{log['clicks']:,} clicks; position and trust bias as in the paper"
+    )
+    shown = {"clicked": "rate", "relevant": "relevant"}
+    _by_rank(ranks, {name: [r[key] for r in rows] for name, key in shown.items()})
+    line("Clicks fall with the rank far faster than relevance: that is the bias.\n")
+    values = {
+        f"{name}, {label}": [row[name + end] for row in rows]
+        for name in ("alpha", "beta")
+        for label, end in (("true", ""), ("estimated", "_estimated"))
+    }
+    _by_rank(ranks, values)
+    line(
+        "How users click, estimated from their clicks alone, in the gauge of the truth "
+        f"(error E = {demo.estimation_error:.3f}; 0 is perfect, 0.5 useless)."
+    )
+    if demo.trust_bias is not None:
+        verdict = "is" if demo.trust_bias.found else "was not found to be"
+        line(f"There {verdict} trust bias (p = {demo.trust_bias.p:.1g}).\n")
+    judged = [
+        (name, f"{v.mean:.3f}", "{:.3f} to {:.3f}".format(*v.interval))
+        for name, v in demo.rankings.items()
+    ]
+    table(("ranking", "nDCG@10", "95 % interval"), judged)
+    line(next(iter(demo.rankings.values())).name)
+    line("The networks learnt from the same clicks; full information from the labels.")
+    line(f"The paper's figures at this size, with what held: {report}")
+
+
+def simulated(about: Mapping[str, Any]) -> None:
+    """Print what a simulation came to."""
+    clicks = f"{about['clicks']:,} (expected {about['expected_clicks']:,.0f})"
+    sizes = {name: about[name] for name in ("sessions", "impressions")}
+    notes({**sizes, "clicks": clicks, **about["written"]})
+
+
+def reproduced(about: Mapping[str, Any]) -> None:
+    """Print what an experiment came to: its size, and what held of what it measured."""
+    profile = f", {about['profile']}" if about["profile"] else ""
+    line(f"{about['plan']}{profile}")
+    judged = [row for row in about["statements"] if row["held"] is not None]
+    if judged:
+        rows = (
+            (row["statement"], "held" if row["held"] else "failed", row["number"])
+            for row in judged
+        )
+        table(("statement of the paper", "here", "number"), rows)
+    left = len(about["statements"]) - len(judged)
+    measured = f"{about['cells']:,}"
+    if about["cells"] < about["planned"]:
+        measured += f" of {about['planned']:,}; the run is not over"
+    notes(
+        {
+            "statements": f"{len(judged)} judged, {left} not measured here",
+            "cells": measured,
+            "seconds": f"{about['seconds']:.1f}",
+            "written": "\n".join(about["written"]),
+        }
+    )
+
+
+def trained(about: Mapping[str, Any]) -> None:
+    """Print what was trained, below what it was chosen from."""
+    if "choice" in about:
+        chosen(about["choice"])
+    rows, left = about["rankers"], about["unmatched"]
+    fixed = ("estimator", "seed", "written")
+    reported = [name for name in rows[0] if name not in fixed]
+    table(
+        ("estimator", *(name.replace("_", " ") for name in reported), "written"),
+        (
+            (row["estimator"], *(_number(row[n]) for n in reported), row["written"])
+            for row in rows
+        ),
+    )
+    if left["documents"]:
+        line(
+            f"{left['documents']:,} documents of {left['queries']:,} queries with "
+            f"{left['impressions']:,} impressions and {left['clicks']:,} clicks have "
+            "no features and were left out"
+        )
+    for row in about["imputed"]:
+        line(
+            f"{row['feature']} is missing {row['missing']:,} times ({row['share']:.1%})"
+            f" and was filled with its median, {row['median']:.3g} from 0 to 1"
+        )
+
+
+def chosen(about: Mapping[str, Any]) -> None:
+    """Print which candidates were compared, and which was taken."""
+    line(f"{about['judged_by']}; queries held out in {about['folds']} parts")
+    gains: dict[str, list[float]] = {}
+    for row in about["candidates"]:
+        gains.setdefault(row["ranker"], []).append(row["gain"])
+    rows = [
+        (
+            row["estimator"],
+            row["clip"] or "",
+            f"{row['lead']:+.4f}, {row['standard_error']:.4f}",
+            *(f"{values[i]:+.4f}" for values in gains.values()),
+        )
+        for i, row in enumerate(about["estimators"])
+    ]
+    means = (f"{sum(values) / len(values):+.4f}" for values in gains.values())
+    heads = (
+        "estimator",
+        "clip",
+        "lead, std error",
+        *(f"{k} over logged" for k in gains),
+    )
+    table(heads, [*rows, ("mean", "", "", *means)])
+    best = about["best"]
+    clip = f", clip {best['clip']}" if best["clip"] else ""
+    line(
+        f"taken: {best['estimator']}{clip} (largest lead less half its standard "
+        f"error), {best['ranker']} (highest mean)"
+    )
+
+
+def evaluated(about: Mapping[str, Any]) -> None:
+    """Print how rankers were judged."""
+    line(f"{about['metric']}; labels above {about['relevant_above']:g} are relevant")
+    compared = {row["first"]: row for row in about["comparisons"]}
+    rows = []
+    for row in about["rankers"]:
+        low, high = row["interval"]
+        other = compared.get(row["ranker"])
+        than = ("", "")
+        if other:
+            than = (f"{other['difference']:+.4f}", f"{other['p_corrected']:.2g}")
+        band = f"{low:.4f} to {high:.4f}"
+        rows.append((row["ranker"], f"{row['mean']:.4f}", band, *than))
+    table(("ranker", "mean", "95 % interval", "difference", "p (Holm)"), rows)
+
+
+def counted(about: Mapping[str, Any]) -> None:
+    """Print what was counted."""
+    names = "rows sessions queries documents ranks impressions clicks"
+    rows = {name: about[name] for name in names.split()}
+    dropped = about["dropped"]
+    rows["dropped"] = f"{dropped['sessions']:,} sessions, {dropped['rows']:,} rows"
+    rows["seconds"] = f"{about['seconds']:.1f}"
+    notes({**rows, "written": about["written"]})
+
+
+def estimated(about: Mapping[str, Any]) -> None:
+    """Print alpha and beta by rank, how sure they are, and whether trust is there."""
+    line(f"by {about['method']}: {about['why']}")
+    line(
+        f"{about['documents_at_several_ranks']:,} of {about['documents']:,} documents "
+        f"were shown at several ranks; that connects "
+        f"{'; '.join(about['connected']) or 'no ranks'}"
+    )
+    rows = about["by_rank"]
+    line("alpha and beta up to gauge: in units of clicks at the first rank (1 and 0)")
+    table(
+        ("rank", "impressions", "clicks", "alpha", "beta"),
+        (
+            (
+                row["ranks"],
+                f"{row['impressions']:,}",
+                f"{row['clicks']:,}",
+                *(_with_band(row["display"], name) for name in ("alpha", "beta")),
+            )
+            for row in rows[:RANKS_PRINTED]
+        ),
+    )
+    if len(rows) > RANKS_PRINTED:
+        line(f"... and {len(rows) - RANKS_PRINTED} more in the file and with --json")
+    for note in about["notes"]:
+        line(f"note: {note}")
+    test, error = about.get("trust_bias"), about.get("against_truth")
+    if test is not None:
+        verdict = "there is trust bias" if test["found"] else "no trust bias was found"
+        line(
+            f"{verdict} (p = {test['p']:.2g}): it makes the clicks of "
+            f"{test['n_queries']:,} held-out queries {test['gain']:+.3g} +- "
+            f"{test['gain_error']:.2g} more likely each (log-likelihood); "
+            f"{test['held_out']:.5f} per impression"
+        )
+    if error is not None:
+        line(
+            f"against the truth, modulo gauge: E = {error['error']:.4f}; mean absolute "
+            f"error of alpha {error['alpha_absolute']:.4f}, of beta "
+            f"{error['beta_absolute']:.4f}"
+        )
+    for name in ("written", "plot"):
+        if name in about:
+            line(f"{name}: {about[name]}")
+
+
+def evaluated_from_clicks(about: Mapping[str, Any]) -> None:
+    """Print how rankers were judged by held-out clicks."""
+    line(
+        f"{about['metric']} by {about['estimator']}, from {about['clicks']:,} clicks, "
+        f"{about['sessions']:,} sessions and {about['queries']:,} queries; in units of "
+        f"{about['units']}"
+    )
+    for row in about["rankers"]:
+        line(row["ranker"])
+        notes(_judged(row))
+    refits = about["refits"]
+    if refits is not None:
+        line(
+            "users were estimated, so only differences are told; for each interval "
+            f"they were refitted to {refits['replicates']} resamples of {refits['to']}"
+        )
+
+
+def _judged(row: Mapping[str, Any]) -> dict[str, str]:
+    titles = {"value": "value", "logged": "logged ranking"}
+    lines = {titles[key]: _estimate(row[key]) for key in titles if key in row}
+    if "against_logged" in row:
+        difference = row["against_logged"]
+        lines["difference from logged"] = _estimate(difference, sign="+")
+        lines["verdict on future queries"] = _verdict(difference)
+    lines["rank weight on documents never shown"] = f"{row['never_shown_share']:.1%}"
+    if row["effective_impressions"] is not None:
+        lines["effective impressions"] = (
+            f"{row['effective_impressions']:,.0f} of {row['impressions']:,}; the top "
+            f"1 % carry {row['top_percent_share']:.1%} of the weight"
+        )
+    return lines
+
+
+def _estimate(about: Mapping[str, Any], sign: str = "") -> str:
+    """A value, and below it both intervals, or bounds."""
+    kind, lines = "95 %", []
+    if about["bounds"]:
+        kind = "bounds"
+        lines.append(
+            f"{about['least']:{sign}.4f} to {about['most']:{sign}.4f}, by what "
+            "documents never shown are worth"
+        )
+    else:
+        lines.append(f"{about['estimate']:{sign}.4f}")
+    for over, target in (("sessions", "these queries"), ("queries", "future ones")):
+        interval = about[f"over_{over}"]
+        lines.append(
+            f"{interval['low']:{sign}.4f} to {interval['high']:{sign}.4f}: {kind} over "
+            f"{over} ({target})"
+        )
+    return "\n".join(lines)
+
+
+def _verdict(difference: Mapping[str, Any]) -> str:
+    verdict, needed = str(difference["verdict"]), difference["clicks_needed"]
+    if verdict != "undecided":
+        return verdict
+    if needed is None:
+        return "undecided, and more clicks of this kind would not decide it"
+    return (
+        f"undecided; about {needed:,.0f} clicks would decide it, on as many more "
+        f"queries (there are {difference['clicks']:,} clicks)"
+    )
+
+
+def findings(report: Any, *, to_stderr: bool) -> None:
+    """Print what is wrong or peculiar about a log, with example rows."""
+    if not report.findings:
+        return
+    rows = (
+        (
+            "fault" if found.fault else "note",
+            found.what,
+            f"{found.number:,} {found.unit}",
+            "\n".join(json.dumps(row, default=str) for row in found.examples[:3]),
+        )
+        for found in report.findings
+    )
+    console = faults if to_stderr else out
+    table(("", "what", "how many", "for example"), rows, console)
+
+
+def _by_rank(ranks: Iterable[int], rows: Mapping[str, Iterable[float | None]]) -> None:
+    """Print shares by rank, a row for each name."""
+    cells = (
+        (name, *("-" if v is None else f"{v:.3f}".lstrip("0") or "0" for v in values))
+        for name, values in rows.items()
+    )
+    table(("rank", *map(str, ranks)), cells)
+
+
+def _with_band(row: Mapping[str, float], name: str) -> str:
+    """A value, and half the width of its 95 % band where there is one."""
+    reach = (row.get(f"{name}_high", 0.0) - row.get(f"{name}_low", 0.0)) / 2
+    return f"{row[name]:.4f} +- {reach:.4f}" if reach > 0 else f"{row[name]:.4f}"
+
+
+def _number(value: float | None) -> str:
+    """A number of a report: whole ones as they are, others to four places."""
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+
+def _plain(text: str) -> str:
+    """Take the control characters out, which could steer a terminal."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
