@@ -7,139 +7,106 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from affinerank.bias.gauge import gauge_error
-    from affinerank.clicks.counting import count_log, open_table
-    from affinerank.clicks.counts import ClickCounts
-    from affinerank.clicks.join import join_counts
-    from affinerank.clicks.log import LogOptions
-    from affinerank.clicks.simulate import Traffic, simulate_counts, write_session_log
-    from affinerank.clicks.usermodel import UserModel
-    from affinerank.corrections import (
-        ESTIMATORS,
-        Correction,
-        document_weights,
-        estimate_metric,
-    )
-    from affinerank.data.catalog import DataSource, Splits, load
-    from affinerank.data.dataset import RankingDataset
-    from affinerank.data.features import FeatureMapping
-    from affinerank.data.letor import read_letor
-    from affinerank.data.parquet import read_parquet, write_parquet
-    from affinerank.errors import (
-        AffineRankError,
-        AffineRankWarning,
-        ConfigError,
-        DataError,
-    )
-    from affinerank.metrics import Metric, MetricValues
-    from affinerank.pipeline import (
-        EstimationSettings,
-        estimate_users,
-        evaluate_rankers,
-        judge,
-        prepare_simulation,
-        score,
-        train_production_ranker,
-        train_rankers,
-    )
-    from affinerank.rankers.gbdt import TreeRanker
-    from affinerank.rankers.load import load_ranker
-    from affinerank.rankers.mlp import MLPRanker, NetworkSettings
-    from affinerank.sklearn import AffineRanker
+    from affinerank.audit import audit_file as audit_file
+    from affinerank.bias import METHODS as METHODS
+    from affinerank.bias.gauge import gauge_error as gauge_error
+    from affinerank.bias.method import EstimationSettings as EstimationSettings
+    from affinerank.clicks.counting import count_log as count_log
+    from affinerank.clicks.counting import open_table as open_table
+    from affinerank.clicks.counts import ClickCounts as ClickCounts
+    from affinerank.clicks.log import LogOptions as LogOptions
+    from affinerank.clicks.models import CLICK_MODELS as CLICK_MODELS
+    from affinerank.clicks.models.trust import TrustModel as TrustModel
+    from affinerank.clicks.policies import POLICIES as POLICIES
+    from affinerank.clicks.rows import ClickRows as ClickRows
+    from affinerank.clicks.rows import rows_of as rows_of
+    from affinerank.clicks.simulate import simulate_counts as simulate_counts
+    from affinerank.clicks.simulate import write_session_log as write_session_log
+    from affinerank.clicks.traffic import Traffic as Traffic
+    from affinerank.clicks.users import load_users as load_users
+    from affinerank.clicks.users import save_users as save_users
+    from affinerank.data.catalog import DataSource as DataSource
+    from affinerank.data.catalog import Splits as Splits
+    from affinerank.data.catalog import load as load
+    from affinerank.data.dataset import RankingDataset as RankingDataset
+    from affinerank.data.features import FeatureMapping as FeatureMapping
+    from affinerank.data.letor import read_letor as read_letor
+    from affinerank.data.parquet import read_parquet as read_parquet
+    from affinerank.data.parquet import write_parquet as write_parquet
+    from affinerank.errors import AffineRankError as AffineRankError
+    from affinerank.errors import AffineRankWarning as AffineRankWarning
+    from affinerank.errors import ConfigError as ConfigError
+    from affinerank.errors import DataError as DataError
+    from affinerank.estimators import ESTIMATORS as ESTIMATORS
+    from affinerank.estimators import Estimator as Estimator
+    from affinerank.estimators import Evidence as Evidence
+    from affinerank.estimators import Weights as Weights
+    from affinerank.estimators.correction import corrected as corrected
+    from affinerank.metrics import Metric as Metric
+    from affinerank.metrics import MetricValues as MetricValues
+    from affinerank.pipeline import debias as debias
+    from affinerank.pipeline import estimate_users as estimate_users
+    from affinerank.pipeline import evaluate_from_clicks as evaluate_from_clicks
+    from affinerank.pipeline import evaluate_rankers as evaluate_rankers
+    from affinerank.pipeline import prepare_simulation as prepare_simulation
+    from affinerank.pipeline import ranker_settings as ranker_settings
+    from affinerank.pipeline import train as train
+    from affinerank.pipeline import train_production_ranker as train_production_ranker
+    from affinerank.pipeline import weigh as weigh
+    from affinerank.rankers import RANKERS as RANKERS
+    from affinerank.rankers.loading import load_ranker as load_ranker
+    from affinerank.rankers.losses import LOSSES as LOSSES
+    from affinerank.rankers.mlp import NetworkSettings as NetworkSettings
+    from affinerank.rankers.ranker import Ranker as Ranker
+    from affinerank.rankers.ranker import judge as judge
+    from affinerank.rankers.ranker import score as score
+    from affinerank.rankers.trees import TreeSettings as TreeSettings
+    from affinerank.sklearn import AffineRanker as AffineRanker
 
 _HOME = {
-    "AffineRankError": "errors",
-    "AffineRankWarning": "errors",
-    "AffineRanker": "sklearn",
-    "ClickCounts": "clicks.counts",
-    "ConfigError": "errors",
-    "Correction": "corrections",
-    "DataError": "errors",
-    "DataSource": "data.catalog",
-    "ESTIMATORS": "corrections",
-    "EstimationSettings": "pipeline",
-    "FeatureMapping": "data.features",
-    "LogOptions": "clicks.log",
-    "MLPRanker": "rankers.mlp",
-    "Metric": "metrics",
-    "MetricValues": "metrics",
-    "NetworkSettings": "rankers.mlp",
-    "RankingDataset": "data.dataset",
-    "Splits": "data.catalog",
-    "Traffic": "clicks.simulate",
-    "TreeRanker": "rankers.gbdt",
-    "UserModel": "clicks.usermodel",
-    "count_log": "clicks.counting",
-    "document_weights": "corrections",
-    "estimate_metric": "corrections",
-    "estimate_users": "pipeline",
-    "evaluate_rankers": "pipeline",
-    "gauge_error": "bias.gauge",
-    "join_counts": "clicks.join",
-    "judge": "pipeline",
-    "load": "data.catalog",
-    "load_ranker": "rankers.load",
-    "open_table": "clicks.counting",
-    "prepare_simulation": "pipeline",
-    "read_letor": "data.letor",
-    "read_parquet": "data.parquet",
-    "score": "pipeline",
-    "simulate_counts": "clicks.simulate",
-    "train_production_ranker": "pipeline",
-    "train_rankers": "pipeline",
-    "write_parquet": "data.parquet",
-    "write_session_log": "clicks.simulate",
+    "audit": "audit_file",
+    "bias": "METHODS",
+    "bias.gauge": "gauge_error",
+    "bias.method": "EstimationSettings",
+    "clicks.counting": "count_log open_table",
+    "clicks.counts": "ClickCounts",
+    "clicks.log": "LogOptions",
+    "clicks.models": "CLICK_MODELS",
+    "clicks.models.trust": "TrustModel",
+    "clicks.policies": "POLICIES",
+    "clicks.rows": "ClickRows rows_of",
+    "clicks.simulate": "simulate_counts write_session_log",
+    "clicks.traffic": "Traffic",
+    "clicks.users": "load_users save_users",
+    "data.catalog": "DataSource Splits load",
+    "data.dataset": "RankingDataset",
+    "data.features": "FeatureMapping",
+    "data.letor": "read_letor",
+    "data.parquet": "read_parquet write_parquet",
+    "errors": "AffineRankError AffineRankWarning ConfigError DataError",
+    "estimators": "ESTIMATORS Estimator Evidence Weights",
+    "estimators.correction": "corrected",
+    "metrics": "Metric MetricValues",
+    "pipeline": "debias estimate_users evaluate_from_clicks evaluate_rankers "
+    "prepare_simulation ranker_settings train train_production_ranker weigh",
+    "rankers": "RANKERS",
+    "rankers.losses": "LOSSES",
+    "rankers.mlp": "NetworkSettings",
+    "rankers.loading": "load_ranker",
+    "rankers.ranker": "Ranker judge score",
+    "rankers.trees": "TreeSettings",
+    "sklearn": "AffineRanker",
 }
-
-__all__ = [
-    "ESTIMATORS",
-    "AffineRankError",
-    "AffineRankWarning",
-    "AffineRanker",
-    "ClickCounts",
-    "ConfigError",
-    "Correction",
-    "DataError",
-    "DataSource",
-    "EstimationSettings",
-    "FeatureMapping",
-    "LogOptions",
-    "MLPRanker",
-    "Metric",
-    "MetricValues",
-    "NetworkSettings",
-    "RankingDataset",
-    "Splits",
-    "Traffic",
-    "TreeRanker",
-    "UserModel",
-    "count_log",
-    "document_weights",
-    "estimate_metric",
-    "estimate_users",
-    "evaluate_rankers",
-    "gauge_error",
-    "join_counts",
-    "judge",
-    "load",
-    "load_ranker",
-    "open_table",
-    "prepare_simulation",
-    "read_letor",
-    "read_parquet",
-    "score",
-    "simulate_counts",
-    "train_production_ranker",
-    "train_rankers",
-    "write_parquet",
-    "write_session_log",
+__all__ = [  # noqa: PLE0604
+    *(name for names in _HOME.values() for name in names.split())
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'affinerank' has no attribute {name!r}")
-    return getattr(import_module(f"affinerank.{_HOME[name]}"), name)
+    for module, names in _HOME.items():
+        if name in names.split():
+            return getattr(import_module(f"affinerank.{module}"), name)
+    raise AttributeError(f"module 'affinerank' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

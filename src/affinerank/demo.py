@@ -13,31 +13,30 @@ import numpy as np
 
 from affinerank import experiments
 from affinerank.bias.gauge import gauge_error
-from affinerank.bias.trust import TrustTest
+from affinerank.bias.method import EstimationSettings
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
 from affinerank.data.catalog import DataSource
+from affinerank.defaults import ESTIMATOR, RANKER, RELEVANT_ABOVE
+from affinerank.estimators import ESTIMATORS
 from affinerank.experiments.reproduce import reproduce
 from affinerank.metrics import MetricValues, mean_by_rank, ranks_by_score
 from affinerank.pipeline import (
-    FULL_INFORMATION,
     RANKS_SHOWN,
-    EstimationSettings,
     estimate_users,
-    judge,
     prepare_simulation,
-    score,
+    ranker_settings,
     simulate,
+    train,
     train_production_ranker,
-    train_rankers,
 )
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.ranker import judge, score
 from affinerank.seeds import stage_rng
 
 WORLD = "yahoo-like:1000"
 CLICKS = 300_000
-ESTIMATORS = ("naive", "ips", "bayes-ips", "affine", FULL_INFORMATION)
+NETWORK = ("hidden=128,64,32", "learning_rate=0.004", "epochs=12")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +44,41 @@ class Demo:
     """What the demo shows.
 
     Attributes:
+        world: Name of the world.
         rankings: nDCG@10 on the test split, by name of the ranking.
         log: What was counted in the simulated log.
         by_rank: Impressions, clicks and click-through rate at each rank, the share of
             documents there that are relevant, and alpha and beta, true and estimated.
         estimation_error: Of the estimated users, modulo gauge: E.
-        trust_bias: Whether clicks alone told that there is trust bias, and how surely.
+        trust_bias: The test for trust bias, from clicks alone.
     """
 
+    world: str
     rankings: dict[str, MetricValues]
     log: dict[str, Any]
     by_rank: list[dict[str, Any]]
     estimation_error: float
-    trust_bias: TrustTest | None
+    trust_bias: Any
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        rankings = [
+            {
+                "ranking": name,
+                "metric": values.name,
+                "mean": values.mean,
+                "standard_error": values.standard_error,
+                "interval": list(values.interval),
+            }
+            for name, values in self.rankings.items()
+        ]
+        plain = ("world", "log", "by_rank", "estimation_error")
+        return {name: getattr(self, name) for name in plain} | {"rankings": rankings}
 
 
 def report_demo(folder: Path, *, seed: int = 0, progress: Progress = quiet) -> Path:
     """Measure the paper's figures on the same small world, and report them."""
-    with resources.as_file(
-        resources.files(experiments) / "plans" / "demo.toml"
-    ) as plan:
+    with resources.as_file(resources.files(experiments) / "plans/demo.toml") as plan:
         about = reproduce(str(plan), folder, seed=seed, progress=progress)
     return Path(about["written"][-1])
 
@@ -73,64 +87,49 @@ def run_demo(*, seed: int = 0, progress: Progress = quiet) -> Demo:
     """Go the whole path on a small world: rank, let users click, count, judge."""
     source = DataSource.parse(WORLD)
     progress("making the world", 0, 2)
-    train = source.read("train")
-    progress("making the world", 1, 2)
-    test = source.read("test")
+    data, test = source.read("train"), source.read("test")
     progress("making the world", 2, 2)
-    progress("training the production ranker", 0, 1)
-    ranker = train_production_ranker(train, seed=seed)
-    progress("training the production ranker", 1, 1)
-    simulation = prepare_simulation(train, rankers={"production": ranker}, seed=seed)
+    ranker = train_production_ranker(data, seed=seed)
+    simulation = prepare_simulation(data, rankers={"production": ranker}, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         log, counts = Path(folder) / "log.parquet", Path(folder) / "counts.parquet"
         simulate(simulation, clicks=CLICKS, log=log, seed=seed, progress=progress)
         with open_table(str(log)) as table:
             counted = count_log(table, counts, progress=progress)
         clicks = ClickCounts.load(counts)
-    by_rank = clicks.click_rate_by_rank()[:RANKS_SHOWN]
-    estimated = estimate_users(
-        clicks,
-        train,
-        settings=EstimationSettings(seed=seed),
-        progress=progress,
-    )
+    how = EstimationSettings(seed=seed)
+    estimated = estimate_users(clicks, data, settings=how, progress=progress)
+    network = ranker_settings(RANKER, NETWORK, seed)
     learn = partial(
-        train_rankers,
-        clicks,
-        train,
-        seeds=[seed],
-        settings=NetworkSettings(
-            hidden=(128, 64, 32), learning_rate=0.004, epochs=12, data_seed=seed
-        ),
-        progress=progress,
+        train, clicks, data, seeds=[seed], settings=network, progress=progress
     )
-    known = learn(simulation.users, estimators=ESTIMATORS).rankers
-    unknown = learn(estimated.users, estimators=["affine"]).rankers
-    error = gauge_error(estimated.users, simulation.users, estimated.pools.impressions)
-    ranks = ranks_by_score(score(ranker, train), train.offsets)
-    relevant = mean_by_rank(train.relevance(), ranks, depth=RANKS_SHOWN)
-    rng = stage_rng("baseline", seed)
+    known = learn(users=simulation.users, estimators=tuple(ESTIMATORS)).rankers
+    unknown = learn(users=estimated.users).rankers
     rankings = {
-        "random": rng.random(test.n_docs),
+        "random": stage_rng("baseline", seed).random(test.n_docs),
         "production": score(ranker, test),
         **{name: score(r, test) for (name, _), r in known.items()},
-        "affine, users estimated": score(unknown["affine", seed], test),
+        f"{ESTIMATOR}, users estimated": score(unknown[ESTIMATOR, seed], test),
         "ideal": test.relevance().astype(np.float64),
     }
+    truth: Any = simulation.users
+    error = gauge_error(estimated.users, truth, estimated.pools.impressions)
+    ranks = ranks_by_score(score(ranker, data), data.offsets)
+    by_rank = clicks.click_rate_by_rank()[:RANKS_SHOWN]
+    columns = {
+        "relevant": mean_by_rank(data.relevance(), ranks, depth=RANKS_SHOWN),
+        "alpha": truth.alpha,
+        "beta": truth.beta,
+        "alpha_estimated": error.alpha,
+        "beta_estimated": error.beta,
+    }
+    for i, row in enumerate(by_rank):
+        row |= {name: float(column[i]) for name, column in columns.items()}
     return Demo(
-        rankings={name: judge(s, test, 2.0) for name, s in rankings.items()},
+        world=WORLD,
+        rankings={n: judge(s, test, RELEVANT_ABOVE) for n, s in rankings.items()},
         log=counted.summary,
-        by_rank=[
-            {
-                **row,
-                "relevant": float(relevant[i]),
-                "alpha": float(simulation.users.alpha[i]),
-                "beta": float(simulation.users.beta[i]),
-                "alpha_estimated": float(error.alpha[i]),
-                "beta_estimated": float(error.beta[i]),
-            }
-            for i, row in enumerate(by_rank)
-        ],
+        by_rank=by_rank,
         estimation_error=error.error,
         trust_bias=estimated.test,
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
+from dataclasses import fields
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from affinerank.errors import AffineRankWarning, ConfigError
 
@@ -23,23 +25,17 @@ except ImportError:
         "pip install 'affinerank[sklearn]'"
     ) from None
 
-from affinerank.clicks.usermodel import UserModel
-from affinerank.corrections import ESTIMATORS
+from affinerank.arrays import Floats
+from affinerank.clicks.models import ClickModel
+from affinerank.clicks.users import load_users
 from affinerank.data.dataset import RankingDataset
-from affinerank.pipeline import (
-    EstimationSettings,
-    estimate_users,
-    gain_over_logged,
-    needs_users,
-    score,
-    train_rankers,
-    train_trees,
-)
-from affinerank.rankers.gbdt import TreeSettings
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.defaults import ESTIMATOR, RANKER
+from affinerank.estimators import ESTIMATORS
+from affinerank.pipeline import gain_over_logged, train
+from affinerank.rankers import RANKERS
+from affinerank.rankers.ranker import score
+from affinerank.settings import from_table
 from affinerank.sklearn_rows import Rows, numbered, read_rows
-
-Floats = NDArray[np.float64]
 
 # How X is read: as rankers take features, NaN for what is missing.
 MATRIX = {"dtype": np.float32, "ensure_all_finite": "allow-nan"}
@@ -68,23 +64,17 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
     pipelines hand them on.
 
     Args:
-        estimator: Of ``ESTIMATORS``: ``affine``, ``bayes-ips``, ``ips`` or ``naive``.
-        ranker: ``mlp``, a network, or ``lightgbm``, trees.
+        estimator: A row of ``ESTIMATORS``.
+        ranker: A row of ``RANKERS``.
         users: How users click: a user model or the file of one. ``None`` estimates it
-            in ``fit``, from the same clicks, for ``affine``; ``naive`` needs none.
+            in ``fit``, from the same clicks, where the estimator needs it.
         clip: Lower bound of alpha: a number, or a rule as in ``"10/sqrt(n)"``.
-        learning_rate: 0.02 for networks and 0.05 for trees where left out.
-        epochs: Of a network.
-        hidden: Sizes of a network's hidden layers.
-        loss: Of a network: ``lambda``, ``squared`` or ``softmax``.
-        device: Of a network: ``auto``, ``cpu`` or ``cuda``.
-        trees: Most trees.
-        leaves: Most leaves of a tree.
-        least_documents: Of a leaf.
+        learning_rate: Of the ranker; its own default where left out.
+        settings: Further settings of the ranker by name, as in ``{"epochs": 12}``.
         random_state: A whole number; it draws everything that is random.
 
     Attributes:
-        ranker_: The trained ranker, an ``MLPRanker`` or a ``TreeRanker``.
+        ranker_: The trained ranker.
         users_: The user model that was given or estimated; ``None`` if there was none.
         longest_list_: Documents of the longest list learnt from.
         n_features_in_: Number of features.
@@ -98,19 +88,13 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        estimator: str = "affine",
-        ranker: str = "mlp",
+        estimator: str = ESTIMATOR,
+        ranker: str = RANKER,
         *,
-        users: UserModel | str | os.PathLike[str] | None = None,
+        users: ClickModel | str | os.PathLike[str] | None = None,
         clip: str | float | None = None,
         learning_rate: float | None = None,
-        epochs: int = 32,
-        hidden: tuple[int, ...] = (512, 256, 128),
-        loss: str = "lambda",
-        device: str = "auto",
-        trees: int = 300,
-        leaves: int = 31,
-        least_documents: int = 20,
+        settings: Mapping[str, Any] | None = None,
         random_state: int = 0,
     ) -> None:
         self.estimator = estimator
@@ -118,13 +102,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         self.users = users
         self.clip = clip
         self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.hidden = hidden
-        self.loss = loss
-        self.device = device
-        self.trees = trees
-        self.leaves = leaves
-        self.least_documents = least_documents
+        self.settings = settings
         self.random_state = random_state
 
     def fit(
@@ -149,24 +127,22 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
                 query, its position means nothing.
             doc: ``[n_rows]`` document of each row, within its query; see the class.
         """
-        settings = self._settings()
-        features, clicked = validate_data(
-            self, X, clicks, ensure_min_samples=2, **MATRIX
-        )
-        rows = read_rows(
-            features, clicked, qid, position, impressions, doc, self._feature_names()
-        )
-        self.users_ = self._known_users(rows)
-        train: Any = train_trees if self.ranker == "lightgbm" else train_rankers
+        settings, users = self._settings(), self.users
+        columns = (qid, position, impressions, doc)
+        rows = self._rows(X, clicks, *columns, ensure_min_samples=2)
+        if isinstance(users, str | os.PathLike):
+            users = load_users(users)
         trained = train(
             rows.counts,
             rows.data,
-            self.users_,
+            users,
+            ranker=self.ranker,
+            settings=settings,
             estimators=[self.estimator],
             seeds=[int(self.random_state)],
-            settings=settings,
             clip=self.clip,
         )
+        self.users_ = trained.users
         (self.ranker_,) = trained.rankers.values()
         self.longest_list_ = int(rows.data.docs_per_query.max())
         return self
@@ -184,18 +160,15 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         if qid is None and n > 2 * self.longest_list_:
             warnings.warn(
                 f"{n:,} rows without qid are taken for one list, and the longest "
-                f"learnt from had {self.longest_list_:,} documents; give qid if they "
-                "are of several queries",
+                f"learnt from had {self.longest_list_:,}; give qid to separate queries",
                 AffineRankWarning,
                 stacklevel=2,
             )
         query_ids, query = numbered("qid", np.zeros(n, int) if qid is None else qid, n)
         order = np.argsort(query, kind="stable")
+        names = self._feature_names()
         data = RankingDataset.from_groups(
-            features[order],
-            query[order],
-            query_ids,
-            feature_names=self._feature_names(),
+            features[order], query[order], query_ids, feature_names=names
         )
         scores = np.empty(n)
         scores[order] = score(self.ranker_, data)
@@ -225,14 +198,10 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if self.users_ is None:
             raise ConfigError(
-                "score corrects clicks by how users click, which the naive estimator "
-                "was fitted without: give users"
+                "score needs users, which the naive estimator was fitted without"
             )
-        features, clicked = validate_data(self, X, clicks, reset=False, **MATRIX)
-        rows = read_rows(
-            features, clicked, qid, position, impressions, doc, self._feature_names()
-        )
-        known = set(self.ranker_.provenance["queries"])
+        rows = self._rows(X, clicks, qid, position, impressions, doc, reset=False)
+        known = set(self.ranker_.learnt_from)
         seen = sum(str(name) in known for name in rows.data.query_ids)
         if seen:
             warnings.warn(
@@ -254,51 +223,25 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         return tags
 
-    def _settings(self) -> NetworkSettings | TreeSettings:
-        """Shape and training of the ranker; refuses parameters that make no sense."""
-        if self.estimator not in ESTIMATORS:
-            known = ", ".join(ESTIMATORS)
-            raise ConfigError(f"estimator must be {known}, got {self.estimator!r}")
-        if self.users is None and self.estimator in ("ips", "bayes-ips"):
-            raise ConfigError(
-                f"{self.estimator} has to know examination: give users; estimated from "
-                "clicks, they are known up to gauge, which is enough for affine only"
-            )
+    def _settings(self) -> Any:
+        """Read the settings of the ranker; reject parameters that make no sense."""
+        ESTIMATORS[self.estimator]
         if not isinstance(self.random_state, Integral):
             raise ConfigError(
                 f"random_state must be a whole number, got {self.random_state!r}"
             )
-        rate: dict[str, Any] = {}
+        given = dict(self.settings or {})
         if self.learning_rate is not None:
-            rate["learning_rate"] = self.learning_rate
-        if self.ranker == "mlp":
-            return NetworkSettings(
-                hidden=tuple(self.hidden),
-                loss=self.loss,
-                epochs=self.epochs,
-                device=self.device,
-                data_seed=int(self.random_state),
-                **rate,
-            )
-        if self.ranker == "lightgbm":
-            return TreeSettings(
-                trees=self.trees,
-                leaves=self.leaves,
-                least_documents=self.least_documents,
-                **rate,
-            )
-        raise ConfigError(f"ranker must be mlp or lightgbm, got {self.ranker!r}")
+            given["learning_rate"] = self.learning_rate
+        kind = RANKERS[self.ranker].settings
+        if any(entry.name == "data_seed" for entry in fields(kind)):
+            given.setdefault("data_seed", int(self.random_state))
+        return from_table(kind, given, self.ranker)
 
-    def _known_users(self, rows: Rows) -> UserModel | None:
-        """The user model given, or one estimated where the estimator needs it."""
-        if isinstance(self.users, UserModel):
-            return self.users
-        if self.users is not None:
-            return UserModel.load(self.users)
-        if not needs_users([self.estimator]):
-            return None
-        asked = EstimationSettings(seed=int(self.random_state))
-        return estimate_users(rows.counts, rows.data, settings=asked).users
+    def _rows(self, X: Any, clicks: Any, *columns: Any, **how: Any) -> Rows:
+        """Read rows of features and clicks, and the columns that go with them."""
+        features, clicked = validate_data(self, X, clicks, **MATRIX, **how)
+        return read_rows(features, self._feature_names(), clicked, *columns)
 
     def _feature_names(self) -> tuple[str, ...]:
         """Names of the features, or none, which has the data number them."""

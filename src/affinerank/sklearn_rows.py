@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from affinerank.arrays import Bools, Ids, Ints, Matrix
 from affinerank.clicks.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import DataError
-
-Ints = NDArray[np.int64]
-Matrix = NDArray[np.float32]
 
 
 class Rows(NamedTuple):
@@ -25,12 +24,12 @@ class Rows(NamedTuple):
 
 def read_rows(
     features: Matrix,
+    names: tuple[str, ...],
     clicks: ArrayLike,
     qid: ArrayLike,
     position: ArrayLike,
     impressions: ArrayLike | None,
     doc: ArrayLike | None,
-    names: tuple[str, ...],
 ) -> Rows:
     """Find the documents of rows, ordered by query and document, and add up counts.
 
@@ -38,10 +37,8 @@ def read_rows(
     those of the features.
     """
     n = len(features)
-    shown = np.ones(n, np.int64)
-    if impressions is not None:
-        shown = _whole("impressions", impressions, n)
-    clicked = _whole("clicks", clicks, n)
+    shown = _whole("impressions", np.ones(n) if impressions is None else impressions, n)
+    clicked, seen = _whole("clicks", clicks, n), shown > 0
     bad = np.flatnonzero(clicked > shown)
     if bad.size:
         i = bad[0]
@@ -50,24 +47,21 @@ def read_rows(
             f"row {i}: clicks cannot exceed impressions{each}, got {clicked[i]} of "
             f"{shown[i]} ({bad.size} such rows)"
         )
-    rank = _whole("position", position, n, least=1, where=shown > 0)
+    rank = _whole("position", position, n, least=1, where=seen)
     query_ids, query = numbered("qid", qid, n)
+    ids: Ids | None = None
     if doc is None:
-        doc_ids, kind = np.arange(0), _equal_rows(features)
+        kind = _equal_rows(features)
     else:
-        doc_ids, kind = numbered("doc", doc, n)
+        ids, kind = numbered("doc", doc, n)
     pair = query * (int(kind.max()) + 1) + kind
     _, first, row_doc = np.unique(pair, return_index=True, return_inverse=True)
-    if doc is not None:
+    if ids is not None:
         _require_one_document(features, first[row_doc])
+        ids = ids[kind[first]]
     data = RankingDataset.from_groups(
-        features[first],
-        query[first],
-        query_ids,
-        doc_ids=None if doc is None else doc_ids[kind[first]],
-        feature_names=names,
+        features[first], query[first], query_ids, doc_ids=ids, feature_names=names
     )
-    seen = shown > 0
     if not seen.any():
         raise DataError("no row has impressions, so there is nothing to learn from")
     cell = row_doc[seen] * (int(rank.max()) + 1) + rank[seen]
@@ -77,14 +71,10 @@ def read_rows(
         query_id=data.query_ids[data.query_of_doc[of]],
         doc_id=data.doc_ids[of],
         rank=rank[seen][first_of],
-        impressions=_added(inverse, shown[seen]),
-        clicks=_added(inverse, clicked[seen]),
+        impressions=np.bincount(inverse, shown[seen]),
+        clicks=np.bincount(inverse, clicked[seen]),
     )
     return Rows(data, counts)
-
-
-def _added(group: Ints, numbers: Ints) -> Ints:
-    return np.bincount(group, numbers).astype(np.int64)
 
 
 def _equal_rows(features: Matrix) -> Ints:
@@ -92,7 +82,7 @@ def _equal_rows(features: Matrix) -> Ints:
     plain = features + np.float32(0.0)  # -0 becomes 0
     plain[np.isnan(plain)] = np.nan
     whole = np.ascontiguousarray(plain).view(f"V{plain.itemsize * plain.shape[1]}")
-    return np.unique(whole.ravel(), return_inverse=True)[1].astype(np.int64)
+    return np.unique(whole.ravel(), return_inverse=True)[1]
 
 
 def _require_one_document(features: Matrix, first: Ints) -> None:
@@ -108,45 +98,36 @@ def _require_one_document(features: Matrix, first: Ints) -> None:
         )
 
 
-def numbered(name: str, values: ArrayLike, n_rows: int) -> tuple[Any, Ints]:
+def numbered(name: str, values: ArrayLike, n_rows: int) -> tuple[Ids, Ints]:
     """The different ids, sorted, and the number of each row's id among them."""
     column = _column(name, values, n_rows)
     if column.null_count:
         row = int(np.argmax(np.asarray(column.is_null())))
         raise DataError(f"row {row}: {name} is missing ({column.null_count} such rows)")
-    kind = column.type
-    try:
-        ids = column.cast(pa.int64()) if pa.types.is_floating(kind) else column
-    except pa.ArrowInvalid:
-        raise DataError(
-            f"{name} must be strings or whole numbers, got fractions"
-        ) from None
-    if pa.types.is_string(ids.type):
-        array = np.array(ids.to_pylist(), dtype=np.dtypes.StringDType())
-    elif pa.types.is_integer(ids.type):
-        array = ids.to_numpy()
+    if pa.types.is_floating(column.type):
+        with suppress(pa.ArrowInvalid):  # fractions stay, and are rejected below
+            column = column.cast(pa.int64())
+    if pa.types.is_string(column.type):
+        array = np.array(column.to_pylist(), dtype=np.dtypes.StringDType())
+    elif pa.types.is_integer(column.type):
+        array = column.to_numpy()
     else:
-        raise DataError(f"{name} must be strings or whole numbers, got {kind}")
+        raise DataError(f"{name} must be strings or whole numbers, got {column.type}")
     different, number = np.unique(array, return_inverse=True)
-    return different, number.astype(np.int64)
+    return different, number
 
 
 def _whole(
-    name: str,
-    values: ArrayLike,
-    n_rows: int,
-    *,
-    least: int = 0,
-    where: NDArray[np.bool_] | None = None,
+    name: str, values: ArrayLike, n: int, least: int = 0, where: Bools | bool = True
 ) -> Ints:
     """Whole numbers of ``least`` or more on the rows ``where``, and 0 elsewhere."""
-    column = _column(name, values, n_rows)
+    column = _column(name, values, n)
     try:
         numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowException:
         raise DataError(f"{name} must be numbers, got {column.type}") from None
     right = (numbers >= least) & (numbers == np.floor(numbers)) & (numbers < 2**53)
-    bad = np.flatnonzero(~right if where is None else ~right & where)
+    bad = np.flatnonzero(~right & where)
     if bad.size:
         raise DataError(
             f"row {bad[0]}: {name} must be a whole number of {least} or more, got "
