@@ -2,13 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint docs benchmark clean
+.PHONY: demo test quick lint docs benchmark clean
 
 demo: .venv/installed
 	$(BIN)/affinerank demo
 
 test: .venv/installed lint
 	$(BIN)/python -m pytest
+
+# what a change breaks first, in a minute and a half: no documentation, no browser
+quick: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -q -m "not slow"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -9,7 +9,8 @@ from benchmarks import choice, comparison
 from affinerank.clicks.simulate import simulate_counts, write_session_log
 from affinerank.data.catalog import DataSource
 from affinerank.data.features import FeatureMapping
-from affinerank.pipeline import judge, prepare_simulation, train_production_ranker
+from affinerank.pipeline import prepare_simulation, train_production_ranker
+from affinerank.rankers.ranker import judge
 from affinerank.seeds import stage_rng
 
 

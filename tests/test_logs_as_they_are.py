@@ -14,10 +14,10 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import read_parquet
 from affinerank.errors import DataError
-from affinerank.pipeline import train_rankers, train_trees
-from affinerank.rankers.gbdt import TreeSettings
-from affinerank.rankers.load import load_ranker
+from affinerank.pipeline import train
+from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.trees import TreeSettings
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
@@ -72,12 +72,10 @@ def counts_of(table: pa.Table) -> ClickCounts:
     )
 
 
-def test_networks_fill_what_is_missing_and_say_so(tmp_path: Path) -> None:
+def test_networks_fill_what_is_missing_and_report_it(tmp_path: Path) -> None:
     table = log_with_features()
     data = features_of(table, tmp_path / "features.parquet")
-    trained = train_rankers(
-        counts_of(table), data, None, estimators=["naive"], settings=SMALL
-    )
+    trained = train(counts_of(table), data, estimators=["naive"], settings=SMALL)
     ranker = trained.rankers["naive", 0]
     assert ranker.mapping.fill is not None
     filled = dict(zip(ranker.mapping.names, ranker.mapping.fill, strict=True))
@@ -97,8 +95,12 @@ def test_networks_fill_what_is_missing_and_say_so(tmp_path: Path) -> None:
 def test_trees_are_given_what_is_missing_as_it_is(tmp_path: Path) -> None:
     table = log_with_features()
     data = features_of(table, tmp_path / "features.parquet")
-    trained = train_trees(
-        counts_of(table), data, None, estimators=["naive"], settings=TREES
+    trained = train(
+        counts_of(table),
+        data,
+        ranker="lightgbm",
+        estimators=["naive"],
+        settings=TREES,
     )
     mapping = trained.rankers["naive", 0].mapping
     assert mapping.fill is None
@@ -123,7 +125,7 @@ def test_a_log_with_features_per_session_goes_from_count_to_evaluate(
     counted = answered(capsys, "count", str(log), "-o", str(counts), *by_session)
     assert counted["queries"] == counted["sessions"] == 60
     learn = ["train", str(counts), "--data", str(log), *by_session]
-    learn += ["--estimator", "naive", "--epochs", "1", "--hidden", "4"]
+    learn += ["--estimator", "naive", "--set", "epochs=1", "--set", "hidden=4"]
     about = answered(capsys, *learn, "-o", str(model))
     assert [row["feature"] for row in about["imputed"]] == ["price"]
     assert about["unmatched"]["documents"] == 0
@@ -140,10 +142,11 @@ def test_a_log_with_features_per_session_goes_from_count_to_evaluate(
 def test_a_list_id_is_a_column_of_parquet(capsys: Capture, tmp_path: Path) -> None:
     counts = tmp_path / "counts.parquet"
     counts_of(log_with_features(20)).save(counts)
-    asked = ["train", str(counts), "--data", "yahoo-like:20", "-o", "m"]
-    assert main([*asked, "--estimator", "naive", "--list-id", "session_id"]) == 2
+    command = ["train", str(counts), "--data", "yahoo-like:20", "-o", "m"]
+    assert main([*command, "--estimator", "naive", "--list-id", "session_id"]) == 2
     last = capsys.readouterr().err.splitlines()[-1]
-    assert "--list-id names a column of a Parquet file, and yahoo-like:20" in last
+    assert "--list-id" in last
+    assert "yahoo-like:20" in last
 
 
 def test_counts_by_query_do_not_match_features_by_session(tmp_path: Path) -> None:
@@ -152,5 +155,5 @@ def test_counts_by_query_do_not_match_features_by_session(tmp_path: Path) -> Non
     by_query = ClickCounts.from_columns(
         query_id=["q0"], doc_id=[1], rank=[1], impressions=[1], clicks=[1]
     )
-    with pytest.raises(DataError, match="share no document: counts have query 'q0'"):
-        train_rankers(by_query, data, None, estimators=["naive"], settings=SMALL)
+    with pytest.raises(DataError, match="'q0', 1"):
+        train(by_query, data, estimators=["naive"], settings=SMALL)

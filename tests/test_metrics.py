@@ -3,6 +3,7 @@
 import time
 from itertools import pairwise
 from math import log2
+from typing import Any
 
 import ir_measures
 import numpy as np
@@ -10,22 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from affinerank.arrays import Floats
 from affinerank.errors import ConfigError, DataError
-from affinerank.metrics import (
-    METRICS,
-    Metric,
-    arp,
-    dcg,
-    mean_by_rank,
-    mrr,
-    ndcg,
-    precision,
-    ranks_by_score,
-)
+from affinerank.metrics import METRICS, Metric, mean_by_rank, ranks_by_score
 
 SCORES = np.array([0.2, 0.9, 0.5, 3.0, 1.0])  # ranks 3 1 2 | 1 2
 LABELS = np.array([2.0, 0.0, 1.0, 0.0, 0.0])
 OFFSETS = np.array([0, 3, 5])
+
+
+def dcg(*given: Any, cutoff: int | None = None, **settings: Any) -> Any:
+    return Metric("DCG", cutoff, **settings)(*given).values
+
+
+def ndcg(*given: Any, cutoff: int | None = None, **settings: Any) -> Any:
+    return Metric("nDCG", cutoff, **settings)(*given).values
 
 
 def test_dcg_is_the_written_out_sum() -> None:
@@ -53,7 +53,7 @@ def test_ndcg_divides_by_the_best_order() -> None:
 
 @pytest.mark.parametrize(("empty", "value"), [("skip", np.nan), ("0", 0.0), ("1", 1.0)])
 @pytest.mark.parametrize("name", ["nDCG", "P", "RR", "ARP"])
-def test_a_query_without_relevance_gets_what_was_asked(
+def test_a_query_without_relevance_gets_what_was_chosen(
     name: str, empty: str, value: float
 ) -> None:
     metric = Metric.parse(f"{name}(empty={empty})")
@@ -61,12 +61,16 @@ def test_a_query_without_relevance_gets_what_was_asked(
 
 
 def test_precision_mrr_and_arp_are_the_written_out_values() -> None:
-    np.testing.assert_allclose(precision(SCORES, LABELS, OFFSETS, cutoff=2), [1 / 2, 0])
-    np.testing.assert_allclose(precision(SCORES, LABELS, OFFSETS, cutoff=4), [2 / 4, 0])
-    np.testing.assert_allclose(mrr(SCORES, LABELS, OFFSETS), [1 / 2, np.nan])
-    np.testing.assert_allclose(mrr(SCORES, LABELS, OFFSETS, cutoff=1), [0.0, np.nan])
+    def values(metric: Metric) -> Floats:
+        return metric(SCORES, LABELS, OFFSETS).values
+
+    np.testing.assert_allclose(values(Metric("P", 2, empty="0")), [1 / 2, 0])
+    np.testing.assert_allclose(values(Metric("P", 4, empty="0")), [2 / 4, 0])
+    np.testing.assert_allclose(values(Metric("P", empty="0")), [2 / 3, 0])
+    np.testing.assert_allclose(values(Metric("RR")), [1 / 2, np.nan])
+    np.testing.assert_allclose(values(Metric("RR", 1)), [0.0, np.nan])
     expected = (2 * 3 + 1 * 2) / (2 + 1)
-    np.testing.assert_allclose(arp(SCORES, LABELS, OFFSETS), [expected, np.nan])
+    np.testing.assert_allclose(values(Metric("ARP")), [expected, np.nan])
 
 
 def test_ties_go_to_the_earlier_row() -> None:
@@ -143,17 +147,17 @@ def test_a_query_does_not_depend_on_its_neighbours_and_inputs_stay(
 ) -> None:
     scores, labels, offsets = ranking
     copies = [a.copy() for a in ranking]
-    whole = METRICS[name](scores, labels, offsets)
+    whole = Metric(name)(scores, labels, offsets).values
     for q, (a, b) in enumerate(pairwise(offsets)):
-        alone = METRICS[name](scores[a:b], labels[a:b], np.array([0, b - a]))
-        np.testing.assert_allclose(alone, whole[q : q + 1])
+        alone = Metric(name)(scores[a:b], labels[a:b], np.array([0, b - a]))
+        np.testing.assert_allclose(alone.values, whole[q : q + 1])
     for before, after in zip(copies, ranking, strict=True):
         np.testing.assert_array_equal(before, after)
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_no_queries_give_no_values(name: str) -> None:
-    assert METRICS[name]([], [], [0]).shape == (0,)
+    assert Metric(name)([], [], [0]).values.shape == (0,)
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
@@ -164,7 +168,7 @@ def test_thirty_thousand_queries_take_less_than_a_second(name: str) -> None:
     scores = rng.random(offsets[-1])
     labels = rng.integers(0, 5, offsets[-1])
     started = time.perf_counter()
-    METRICS[name](scores, labels, offsets)
+    Metric(name)(scores, labels, offsets)
     assert time.perf_counter() - started < 1.0
 
 
@@ -190,15 +194,28 @@ def test_a_metric_is_written_as_it_is_read(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("NDCG@10", "is not a metric; known are DCG, nDCG, P, RR, ARP"),
-        ("nDCG@0", "is not a metric"),
-        ("nDCG(gain=log)@3", "got 'gain=log'"),
+        ("NDCG@10", "'NDCG' is not a metric; known are DCG, nDCG, P, RR, ARP"),
+        ("nDCG@0", "'nDCG@0'"),
+        ("nDCG(gain=log)@3", "nDCG(gain=log)@3: gain "),
+        ("nDCG(depth=3)", "depth=3"),
+        ("P(gain=exponential)@3", "P(gain=exponential)@3: "),
+        ("ARP@3", "ARP@3: "),
+        ("RR(empty=2)", "RR(empty=2): empty "),
     ],
 )
-def test_what_is_not_a_metric_is_refused(text: str, message: str) -> None:
+def test_what_is_not_a_metric_is_rejected(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Metric.parse(text)
     assert message in str(caught.value)
+
+
+def test_settings_that_a_metric_lacks_are_rejected_wherever_they_come_from() -> None:
+    with pytest.raises(ConfigError, match="'XCG'"):
+        Metric("XCG")
+    with pytest.raises(ConfigError, match="cutoff"):
+        Metric("nDCG", 0)
+    with pytest.raises(ConfigError, match="gain=log"):
+        ndcg(SCORES, LABELS, OFFSETS, gain="log")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +228,7 @@ def test_what_is_not_a_metric_is_refused(text: str, message: str) -> None:
         ([1.0, 2.0], [1.0, -2.0], [0, 2], "labels must be numbers that are 0 or more"),
     ],
 )
-def test_wrong_arrays_are_refused(
+def test_wrong_arrays_are_rejected(
     scores: list[float], labels: list[float], offsets: list[int], message: str
 ) -> None:
     with pytest.raises(DataError) as caught:

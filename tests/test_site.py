@@ -83,7 +83,8 @@ def test_the_api_page_has_every_public_name(site: Path) -> None:
     for name in affinerank.__all__:
         home = "affinerank.errors" if name.endswith(("Error", "Warning")) else None
         anchor = f"{home or 'affinerank'}.{name}"
-        assert f'id="{anchor}"' in page or name == "ESTIMATORS", anchor
+        # Tables have no docstring of their own; the page names them.
+        assert f'id="{anchor}"' in page or f"<code>{name}</code>" in page, anchor
 
 
 def test_docstrings_are_shown_without_roles_and_formulas_without_backslashes(

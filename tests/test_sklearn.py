@@ -26,21 +26,24 @@ from affinerank import (
     ClickCounts,
     ConfigError,
     DataError,
-    NetworkSettings,
     RankingDataset,
-    UserModel,
+    TrustModel,
     load_ranker,
+    ranker_settings,
     write_parquet,
 )
 from affinerank import score as score_documents
 from affinerank.cli import main
-from affinerank.rankers.gbdt import TreeSettings
+from affinerank.clicks.users import load_users
 from affinerank.sklearn_rows import read_rows
 
-USERS = UserModel.from_eps(
+USERS = TrustModel.from_eps(
     [1.0, 0.8, 0.6, 0.5, 0.4, 0.3], [0.95] * 6, [0.6, 0.3, 0.2, 0.1, 0.1, 0.1]
 )
-SMALL: dict[str, Any] = {"epochs": 2, "hidden": (8, 4), "trees": 4, "leaves": 4}
+SMALL: dict[str, dict[str, Any]] = {
+    "mlp": {"epochs": 2, "hidden": (8, 4)},
+    "lightgbm": {"trees": 4, "leaves": 4},
+}
 RANKERS = ("mlp", "lightgbm")
 N_DOCS = 6
 
@@ -105,9 +108,11 @@ def test_trust_in_the_first_rank_is_taken_off() -> None:
         "impressions": np.full(40, 10),
     }
     for ranker in RANKERS:
-        few: dict[str, Any] = {"epochs": 60, "hidden": (4,), "trees": 2, "leaves": 2}
-        affine = AffineRanker("affine", ranker, users=USERS, **few).fit(**table)
-        naive = AffineRanker("naive", ranker, **few).fit(**table)
+        few = {"mlp": {"epochs": 60, "hidden": (4,)}}
+        few["lightgbm"] = {"trees": 2, "leaves": 2}
+        affine = AffineRanker("affine", ranker, users=USERS, settings=few[ranker])
+        naive = AffineRanker("naive", ranker, settings=few[ranker]).fit(**table)
+        affine.fit(**table)
         low, high = affine.predict(np.array([[0.0], [1.0]]))
         assert low < high
         low, high = naive.predict(np.array([[0.0], [1.0]]))
@@ -125,8 +130,8 @@ def test_it_is_what_the_command_trains(ranker: str, tmp_path: Path) -> None:
     write_parquet(data, tmp_path / "data.parquet")
     written(table).save(tmp_path / "counts.parquet")
     USERS.save(tmp_path / "users.json")
-    own = {"mlp": ["--epochs", "2", "--hidden", "8,4"]}
-    own["lightgbm"] = ["--trees", "4", "--leaves", "4"]
+    own = {"mlp": ["--set", "epochs=2", "--set", "hidden=8,4"]}
+    own["lightgbm"] = ["--set", "trees=4", "--set", "leaves=4"]
     command = ["train", str(tmp_path / "counts.parquet"), "--seed", "3"]
     command += ["--data", str(tmp_path / "data.parquet"), "--clip", "0.3"]
     command += ["--users", str(tmp_path / "users.json"), "--ranker", ranker]
@@ -136,7 +141,7 @@ def test_it_is_what_the_command_trains(ranker: str, tmp_path: Path) -> None:
         users=tmp_path / "users.json",
         clip=0.3,
         random_state=3,
-        **SMALL,
+        settings=SMALL[ranker],
     ).fit(**table)
     there = load_ranker(tmp_path / "model")
     by_command = score_documents(there, data)
@@ -162,9 +167,9 @@ def test_users_are_estimated_as_the_command_does(
     assert main([*command, "-o", str(tmp_path / "users.json")]) == 0, (
         capsys.readouterr()
     )
-    model = AffineRanker(random_state=3, **SMALL).fit(**table)
+    model = AffineRanker(random_state=3, settings=SMALL["mlp"]).fit(**table)
     assert model.users_ is not None
-    assert model.users_.to_dict() == UserModel.load(tmp_path / "users.json").to_dict()
+    assert model.users_.to_dict() == load_users(tmp_path / "users.json").to_dict()
 
 
 @pytest.mark.parametrize("ranker", RANKERS)
@@ -174,7 +179,7 @@ def test_the_order_of_rows_does_not_matter(ranker: str, named: bool) -> None:
     if not named:
         del table["doc"]
     shuffled = taken(table, np.random.default_rng(1).permutation(len(table["qid"])))
-    model = AffineRanker(ranker=ranker, users=USERS, **SMALL)
+    model = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker])
     first, second = clone(model).fit(**table), clone(model).fit(**shuffled)
     np.testing.assert_array_equal(scores(first, table), scores(second, table))
 
@@ -182,7 +187,9 @@ def test_the_order_of_rows_does_not_matter(ranker: str, named: bool) -> None:
 @pytest.mark.parametrize("ranker", RANKERS)
 def test_a_list_has_the_same_scores_alone_and_among_others(ranker: str) -> None:
     table = rows()
-    model = AffineRanker(ranker=ranker, users=USERS, **SMALL).fit(**table)
+    model = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker]).fit(
+        **table
+    )
     among = scores(model, table)
     assert len(np.unique(among)) > 5
     for name in np.unique(table["qid"])[:3]:
@@ -199,7 +206,7 @@ def test_impressions_one_by_one_are_their_counts() -> None:
     )
     single["clicks"] = nth < single["clicks"]
     del single["impressions"]
-    model = AffineRanker(users=USERS, **SMALL)
+    model = AffineRanker(users=USERS, settings=SMALL["mlp"])
     counted, one_by_one = clone(model).fit(**table), clone(model).fit(**single)
     np.testing.assert_array_equal(scores(counted, table), scores(one_by_one, table))
 
@@ -211,12 +218,12 @@ def test_without_names_documents_are_equal_features_of_a_query() -> None:
     )
     found = read_rows(
         matrix,
+        (),
         [3, 2, 1, 1],
         ["b", "b", "b", "a"],
         [1, 2, 2, 1],
         [4, 3, 1, 4],
         None,
-        (),
     )
     assert found.data.query_ids.tolist() == ["a", "b"]
     assert found.data.offsets.tolist() == [0, 1, 3]
@@ -233,12 +240,12 @@ def test_without_names_documents_are_equal_features_of_a_query() -> None:
 def test_a_document_never_shown_stays_in_its_list_without_a_weight() -> None:
     found = read_rows(
         np.array([[1.0], [2.0], [3.0]], dtype=np.float32),
+        (),
         [1, 0, 0],
         [7, 7, 7],
         [1.0, 2.0, np.nan],
         [1, 1, 0],
         ["x", "y", "z"],
-        (),
     )
     assert found.data.doc_ids.tolist() == ["x", "y", "z"]
     assert found.counts.table["doc_id"].to_pylist() == ["x", "y"]
@@ -249,7 +256,9 @@ def test_pandas_polars_arrow_and_numpy_agree(ranker: str) -> None:
     table = rows()
     table["qid"] = np.array([f"query {name}" for name in table["qid"]])
     names = ["f1", "f2", "f3", "f4"]
-    by_numpy = AffineRanker(ranker=ranker, users=USERS, **SMALL).fit(**table)
+    by_numpy = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker]).fit(
+        **table
+    )
     expected = scores(by_numpy, table)
     assert not hasattr(by_numpy, "feature_names_in_")
     columns = {name: c for name, c in table.items() if name != "X"}
@@ -260,7 +269,7 @@ def test_pandas_polars_arrow_and_numpy_agree(ranker: str) -> None:
         (pa.table, pa.array),
     ):
         given = {name: series(column) for name, column in columns.items()}
-        model = AffineRanker(ranker=ranker, users=USERS, **SMALL)
+        model = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker])
         model.fit(frame(matrix), **given)
         assert model.feature_names_in_.tolist() == names
         assert model.n_features_in_ == 4
@@ -271,7 +280,7 @@ def test_pandas_polars_arrow_and_numpy_agree(ranker: str) -> None:
 
 def test_ids_of_any_kind_name_the_same_queries() -> None:
     table = rows(n_queries=15)
-    model = AffineRanker("naive", **SMALL)
+    model = AffineRanker("naive", settings=SMALL["mlp"])
     expected = scores(clone(model).fit(**table), table)
     for kind in (np.float64, np.uint8, object, "category"):
         as_kind = {**table, "qid": pd.Series(table["qid"] - 100).astype(kind)}
@@ -282,10 +291,12 @@ def test_ids_of_any_kind_name_the_same_queries() -> None:
 
 def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
     r"""Relevance .4 at rank 1 and 1 at rank 2, in clicks at the mean alpha, .375."""
-    users = UserModel.from_zeta([0.7, 0.3], [0.2, 0.05])
+    users = TrustModel.from_zeta([0.7, 0.3], [0.2, 0.05])
     table = rows(n_queries=60, sessions=400)
     table["X"] = table["X"][:, :1]
-    model = AffineRanker(ranker="lightgbm", users=USERS, trees=20, leaves=4)
+    model = AffineRanker(
+        ranker="lightgbm", users=USERS, settings={"trees": 20, "leaves": 4}
+    )
     model.fit(**table)
     model.users_ = users
     held: dict[str, Any] = {
@@ -298,7 +309,7 @@ def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
     second_first = np.array([[0.0], [1.0]])
     assert model.score(second_first, **held) == pytest.approx(gain)
     assert model.score(1 - second_first, **held) == pytest.approx(0.0)
-    scaled = UserModel(
+    scaled = TrustModel(
         alpha=users.alpha * 3, beta=users.beta - users.alpha, identified="gauge"
     )
     model.users_ = scaled
@@ -316,10 +327,10 @@ def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
 
 def test_score_on_queries_learnt_from_warns() -> None:
     table = rows(n_queries=15)
-    model = AffineRanker(users=USERS, **SMALL).fit(**table)
+    model = AffineRanker(users=USERS, settings=SMALL["mlp"]).fit(**table)
     with pytest.warns(AffineRankWarning, match="15 of 15 queries were learnt from"):
         model.score(**table)
-    naive = AffineRanker("naive", **SMALL).fit(**table)
+    naive = AffineRanker("naive", settings=SMALL["mlp"]).fit(**table)
     with pytest.raises(ConfigError, match="naive estimator was fitted without"):
         naive.score(**table)
 
@@ -328,8 +339,9 @@ def test_a_search_by_queries_in_two_processes() -> None:
     table = rows()
     columns = {name: c for name, c in table.items() if name not in ("X", "clicks")}
     folds = GroupKFold(2)
-    model = AffineRanker(ranker="lightgbm", users=USERS, **SMALL)
-    grid = {"estimator": ["naive", "affine"], "trees": [2, 20]}
+    model = AffineRanker(ranker="lightgbm", users=USERS, settings=SMALL["lightgbm"])
+    sizes = [{"trees": trees, "leaves": 4} for trees in (2, 20)]
+    grid = {"estimator": ["naive", "affine"], "settings": sizes}
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(model, grid, cv=folds, n_jobs=2, error_score="raise")
         search.fit(table["X"], table["clicks"], groups=table["qid"], **columns)
@@ -342,7 +354,7 @@ def test_a_search_by_queries_in_two_processes() -> None:
             alone = clone(model).set_params(**parameters).fit(**taken(table, train))
             value = alone.score(**taken(table, test))
             assert found[f"split{fold}_test_score"][i] == pytest.approx(value)
-    assert search.best_params_["trees"] == 20
+    assert search.best_params_["settings"]["trees"] == 20
     whole = clone(model).set_params(**search.best_params_).fit(**table)
     np.testing.assert_array_equal(
         search.best_estimator_.predict(table["X"], qid=table["qid"]),
@@ -354,7 +366,7 @@ def test_a_search_by_queries_in_two_processes() -> None:
 def test_fitted_estimators_travel_between_processes(ranker: str) -> None:
     table = rows(n_queries=15)
     columns = {name: c for name, c in table.items() if name not in ("X", "clicks")}
-    model = AffineRanker(ranker=ranker, users=USERS, **SMALL)
+    model = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker])
     with config_context(enable_metadata_routing=True):
         found = cross_validate(
             model,
@@ -376,11 +388,13 @@ def test_it_stands_at_the_end_of_a_pipeline() -> None:
     table = rows(n_queries=15)
     columns = {name: c for name, c in table.items() if name not in ("X", "clicks")}
     with config_context(enable_metadata_routing=True):
-        model = make_pipeline(StandardScaler(), AffineRanker(users=USERS, **SMALL))
+        model = make_pipeline(
+            StandardScaler(), AffineRanker(users=USERS, settings=SMALL["mlp"])
+        )
         model.fit(table["X"], table["clicks"], **columns)
         there = model.predict(table["X"], qid=table["qid"])
     scaled = {**table, "X": StandardScaler().fit_transform(table["X"])}
-    alone = AffineRanker(users=USERS, **SMALL).fit(**scaled)
+    alone = AffineRanker(users=USERS, settings=SMALL["mlp"]).fit(**scaled)
     np.testing.assert_array_equal(there, scores(alone, scaled))
 
 
@@ -390,7 +404,9 @@ def test_a_saved_estimator_is_loaded_and_exported(
 ) -> None:
     table = rows(n_queries=15)
     frame = pd.DataFrame(table.pop("X"), columns=["price", "age", "text", "shop"])
-    model = AffineRanker(ranker=ranker, users=USERS, **SMALL).fit(frame, **table)
+    model = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker]).fit(
+        frame, **table
+    )
     folder, target = tmp_path / "model", tmp_path / "ranker.onnx"
     model.save(folder)
     one = frame[table["qid"] == table["qid"][0]]
@@ -411,7 +427,7 @@ def test_a_saved_estimator_is_loaded_and_exported(
 def test_missing_values_are_taken(ranker: str) -> None:
     table = rows(n_queries=15)
     table["X"] = np.where(table["X"] > 0.9, np.nan, table["X"])
-    model = AffineRanker(ranker=ranker, users=USERS, **SMALL)
+    model = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker])
     with warnings.catch_warnings():  # networks say what was put in their place
         warnings.simplefilter("ignore", AffineRankWarning)
         model.fit(**table)
@@ -420,7 +436,7 @@ def test_missing_values_are_taken(ranker: str) -> None:
 
 def test_rows_of_several_queries_without_qid_warn() -> None:
     table = rows(n_queries=15)
-    model = AffineRanker(users=USERS, **SMALL).fit(**table)
+    model = AffineRanker(users=USERS, settings=SMALL["mlp"]).fit(**table)
     assert model.longest_list_ == N_DOCS
     model.predict(table["X"][: 2 * N_DOCS])
     with pytest.warns(AffineRankWarning, match="taken for one list, and the longest"):
@@ -450,17 +466,18 @@ def test_rows_that_cannot_be_are_refused(changed: dict[str, Any], message: str) 
     if table["clicks"].max() == 0:
         table["clicks"] = np.zeros(len(table["X"]), int)
     with pytest.raises(DataError, match=message):
-        AffineRanker(users=USERS, **SMALL).fit(**table)
+        AffineRanker(users=USERS, settings=SMALL["mlp"]).fit(**table)
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"ranker": "svm"}, "ranker must be mlp or lightgbm, got 'svm'"),
-        ({"estimator": "magic"}, "estimator must be naive, ips, bayes-ips, affine"),
-        ({"estimator": "ips"}, "ips has to know examination: give users"),
+        ({"ranker": "svm"}, "there is no ranker 'svm'; known are mlp, lightgbm"),
+        ({"estimator": "magic"}, "there is no estimator 'magic'; known are naive"),
+        ({"estimator": "ips"}, "ips has to know examination"),
         ({"random_state": None}, "random_state must be a whole number, got None"),
-        ({"epochs": 0}, "epochs must be 1 or more"),
+        ({"settings": {"epochs": 0}}, "epochs must be 1 or more"),
+        ({"settings": {"trees": 3}}, "there is no key 'trees'"),
     ],
 )
 def test_parameters_that_cannot_be_are_refused(
@@ -472,16 +489,13 @@ def test_parameters_that_cannot_be_are_refused(
 
 def test_defaults_are_those_of_the_settings() -> None:
     defaults = AffineRanker()
-    assert defaults._settings() == NetworkSettings()
-    assert defaults.set_params(ranker="lightgbm")._settings() == TreeSettings()
-    wanted: dict[str, Any] = {
-        "ranker": "lightgbm",
-        "learning_rate": 0.3,
-        "trees": 7,
-        "leaves": 5,
-    }
-    settings = AffineRanker(**wanted)._settings()
-    assert settings == TreeSettings(trees=7, leaves=5, learning_rate=0.3)
+    assert defaults._settings() == ranker_settings("mlp", [])
+    trees = defaults.set_params(ranker="lightgbm")._settings()
+    assert trees == ranker_settings("lightgbm", [])
+    wanted = {"trees": 7, "leaves": 5}
+    settings = AffineRanker(ranker="lightgbm", learning_rate=0.3, settings=wanted)
+    pairs = ["trees=7", "leaves=5", "learning_rate=0.3"]
+    assert settings._settings() == ranker_settings("lightgbm", pairs)
 
 
 class WithColumns(AffineRanker):
@@ -515,9 +529,9 @@ def clicks_of(y: Any) -> Any:
 @pytest.mark.parametrize("ranker", RANKERS)
 def test_the_checks_of_scikit_learn_pass_but_for_those_expected(ranker: str) -> None:
     """Checks know nothing of queries and ranks, so a subclass makes them up."""
-    model = WithColumns(
-        ranker=ranker, users=USERS, epochs=1, hidden=(4,), trees=2, least_documents=1
-    )
+    small = {"mlp": {"epochs": 1, "hidden": (4,)}}
+    small["lightgbm"] = {"trees": 2, "least_documents": 1}
+    model = WithColumns(ranker=ranker, users=USERS, settings=small[ranker])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AffineRankWarning)
         found = check_estimator(

@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from tests.bias.logs import click_rows
 
-from affinerank.bias.documents import ClickRows
-
-Floats = NDArray[np.float64]
+from affinerank.arrays import Floats
+from affinerank.clicks.rows import ClickRows
 
 
 @pytest.fixture
@@ -44,13 +43,7 @@ def draw_log() -> Callable[..., tuple[ClickRows, Floats]]:
         plus, minus = np.asarray(zeta_plus)[rank - 1], np.asarray(zeta_minus)[rank - 1]
         rate = minus + (plus - minus) * relevance[doc]
         seen = np.full(len(doc), impressions)
-        rows = ClickRows(
-            doc,
-            doc // depth,
-            rank,
-            seen.astype(np.float64),
-            rng.binomial(seen, rate).astype(np.float64),
-        )
-        return rows, relevance
+        clicks = rng.binomial(seen, rate)
+        return click_rows(doc, doc // depth, rank, seen, clicks), relevance
 
     return draw

@@ -7,19 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from affinerank.bias import METHODS, EstimationSettings
 from affinerank.bias.gauge import gauge_error
+from affinerank.bias.method import Estimate
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.simulate import Simulation, Traffic, simulate_counts
-from affinerank.clicks.usermodel import UserModel
+from affinerank.clicks.models.trust import EstimatedBy, TrustModel
+from affinerank.clicks.rows import rows_of
+from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.traffic import Traffic
+from affinerank.clicks.users import load_users
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import ConfigError, DataError
-from affinerank.pipeline import (
-    METHODS,
-    Estimated,
-    EstimationSettings,
+from affinerank.pipeline import prepare_simulation
+from affinerank.pipeline.estimation import (
+    estimate_from_rows,
     estimate_users,
-    prepare_simulation,
+    filled_features,
 )
 from affinerank.rankers.mlp import NetworkSettings
 
@@ -38,26 +42,26 @@ def data() -> RankingDataset:
     return DataSource.parse("yahoo-like:100").read("train")
 
 
-@pytest.fixture(scope="module")
-def still(data: RankingDataset) -> tuple[Simulation, ClickCounts]:
-    """Five ranks, documents that never move."""
-    simulation = prepare_simulation(data, traffic=Traffic(top_k=5))
-    rng = np.random.default_rng(0)
-    return simulation, simulate_counts(
-        simulation, simulation.sessions_for(3e4), rng=rng
-    )
+def simulated(data: RankingDataset, *policies: str) -> tuple[TrustModel, ClickCounts]:
+    """Five ranks, and who clicked there."""
+    users = TrustModel.paper(depth=5)
+    traffic = Traffic(top_k=5, policies=policies)
+    simulation = prepare_simulation(data, users, traffic=traffic)
+    sessions = simulation.sessions_for(3e4)
+    return users, simulate_counts(simulation, sessions, rng=np.random.default_rng(0))
 
 
 @pytest.fixture(scope="module")
-def swapped(data: RankingDataset) -> tuple[Simulation, ClickCounts]:
-    simulation = prepare_simulation(data, traffic=Traffic(top_k=5, swap=0.6))
-    rng = np.random.default_rng(0)
-    return simulation, simulate_counts(
-        simulation, simulation.sessions_for(3e4), rng=rng
-    )
+def still(data: RankingDataset) -> tuple[TrustModel, ClickCounts]:
+    return simulated(data)
 
 
-def require_no_nan(found: Estimated, folder: Path) -> None:
+@pytest.fixture(scope="module")
+def swapped(data: RankingDataset) -> tuple[TrustModel, ClickCounts]:
+    return simulated(data, "swap(share=0.6)")
+
+
+def require_no_nan(found: Estimate, folder: Path) -> None:
     """The file loads again, and neither it nor the summary has a NaN."""
 
     def refuse(name: str) -> float:
@@ -66,21 +70,22 @@ def require_no_nan(found: Estimated, folder: Path) -> None:
     path = folder / "users.json"
     found.users.save(path)
     json.loads(path.read_text(), parse_constant=refuse)
-    again = UserModel.load(path)
+    again = load_users(path)
     np.testing.assert_array_equal(again.alpha, found.users.alpha)
     assert dict(again.provenance) == dict(found.users.provenance)
-    summary = found.summary()
+    assert again.estimated == found.users.estimated
+    summary = found.to_dict()
     summary.get("against_truth", {}).pop("beta_relative", None)
     json.dumps(summary, allow_nan=False)
 
 
 def test_features_are_used_where_there_are_some(
-    data: RankingDataset, still: tuple[Simulation, ClickCounts], tmp_path: Path
+    data: RankingDataset, still: tuple[TrustModel, ClickCounts], tmp_path: Path
 ) -> None:
-    simulation, counts = still
-    found = estimate_users(counts, data, truth=simulation.users)
+    truth, counts = still
+    found = estimate_users(counts, data, truth=truth)
     assert found.method == "mixture"
-    assert found.why == "features tell which documents to expect relevant"
+    assert found.why.startswith("features")
     assert found.error is not None
     assert found.error.error < 0.05
     assert found.test is not None
@@ -93,27 +98,31 @@ def test_features_are_used_where_there_are_some(
     assert about["levels"][0] == 0
     assert about["levels"][-1] == 1
     assert about["feature_correlation"] > 0.1
+    assert found.users.estimated == EstimatedBy("mixture", features=True)
+    assert found.share_identified is not None
+    assert np.all(found.share_identified > 0.75)
+    assert found.weak_ranks == ()
     assert found.notes[0].startswith("levels of relevance found: 0, ")
     require_no_nan(found, tmp_path)
 
 
 def test_the_error_is_the_one_over_the_impressions_that_there_were(
-    data: RankingDataset, still: tuple[Simulation, ClickCounts]
+    data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
-    simulation, counts = still
-    found = estimate_users(counts, data, truth=simulation.users)
+    truth, counts = still
+    found = estimate_users(counts, data, truth=truth)
     seen = np.bincount(counts.rank, counts.impressions)[1:]
-    expected = gauge_error(found.users, simulation.users, seen)
+    expected = gauge_error(found.users, truth, seen)
     assert found.error is not None
     assert found.error.error == expected.error
-    assert found.summary()["against_truth"]["error"] == expected.error
-    assert "against_truth" not in estimate_users(counts, data).summary()
+    assert found.to_dict()["against_truth"]["error"] == expected.error
+    assert "against_truth" not in estimate_users(counts, data).to_dict()
 
 
 def test_the_table_by_rank_has_bands_that_hold_the_estimate(
-    data: RankingDataset, still: tuple[Simulation, ClickCounts]
+    data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
-    simulation, counts = still
+    truth, counts = still
     found = estimate_users(counts, data)
     rows = found.by_rank()
     assert [row["ranks"] for row in rows] == ["1", "2", "3", "4", "5"]
@@ -127,20 +136,20 @@ def test_the_table_by_rank_has_bands_that_hold_the_estimate(
                 assert low <= shown[name] <= high
     first = rows[0]["display"]
     assert (first["alpha"], first["beta"]) == pytest.approx((1, 0))
-    truth = found.truth_by_rank(simulation.users)
+    true = found.truth_by_rank(truth)
     inside = [
         row["inference"][f"{name}_low"] <= value <= row["inference"][f"{name}_high"]
         for name in ("alpha", "beta")
-        for row, value in zip(rows, truth[name], strict=True)
+        for row, value in zip(rows, true[name], strict=True)
     ]
     assert sum(inside) >= 7  # of ten at 95 %
 
 
 def test_moved_documents_are_used_where_there_are_no_features(
-    swapped: tuple[Simulation, ClickCounts], tmp_path: Path
+    swapped: tuple[TrustModel, ClickCounts], tmp_path: Path
 ) -> None:
-    simulation, counts = swapped
-    found = estimate_users(counts, truth=simulation.users)
+    truth, counts = swapped
+    found = estimate_users(counts, truth=truth)
     assert found.method == "interventions"
     assert (
         found.why == f"{found.overlap.n_moved:,} documents were shown at several ranks"
@@ -150,14 +159,15 @@ def test_moved_documents_are_used_where_there_are_no_features(
     assert found.error.error < 0.05
     about = found.users.provenance
     assert about["documents_at_several_ranks"] == found.overlap.n_moved > 200
+    assert found.users.estimated == EstimatedBy("interventions")
     require_no_nan(found, tmp_path)
 
 
 def test_without_either_the_mixture_of_clicks_is_left(
-    still: tuple[Simulation, ClickCounts],
+    still: tuple[TrustModel, ClickCounts],
 ) -> None:
-    simulation, counts = still
-    found = estimate_users(counts, truth=simulation.users)
+    truth, counts = still
+    found = estimate_users(counts, truth=truth)
     assert found.method == "mixture"
     assert found.why == "no features, and documents hardly change rank"
     assert found.overlap.n_moved == 0
@@ -166,17 +176,18 @@ def test_without_either_the_mixture_of_clicks_is_left(
 
 
 def test_two_ranks_are_enough(data: RankingDataset) -> None:
-    simulation = prepare_simulation(data, traffic=Traffic(top_k=2))
+    truth = TrustModel.paper(depth=2)
+    simulation = prepare_simulation(data, truth, traffic=Traffic(top_k=2))
     rng = np.random.default_rng(0)
     counts = simulate_counts(simulation, 20_000, rng=rng)
-    found = estimate_users(counts, data, truth=simulation.users)
+    found = estimate_users(counts, data, truth=truth)
     assert found.pools.names == ("1", "2")
     assert found.error is not None
     assert found.error.error < 0.1
 
 
-def test_ranks_with_few_clicks_share_their_values_and_that_is_said(
-    data: RankingDataset, still: tuple[Simulation, ClickCounts]
+def test_ranks_with_few_clicks_share_their_values_which_is_noted(
+    data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
     _, counts = still
     clicks = np.bincount(counts.rank, counts.clicks)[1:]
@@ -186,55 +197,55 @@ def test_ranks_with_few_clicks_share_their_values_and_that_is_said(
     assert found.users.provenance["pooled_ranks"] == ["4-5"]
     assert found.notes[0] == "few clicks: ranks 4-5 share their values"
     assert found.users.depth == 5
+    assert found.users.estimated is not None
+    assert found.users.estimated.least_clicks == settings.least_clicks
     assert found.by_rank()[3]["clicks"] == clicks[3] + clicks[4]
 
 
-def once(data: RankingDataset, users: UserModel, seed: int = 0) -> ClickCounts:
+def once(data: RankingDataset, users: TrustModel, seed: int = 0) -> ClickCounts:
     """Every document shown once or twice, at one rank."""
     simulation = prepare_simulation(data, users, traffic=Traffic(top_k=5))
     return simulate_counts(simulation, 150, rng=np.random.default_rng(seed))
 
 
-def test_too_little_is_refused_with_what_is_missing(data: RankingDataset) -> None:
-    counts = once(data, UserModel.paper(depth=5))
+def test_too_little_is_rejected_with_what_is_missing(data: RankingDataset) -> None:
+    counts = once(data, TrustModel.paper(depth=5))
     few = EstimationSettings(least_clicks=10)
-    with pytest.raises(DataError, match="clicks alone cannot tell bias from"):
+    with pytest.raises(DataError, match="clicks alone cannot separate"):
         estimate_users(counts, settings=few)
-    with pytest.raises(DataError, match=r"clicks tell too little: |do not differ"):
+    with pytest.raises(DataError, match=r"identify too little: |do not differ"):
         estimate_users(counts, data, settings=few)
     asked = EstimationSettings(method="mixture", least_clicks=10)
     found = estimate_users(counts, data, settings=asked)
-    assert found.why == "asked for"
-    assert any(
-        note.startswith("clicks tell little about ranks") for note in found.notes
-    )
+    assert found.why == "requested"
+    assert found.weak_ranks
+    assert any(", ".join(found.weak_ranks) in note for note in found.notes)
     moved = EstimationSettings(method="interventions", least_clicks=10)
-    with pytest.raises(DataError, match="no document was shown at several ranks"):
+    with pytest.raises(DataError, match=r"^0 of .* shown at several ranks"):
         estimate_users(counts, data, settings=moved)
 
 
 def test_two_level_takes_relevance_for_binary(
-    still: tuple[Simulation, ClickCounts], data: RankingDataset
+    still: tuple[TrustModel, ClickCounts], data: RankingDataset
 ) -> None:
     settings = EstimationSettings(method="two-level")
     found = estimate_users(still[1], data, settings=settings)
     assert found.users.provenance["levels"] == [0.0, 1.0]
 
 
-@pytest.mark.parametrize("method", ["em", "em-three", "em-position"])
+@pytest.mark.parametrize("method", [n for n, m in METHODS.items() if m.ranks_too])
 def test_the_regression_em_has_bands_of_resampled_queries(
     data: RankingDataset,
-    still: tuple[Simulation, ClickCounts],
+    still: tuple[TrustModel, ClickCounts],
     method: str,
     tmp_path: Path,
 ) -> None:
-    simulation, counts = still
+    truth, counts = still
     settings = EstimationSettings(method=method, network=TINY, replicates=2)
-    found = estimate_users(counts, data, settings=settings, truth=simulation.users)
+    found = estimate_users(counts, data, settings=settings, truth=truth)
     assert found.method == found.users.provenance["estimated_by"] == method
-    assert found.inference is not None
-    assert found.display is not None
     assert np.any(found.inference.alpha_error > 0)
+    assert found.ranker.predict(filled_features(data)).shape == (data.n_docs,)
     assert found.test is None
     assert found.error is not None
     assert found.notes[0].split(", ")[1] in ("converged", "not converged")
@@ -244,9 +255,9 @@ def test_the_regression_em_has_bands_of_resampled_queries(
 
 
 def test_without_replicates_the_em_has_no_bands(
-    data: RankingDataset, still: tuple[Simulation, ClickCounts]
+    data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
-    settings = EstimationSettings(method="em", network=TINY, replicates=0)
+    settings = EstimationSettings(method="softmax", network=TINY, replicates=0)
     found = estimate_users(still[1], data, settings=settings)
     assert not found.inference.known
     assert not found.display.known
@@ -257,21 +268,21 @@ def test_without_replicates_the_em_has_no_bands(
 
 
 def test_the_em_takes_a_log_that_lacks_a_rank(
-    data: RankingDataset, still: tuple[Simulation, ClickCounts], tmp_path: Path
+    data: RankingDataset, still: tuple[TrustModel, ClickCounts], tmp_path: Path
 ) -> None:
-    simulation, counts = still
+    truth, counts = still
     gap = ClickCounts(counts.table.filter(counts.rank != 3))
-    settings = EstimationSettings(method="em", network=TINY, replicates=2)
-    found = estimate_users(gap, data, settings=settings, truth=simulation.users)
+    settings = EstimationSettings(method="sigmoid", network=TINY, replicates=2)
+    found = estimate_users(gap, data, settings=settings, truth=truth)
     row = found.by_rank()[2]
     assert (row["impressions"], row["clicks"], row["mean_rank"]) == (0, 0, 3.0)
-    truth = found.truth_by_rank(simulation.users)
-    assert np.all(np.isfinite(truth["alpha"] + truth["beta"]))
+    true = found.truth_by_rank(truth)
+    assert np.all(np.isfinite(true["alpha"] + true["beta"]))
     require_no_nan(found, tmp_path)
 
 
 def test_of_counts_with_a_split_the_training_part_is_used(
-    data: RankingDataset, still: tuple[Simulation, ClickCounts]
+    data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
     split = still[1].holdout(0.3)
     a = estimate_users(split, data)
@@ -281,43 +292,41 @@ def test_of_counts_with_a_split_the_training_part_is_used(
 
 
 def test_a_seed_repeats_an_estimate(
-    data: RankingDataset, still: tuple[Simulation, ClickCounts]
+    data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
     a, b = (estimate_users(still[1], data) for _ in range(2))
     np.testing.assert_array_equal(a.users.beta, b.users.beta)
 
 
 def test_stages_are_reported(
-    data: RankingDataset, still: tuple[Simulation, ClickCounts]
+    data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
-    told: list[tuple[str, int, int]] = []
-    estimate_users(still[1], data, progress=lambda *about: told.append(about))
-    assert told == [("estimating", 0, 1), ("estimating", 1, 1)]
+    seen: list[tuple[str, int, int]] = []
+    estimate_users(still[1], data, progress=lambda *about: seen.append(about))
+    assert seen == [("estimating", 0, 1), ("estimating", 1, 1)]
 
 
-def test_settings_that_mean_nothing_are_refused(
-    still: tuple[Simulation, ClickCounts], data: RankingDataset
+def test_settings_that_mean_nothing_are_rejected(
+    still: tuple[TrustModel, ClickCounts], data: RankingDataset
 ) -> None:
-    with pytest.raises(ConfigError, match=f"one of {', '.join(METHODS)}, got 'magic'"):
-        EstimationSettings(method="magic")
-    with pytest.raises(ConfigError, match=r"activation must be .*, got 'tanh'"):
-        EstimationSettings(activation="tanh")
-    with pytest.raises(ConfigError, match="replicates must be 0, or 2 or more: 1"):
+    with pytest.raises(ConfigError, match=f"'magic'; known are {METHODS.choices}"):
+        estimate_users(still[1], settings=EstimationSettings(method="magic"))
+    with pytest.raises(ConfigError, match="replicates must be 0, or 2 or more, got 1"):
         EstimationSettings(replicates=1)
-    with pytest.raises(ConfigError, match="the method em needs features: give --data"):
-        estimate_users(still[1], settings=EstimationSettings(method="em"))
+    with pytest.raises(ConfigError, match="sigmoid needs features: give --data"):
+        estimate_users(still[1], settings=EstimationSettings(method="sigmoid"))
     with pytest.raises(ConfigError, match="least_clicks must be 0 or more"):
         estimate_users(still[1], data, settings=EstimationSettings(least_clicks=-1))
 
 
-def test_counts_of_nothing_are_refused(still: tuple[Simulation, ClickCounts]) -> None:
+def test_counts_of_nothing_are_rejected(still: tuple[TrustModel, ClickCounts]) -> None:
     empty = ClickCounts(still[1].table.slice(0, 0))
     with pytest.raises(DataError, match="the counts are empty"):
         estimate_users(empty)
 
 
 def test_missing_values_are_filled_and_reported(
-    data: RankingDataset, still: tuple[Simulation, ClickCounts]
+    data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
     features = np.array(data.features)
     features[::7, 3] = np.nan
@@ -331,3 +340,41 @@ def test_missing_values_are_filled_and_reported(
     whole = estimate_users(still[1], data, settings=settings)
     # One of 501 features, a seventh of it: hardly anything changes.
     np.testing.assert_allclose(found.users.alpha, whole.users.alpha, rtol=0.1)
+
+
+@pytest.mark.parametrize("method", ["mixture", "softmax"])
+def test_rows_are_estimated_from_as_counts_are(
+    data: RankingDataset, still: tuple[TrustModel, ClickCounts], method: str
+) -> None:
+    settings = EstimationSettings(method=method, network=TINY, replicates=0, seed=3)
+    rows, features = rows_of(still[1], data), filled_features(data)
+    a = estimate_users(still[1], data, settings=settings)
+    b = estimate_from_rows(rows, features, data, settings=settings)
+    np.testing.assert_array_equal(a.users.alpha, b.users.alpha)
+    assert a.to_dict() == b.to_dict()
+    assert a.users.to_dict() == b.users.to_dict()
+
+
+def test_the_order_of_the_data_does_not_matter(
+    data: RankingDataset, still: tuple[TrustModel, ClickCounts]
+) -> None:
+    """Queries and documents shuffled, features with them."""
+    rng = np.random.default_rng(0)
+    queries = rng.permutation(data.n_queries)
+    docs = np.concatenate(
+        [rng.permutation(np.arange(*data.offsets[q : q + 2])) for q in queries]
+    )
+    sizes = np.diff(data.offsets)[queries]
+    shuffled = replace(
+        data,
+        features=data.features[docs],
+        labels=None,
+        offsets=np.append(0, np.cumsum(sizes)),
+        query_ids=data.query_ids[queries],
+        doc_ids=data.doc_ids[docs],
+        source_rows=np.empty(0, np.int64),
+    )
+    settings = EstimationSettings(method="two-level")
+    a, b = (estimate_users(still[1], d, settings=settings) for d in (data, shuffled))
+    np.testing.assert_allclose(b.users.alpha, a.users.alpha, rtol=1e-9)
+    np.testing.assert_allclose(b.users.beta, a.users.beta, rtol=1e-9)

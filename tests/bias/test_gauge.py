@@ -4,26 +4,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from affinerank.arrays import Floats
 from affinerank.bias.gauge import display_gauge, gauge_error, inference_gauge
-from affinerank.clicks.usermodel import UserModel
+from affinerank.clicks.models.trust import TrustModel
 from affinerank.errors import DataError
 
-Floats = NDArray[np.float64]
-Case = tuple[UserModel, UserModel, list[float]]
+Case = tuple[TrustModel, TrustModel, list[float]]
 
 SLOPE = st.floats(0.05, 2.0)
 INTERCEPT = st.integers(-1000, 1000).map(lambda n: n / 1000)
-TRUTH = UserModel.from_zeta([0.9, 0.6, 0.4], [0.5, 0.2, 0.1])
+TRUTH = TrustModel.from_zeta([0.9, 0.6, 0.4], [0.5, 0.2, 0.1])
 
 
-def model(alpha: list[float], beta: list[float]) -> UserModel:
-    return UserModel(alpha=np.array(alpha), beta=np.array(beta), identified="gauge")
+def model(alpha: list[float], beta: list[float]) -> TrustModel:
+    return TrustModel(alpha=np.array(alpha), beta=np.array(beta), identified="gauge")
 
 
-def in_gauge(users: UserModel, a: float, t: float) -> UserModel:
+def in_gauge(users: TrustModel, a: float, t: float) -> TrustModel:
     return model((a * users.alpha).tolist(), (users.beta + t * users.alpha).tolist())
 
 
@@ -39,7 +38,7 @@ def cases(draw: st.DrawFn) -> Case:
     return estimate, truth, several(st.floats(0.1, 10.0))
 
 
-def by_definition(estimate: UserModel, truth: UserModel, seen: list[float]) -> float:
+def by_definition(estimate: TrustModel, truth: TrustModel, seen: list[float]) -> float:
     """The least E over a > 0 and t, sought by a method that knows no formula."""
     share = [n / sum(seen) for n in seen]
 
@@ -133,7 +132,7 @@ def test_a_rank_that_was_never_seen_does_not_matter() -> None:
 
 
 def test_a_true_intercept_of_zero_has_no_relative_error() -> None:
-    found = gauge_error(TRUTH, UserModel.position_bias([0.9, 0.5, 0.3]), [1, 1, 1])
+    found = gauge_error(TRUTH, TrustModel.position_bias([0.9, 0.5, 0.3]), [1, 1, 1])
     assert np.isnan(found.beta_relative)
     assert np.isfinite(found.alpha_relative)
 

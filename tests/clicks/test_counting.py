@@ -19,10 +19,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from affinerank.clicks.checks import LogFaultsError
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.engines import in_parts
+from affinerank.clicks.faults import LogFaultsError
 from affinerank.clicks.log import LogOptions
 from affinerank.errors import AffineRankError, ConfigError, DataError
 
@@ -324,20 +324,20 @@ def test_moments_may_have_fractions_and_lie_far_ahead(count: Count) -> None:
 
 def test_sessions_of_one_moment_cannot_be_held_out_by_time(count: Count) -> None:
     rows = [{**row, "timestamp": 7} for row in random_log(3, 9)]
-    with pytest.raises(DataError, match="needs sessions that began at different mom"):
+    with pytest.raises(DataError, match="different moments"):
         count(rows, holdout=0.2, holdout_by="time")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"bad_rows": "ignore"}, "bad_rows must be error or drop, got 'ignore'"),
-        ({"holdout_by": "user"}, "holdout_by must be query or time, got 'user'"),
-        ({"holdout_by": "time"}, "needs the share to set aside"),
-        ({"holdout": 1.0}, "the share to hold out must be between 0 and 1, got 1"),
+        ({"bad_rows": "ignore"}, "bad_rows .*got 'ignore'"),
+        ({"holdout_by": "user"}, "holdout_by .*got 'user'"),
+        ({"holdout_by": "time"}, "--holdout-by time .*--holdout-from"),
+        ({"holdout": 1.0}, "share .*got 1"),
     ],
 )
-def test_wrong_settings_are_refused(
+def test_wrong_settings_are_rejected(
     arguments: dict[str, Any], message: str, good: Rows, count: Count
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -352,17 +352,17 @@ def opened(source: str, **settings_: Any) -> None:
 @pytest.mark.parametrize(
     ("source", "arguments", "message"),
     [
-        ("log.parquet", {"engine": "flink"}, "must be duckdb or spark, got 'flink'"),
-        ("log.parquet", {"memory": "lots"}, "an amount as in 4GB or 500MB, got 'lots'"),
+        ("log.parquet", {"engine": "flink"}, "duckdb or spark, got 'flink'"),
+        ("log.parquet", {"memory": "lots"}, "--memory .*got 'lots'"),
         ("log.parquet", {"memory": "-1GB"}, "got '-1GB'"),
         ("log.parquet", {"memory": "0GB"}, "got '0GB'"),
-        ("duckdb:///none.duckdb", {"table": "t"}, "none.duckdb: there is no such file"),
-        ("nothing://x", {"table": "t"}, "nothing://x: cannot be connected to"),
-        ("log.parquet", {"table": "t"}, "a connection as in duckdb:///clicks.duckdb"),
+        ("duckdb:///none.duckdb", {"table": "t"}, "none.duckdb: "),
+        ("nothing://x", {"table": "t"}, "nothing://x: "),
+        ("log.parquet", {"table": "t"}, "duckdb:///.*got 'log.parquet'"),
         (
             "postgres://me:secret@host/db",
             {"table": "t"},
-            r"postgres://me:\*\*\*@host/db: cannot be connected to",
+            r"postgres://me:\*\*\*@host/db: ",
         ),
     ],
 )
@@ -423,7 +423,7 @@ def test_too_little_memory_is_one_sentence(tmp_path: Path) -> None:
     }
     pq.write_table(pa.table(table), source)
     with (
-        pytest.raises(DataError, match="memory it may take is too little; give more"),
+        pytest.raises(DataError, match="--memory"),
         open_table(str(source), memory="2MB") as log,
     ):
         count_log(log, tmp_path / "c.parquet")
@@ -564,11 +564,11 @@ def test_a_mutated_log_gives_clean_counts_or_an_error_of_the_package(
         with open_table(str(source)) as table:
             found = count_log(table, target, bad_rows="drop" if drop else "error")
     except AffineRankError as error:
-        refused: AffineRankError | None = error
+        rejected: AffineRankError | None = error
     else:
-        refused = None
-    if refused is not None:
-        assert "\n" not in str(refused)
+        rejected = None
+    if rejected is not None:
+        assert "\n" not in str(rejected)
         assert not target.exists()
         return
     counts = ClickCounts.load(target)  # which checks every rule of counts
@@ -598,7 +598,7 @@ def test_a_list_id_is_looked_up_under_its_name_in_the_log(
     assert count(renamed, options)[0].table["query_id"].to_pylist()[-1] == "s3"
     with pytest.raises(DataError, match="no column 'request' for query_id"):
         count(good, LogOptions(list_id="request"))
-    with pytest.raises(ConfigError, match="--list-id s takes the place of query_id"):
+    with pytest.raises(ConfigError, match=r"--list-id s .*'text'"):
         LogOptions(columns={"query_id": "text"}, list_id="s")
 
 
@@ -623,12 +623,12 @@ def test_a_date_holds_out_from_its_midnight_in_utc(count: Count, good: Rows) -> 
 @pytest.mark.parametrize(
     ("moment", "message"),
     [
-        ("99999", "no session began from then on, so there is nothing to hold out"),
-        ("5", "no session began before, so there is nothing to learn from"),
-        ("soon", "--holdout-from takes a number for this log, got 'soon'"),
+        ("99999", "99999: .*from then on"),
+        ("5", "5: .*before"),
+        ("soon", "--holdout-from .*number .*got 'soon'"),
     ],
 )
-def test_a_moment_that_splits_nothing_is_refused(
+def test_a_moment_that_splits_nothing_is_rejected(
     moment: str, message: str, count: Count
 ) -> None:
     with pytest.raises(AffineRankError, match=message):
@@ -636,5 +636,5 @@ def test_a_moment_that_splits_nothing_is_refused(
 
 
 def test_a_share_and_a_moment_are_not_both_held_out(count: Count, good: Rows) -> None:
-    with pytest.raises(ConfigError, match="a share, or from a moment on, not both"):
+    with pytest.raises(ConfigError, match="not both"):
         count(good, holdout=0.2, holdout_from="5")

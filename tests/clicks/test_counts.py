@@ -1,4 +1,4 @@
-"""Counts: laws against a plain loop, selections, halves, files, refusals."""
+"""Counts: laws against a plain loop, selections, halves, files, rejections."""
 
 from collections import defaultdict
 from hashlib import blake2b
@@ -138,6 +138,12 @@ def test_the_summary_is_the_written_out_one() -> None:
     ]
 
 
+def test_counts_are_printed_on_one_line_with_their_sizes() -> None:
+    assert repr(example()) == (
+        "ClickCounts(3 rows by query_id, doc_id, rank: 12 impressions, 5 clicks)"
+    )
+
+
 def test_rows_come_sorted_whatever_their_order() -> None:
     turned = ClickCounts(example().table.take([2, 0, 1]))
     assert turned.equals(example())
@@ -246,7 +252,7 @@ def test_a_half_has_the_mean_and_spread_of_drawn_sessions() -> None:
 
 def test_a_query_with_a_thousand_million_sessions_is_not_split() -> None:
     counts = example(sessions=[10**9, 10**9, 3])
-    with pytest.raises(DataError, match="10\\^9 sessions or more cannot be split"):
+    with pytest.raises(DataError, match="10\\^9 sessions"):
         counts.halves(rng=np.random.default_rng(0))
 
 
@@ -260,7 +266,7 @@ def test_a_file_gives_the_counts_back(split: Any, tmp_path: Path) -> None:
 def test_a_file_that_is_no_counts_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "c.parquet"
     path.write_text("no")
-    with pytest.raises(DataError, match=r"c\.parquet: not counts in Parquet"):
+    with pytest.raises(DataError, match=r"c\.parquet: .*Parquet"):
         ClickCounts.load(path)
     pq.write_table(pa.table({"query_id": [1]}), path)
     with pytest.raises(DataError, match=r"c\.parquet: counts have no column 'doc_id'"):
@@ -272,56 +278,56 @@ def test_a_file_that_is_no_counts_is_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"rank": [1, 0, 1]}, "query_id 'a', doc_id 2, rank 0: rank must be 1 or more"),
-        ({"impressions": [-1, 4, 3]}, "impressions must be 0 or more, got -1"),
-        ({"clicks": [-2, 0, 3]}, r"clicks must be 0 or more, got -2 \(1 such rows\)"),
-        ({"clicks": [6, 0, 3]}, "clicks cannot exceed impressions, got 6"),
-        ({"sessions": [6, 6, 2]}, "impressions cannot exceed the query's sessions"),
-        ({"sessions": [6, 7, 3]}, "counts give one query_id different sessions"),
+        ({"rank": [1, 0, 1]}, "'a', doc_id 2, rank 0: rank .*got 0"),
+        ({"impressions": [-1, 4, 3]}, "impressions .*got -1"),
+        ({"clicks": [-2, 0, 3]}, r"clicks .*got -2 \(1 such rows\)"),
+        ({"clicks": [6, 0, 3]}, "clicks .*impressions, got 6"),
+        ({"sessions": [6, 6, 2]}, "impressions .*sessions, got 3"),
+        ({"sessions": [6, 7, 3]}, "query_id different sessions"),
         ({"rank": [1, 2]}, "differ in length: .*'rank': 2"),
         ({"doc_id": [1, 1, 1], "rank": [1, 1, 1]}, "several rows for one query_id"),
-        ({"doc_id": [1.5, 2, 3]}, "doc_id must hold integers or strings, holds double"),
-        ({"rank": [1.5, 2, 3]}, "rank must hold whole numbers, holds double"),
+        ({"doc_id": [1.5, 2, 3]}, "doc_id .*holds double"),
+        ({"rank": [1.5, 2, 3]}, "rank .*holds double"),
         ({"query_id": ["a", None, "b"]}, "query_id is null in 1 rows"),
-        ({"query_id": [["a"], ["b"], ["c"]]}, "query_id must be a flat array of str"),
+        ({"query_id": [["a"], ["b"], ["c"]]}, "query_id must be a flat array"),
         ({"doc_id": np.array([1, "x", 2], object)}, "doc_id must be a flat array"),
-        ({"ranker": [1, 2, 3]}, "ranker must hold strings, holds int64"),
+        ({"ranker": [1, 2, 3]}, "ranker .*holds int64"),
     ],
 )
-def test_what_cannot_be_counts_is_refused(
+def test_what_cannot_be_counts_is_rejected(
     changed: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
         example(**changed)
 
 
-def test_unknown_columns_are_refused() -> None:
+def test_unknown_columns_are_rejected() -> None:
     with pytest.raises(DataError, match="unknown column 'x'"):
         ClickCounts(example().table.append_column("x", pa.array([1, 2, 3])))
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, float("nan")])
-def test_a_share_that_cannot_be_held_out_is_refused(share: float) -> None:
-    with pytest.raises(ConfigError, match="must be between 0 and 1, got"):
+def test_a_share_that_cannot_be_held_out_is_rejected(share: float) -> None:
+    with pytest.raises(ConfigError, match=f"got {share:g}"):
         example().holdout(share)
 
 
 def test_keys_are_there_or_not() -> None:
     counts = example()
-    with pytest.raises(ConfigError, match="not told apart by 'ranker'; they are by"):
+    with pytest.raises(ConfigError, match=r"'ranker' .*counts by query_id, doc_id"):
         counts.merged("ranker")
-    with pytest.raises(ConfigError, match="not told apart by 'query_id'"):
+    with pytest.raises(ConfigError, match="'query_id'"):
         counts.select("query_id", "a")
-    with pytest.raises(ConfigError, match="the key 'device' cannot be added"):
+    with pytest.raises(ConfigError, match="'device'"):
         counts.labelled("device", "phone")
-    with pytest.raises(ConfigError, match="the key 'ranker' cannot be added"):
+    with pytest.raises(ConfigError, match="'ranker'"):
         counts.labelled("ranker", "a").labelled("ranker", "b")
-    with pytest.raises(ConfigError, match="split already"):
+    with pytest.raises(ConfigError, match="'split'"):
         counts.holdout().holdout()
 
 
 def test_counts_by_other_keys_or_of_other_ids_do_not_add() -> None:
-    with pytest.raises(DataError, match="cannot be added to counts by query_id, doc"):
+    with pytest.raises(DataError, match=r"cannot be added .*rank, ranker"):
         example() + example().labelled("ranker", "a")
     with pytest.raises(DataError, match=r"\(query_id string, doc_id int64\) cannot"):
         example() + example(query_id=[1, 1, 2])

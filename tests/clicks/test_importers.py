@@ -102,27 +102,27 @@ def test_no_searches_are_an_empty_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "text", "message"),
     [
-        ("queries", "{", "line 2: expected one JSON object a line"),
-        ("queries", "[1]", "line 2: expected one JSON object a line"),
-        ("queries", '{"_source": 1}', "line 2: expected one JSON object a line"),
-        ("queries", "[" * 50_000, "line 2: expected one JSON object a line"),
-        ("queries", '{"user_query": "x"}', "line 2: expected query_id, a text, got No"),
-        ("queries", '{"query_id": "x"}', "line 2: expected user_query, a text, got N"),
+        ("queries", "{", "line 2: expected one JSON object"),
+        ("queries", "[1]", "line 2: expected one JSON object"),
+        ("queries", '{"_source": 1}', "line 2: expected one JSON object"),
+        ("queries", "[" * 50_000, "line 2: expected one JSON object"),
+        ("queries", '{"user_query": "x"}', "line 2: .*query_id.*got None"),
+        ("queries", '{"query_id": "x"}', "line 2: .*user_query.*got None"),
         (
             "queries",
             '{"query_id": "x", "user_query": "y", "query_response_hit_ids": "d1"}',
-            "line 2: query_response_hit_ids must be a list",
+            "line 2: query_response_hit_ids",
         ),
-        ("events", '{"action_name": "click"}', "line 2: expected query_id, a text"),
+        ("events", '{"action_name": "click"}', "line 2: .*query_id"),
         (
             "events",
             '{"action_name": "click", "query_id": "e1", "event_attributes": 7}',
-            "line 2: expected event_attributes.object.object_id, the document that",
+            "line 2: .*event_attributes.object.object_id.*got None",
         ),
         (
             "events",
             json.dumps(click("e1", "")),
-            "line 2: expected event_attributes.object.object_id.*got ''",
+            "line 2: .*event_attributes.object.object_id.*got ''",
         ),
         ("events", json.dumps(click("e1", [1])), r"object_id.*got \[1\]"),
     ],
@@ -141,9 +141,9 @@ def test_a_malformed_line_of_ubi_is_named_by_file_and_line(
     assert str(caught.value).startswith(f"{files[place]}, line 2: ")
 
 
-def test_what_is_not_text_is_said(tmp_path: Path) -> None:
+def test_what_is_not_text_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "bad").write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match="bad: expected UTF-8 text"):
+    with pytest.raises(DataError, match=r"bad: .*UTF-8"):
         read_tiangong(tmp_path / "bad")
     with pytest.raises(DataError, match="there is no such file"):
         read_ubi(tmp_path / "none", tmp_path / "none")
@@ -171,15 +171,15 @@ def test_a_page_of_tiangong_becomes_a_session(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("s1\tq7\t[11]\t[1]", "line 2: expected session, query, documents, .* 4 parts"),
-        ("s\tq\t[1, 2]\t[1]\t[0]", r"a click, 0 or 1, for each of 2 documents"),
+        ("s1\tq7\t[11]\t[1]", "line 2: .*got 4 parts"),
+        ("s\tq\t[1, 2]\t[1]\t[0]", r"2 documents, got '\[0\]'"),
         (
             "s\tq\t[1]\t[1]\t[2]",
-            r"a click, 0 or 1, for each of 1 documents, got '\[2\]'",
+            r"1 documents, got '\[2\]'",
         ),
-        ("s\tq\t1, 2\t[1]\t[0]", r"a list of documents as in \[1, 2\], got '1, 2'"),
-        ("s\tq\t[1.5]\t[1]\t[0]", "a list of documents as in"),
-        ("s\tq\t[1]\t[1]\t{}", "a list of clicks as in"),
+        ("s\tq\t1, 2\t[1]\t[0]", r"documents .*got '1, 2'"),
+        ("s\tq\t[1.5]\t[1]\t[0]", r"documents .*got '\[1.5\]'"),
+        ("s\tq\t[1]\t[1]\t{}", "clicks .*got '{}'"),
     ],
 )
 def test_a_malformed_page_is_named_by_file_and_line(

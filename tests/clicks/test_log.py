@@ -1,4 +1,4 @@
-"""Logs: what is refused, what is reported, how they are read and chosen from."""
+"""Logs: what is rejected, what is reported, how they are read and chosen from."""
 
 import csv
 import gzip
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from affinerank.clicks.checks import LogFaultsError
+from affinerank.clicks.faults import LogFaultsError
 from affinerank.clicks.log import LogOptions
 from affinerank.errors import ConfigError, DataError
 
@@ -59,7 +59,7 @@ def test_a_good_log_has_no_findings(good: Rows, count: Count) -> None:
 
 RANK = "rank is not a whole number from 1 to 10000"
 
-# What is changed in the first row, and what is said of it.
+# What is changed in the first row, and what is reported.
 ROW_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"session_id": None}, "session_id is null"),
     ({"query_id": None}, "query_id is null"),
@@ -79,7 +79,7 @@ ROW_FAULTS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changed", "what"), ROW_FAULTS)
-def test_a_fault_of_a_row_refuses_the_log_or_drops_the_session(
+def test_a_fault_of_a_row_rejects_the_log_or_drops_the_session(
     changed: dict[str, Any], what: str, good: Rows, count: Count, tmp_path: Path
 ) -> None:
     [(name, value)] = changed.items()
@@ -89,9 +89,8 @@ def test_a_fault_of_a_row_refuses_the_log_or_drops_the_session(
     with pytest.raises(LogFaultsError) as caught:
         count(rows)
     assert str(caught.value).startswith(f"the log has faults: {what}")
-    assert str(caught.value).endswith(
-        "(1 rows); put them right, or drop the sessions they are in (--bad-rows drop)"
-    )
+    assert "(1 rows)" in str(caught.value)
+    assert "--bad-rows drop" in str(caught.value)
     [fault] = caught.value.report.faults
     assert (fault.number, fault.unit, len(fault.examples)) == (1, "rows", 1)
     assert not (tmp_path / "counted.parquet").exists()
@@ -123,7 +122,7 @@ LIST_FAULTS: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize("deep", [0, 60])
 @pytest.mark.parametrize(("changed", "what", "extent"), LIST_FAULTS)
-def test_a_fault_of_a_list_refuses_the_log_or_drops_the_session(
+def test_a_fault_of_a_list_rejects_the_log_or_drops_the_session(
     changed: dict[str, Any],
     what: str,
     extent: str,
@@ -145,32 +144,30 @@ def test_a_fault_of_a_list_refuses_the_log_or_drops_the_session(
     assert found.summary["sessions"] == 2
 
 
-def test_all_faults_are_told_at_once(good: Rows, count: Count) -> None:
+def test_all_faults_are_reported_at_once(good: Rows, count: Count) -> None:
     rows = [
         {**good[0], "query_id": None, "clicked": 7},
         *good[1:],
         {**good[4], "doc_id": "z"},
         {**good[3], "rank": 9},
     ]
-    with pytest.raises(
-        LogFaultsError, match="and 3 more kinds of fault; put"
-    ) as caught:
+    with pytest.raises(LogFaultsError, match="3 more kinds") as caught:
         count(rows)
     assert [fault.number for fault in caught.value.report.faults] == [1, 1, 1, 1]
-    with pytest.raises(LogFaultsError, match="and 1 more kind of fault; put"):
+    with pytest.raises(LogFaultsError, match="1 more kind "):
         count([{**good[0], "query_id": None, "clicked": 7}, *good[1:]])
-    with pytest.raises(DataError, match="nothing to count: no row is left of the log"):
+    with pytest.raises(DataError, match="nothing to count"):
         count([{**row, "query_id": None} for row in good[:1]], bad_rows="drop")
 
 
 def test_ranks_from_zero_are_taken_only_when_declared(good: Rows, count: Count) -> None:
     rows = [{**row, "rank": row["rank"] - 1} for row in good]
-    with pytest.raises(LogFaultsError, match=r"count from 0.*--ranks-from 0"):
+    with pytest.raises(LogFaultsError, match="--ranks-from 0"):
         count(rows)
     counts, found = count(rows, LogOptions(ranks_from=0))
     assert as_rows(counts) == GOOD
     assert found.report.findings == ()
-    with pytest.raises(ConfigError, match="ranks start at 0 or 1, got 2"):
+    with pytest.raises(ConfigError, match="got 2"):
         LogOptions(ranks_from=2)
 
 
@@ -255,14 +252,14 @@ def test_columns_of_other_names_are_mapped(good: Rows, count: Count) -> None:
     counts, _ = count(renamed, options)
     assert as_rows(counts) == GOOD
     with pytest.raises(
-        DataError, match="no column 'doc_id' for doc_id; it has session_id, query_id"
+        DataError, match=r"no column 'doc_id' for doc_id; .*session_id, query_id"
     ):
         count(renamed)
-    with pytest.raises(DataError, match="no column 'nope' for ranker; it has"):
+    with pytest.raises(DataError, match="no column 'nope' for ranker"):
         count(good, LogOptions(columns={"ranker": "nope"}))
-    with pytest.raises(DataError, match="no column 'nope' for segment; it has"):
+    with pytest.raises(DataError, match="no column 'nope' for segment"):
         count(good, LogOptions(segment="nope"))
-    with pytest.raises(ConfigError, match="no column 'ranks' to map; the columns of a"):
+    with pytest.raises(ConfigError, match="no column 'ranks'"):
         LogOptions(columns={"ranks": "position"})
 
 
@@ -305,12 +302,12 @@ def test_columns_may_be_of_any_fitting_type(
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("doc_id", [1.5] * 7, "doc_id must hold integers or strings, holds float64"),
-        ("query_id", [[1]] * 7, "query_id must hold integers or strings, holds array"),
-        ("rank", [True] * 7, "rank must hold whole numbers, holds boolean"),
-        ("clicked", [[1]] * 7, "clicked must hold 0 and 1, or true and false, holds"),
-        ("clicked", [b"1"] * 7, "clicked must hold 0 and 1"),
-        ("timestamp", [True] * 7, "timestamp must hold dates, numbers or text"),
+        ("doc_id", [1.5] * 7, "doc_id .*holds float64"),
+        ("query_id", [[1]] * 7, "query_id .*holds array"),
+        ("rank", [True] * 7, "rank .*holds boolean"),
+        ("clicked", [[1]] * 7, "clicked .*holds array"),
+        ("clicked", [b"1"] * 7, "clicked .*holds binary"),
+        ("timestamp", [True] * 7, "timestamp .*holds boolean"),
     ],
 )
 def test_columns_of_other_types_are_one_sentence(
@@ -412,23 +409,23 @@ def test_a_folder_and_a_pattern_are_all_their_files(
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("none.parquet", None, "none.parquet: there is no such file"),
-        ("none*.parquet", None, "the engine could not read it: .*[Nn]o files found"),
-        ("log.xlsx", b"x", "log.xlsx: expected a file that ends in .parquet, .csv"),
-        ("log.parquet", b"no", "log.parquet: the engine could not read it"),
-        ("log.parquet", b"", "log.parquet: the engine could not read it"),
+        ("none.parquet", None, "none.parquet: "),
+        ("none*.parquet", None, r"none\*.parquet: .*[Nn]o files found"),
+        ("log.xlsx", b"x", "log.xlsx: .*.parquet, .csv"),
+        ("log.parquet", b"no", "log.parquet: the engine"),
+        ("log.parquet", b"", "log.parquet: the engine"),
         ("log.csv", b"", "no column 'session_id'"),
         (
             "log.csv",
             b"a,b\n1,2\n",
-            "no column 'session_id' for session_id; it has a, b",
+            "no column 'session_id' for session_id; .* a, b",
         ),
-        ("log.csv", b"a,b\n1,2,3\n", "log.csv: the engine could not read it"),
+        ("log.csv", b"a,b\n1,2,3\n", "log.csv: the engine"),
         ("log.csv", b"\xff\xfe\x00", "log.csv: "),
-        ("log.jsonl", b"{", "log.jsonl: the engine could not read it"),
+        ("log.jsonl", b"{", "log.jsonl: the engine"),
         ("log.jsonl", b"[1, 2]", "no column 'session_id'"),
         ("log.jsonl", b"", "no column 'session_id'"),
-        ("log.csv.gz", b"no", "log.csv.gz: the engine could not read it"),
+        ("log.csv.gz", b"no", "log.csv.gz: the engine"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_sentence(
@@ -482,7 +479,7 @@ def test_since_is_counted_and_until_is_not(
     rows = timed(good, moments)
     counts, found = count(rows, LogOptions(since=since, until=until))
     assert as_rows(counts) == [("q1", "a", 1, 1, 1), ("q1", "c", 2, 1, 1)]
-    assert only_finding(found).what.startswith("left out as asked (--where, --since")
+    assert only_finding(found).what.startswith("left out by --where, --since")
     assert (only_finding(found).number, only_finding(found).unit) == (5, "rows")
     assert found.summary["rows"] == 2
 
@@ -508,7 +505,7 @@ def test_rows_without_a_moment_are_faults_where_one_is_needed(
         (LogOptions(since="2026-01-01"), {}),
         (None, {"holdout": 0.5, "holdout_by": "time"}),
     ):
-        with pytest.raises(LogFaultsError, match="timestamp is null, or not a moment"):
+        with pytest.raises(LogFaultsError, match="timestamp is null"):
             count(rows, options, **settings)
         _, found = count(rows, options, bad_rows="drop", **settings)
         assert found.summary["dropped"] == {"sessions": 1, "rows": 3}
@@ -517,15 +514,11 @@ def test_rows_without_a_moment_are_faults_where_one_is_needed(
 @pytest.mark.parametrize(
     ("moments", "since", "message"),
     [
-        (
-            MOMENTS[0][0],
-            "soon",
-            "take a date, as in 2026-01-31 for this log, got 'soon'",
-        ),
-        (MOMENTS[2][0], "2026-01-01", "take a number for this log, got '2026-01-01'"),
+        (MOMENTS[0][0], "soon", "a date.* got 'soon'"),
+        (MOMENTS[2][0], "2026-01-01", "a number .*got '2026-01-01'"),
     ],
 )
-def test_a_moment_that_does_not_fit_the_log_is_refused(
+def test_a_moment_that_does_not_fit_the_log_is_rejected(
     moments: dict[str, Any], since: str, message: str, good: Rows, count: Count
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -535,12 +528,12 @@ def test_a_moment_that_does_not_fit_the_log_is_refused(
 @pytest.mark.parametrize(
     ("options", "settings", "message"),
     [
-        ({"since": "2026-01-01"}, {}, "--since and --until need a timestamp; name its"),
-        ({"max_sessions_per_user": 1}, {}, "--max-sessions-per-user needs a user_id"),
-        ({}, {"holdout": 0.5, "holdout_by": "time"}, "by time needs a timestamp"),
+        ({"since": "2026-01-01"}, {}, "--since .*--column timestamp"),
+        ({"max_sessions_per_user": 1}, {}, "per-user .*--column user_id"),
+        ({}, {"holdout": 0.5, "holdout_by": "time"}, "time .*--column timestamp"),
     ],
 )
-def test_a_column_that_an_option_needs_is_asked_for(
+def test_a_column_that_an_option_needs_is_named(
     options: Any, settings: Any, message: str, good: Rows, count: Count
 ) -> None:
     with pytest.raises(DataError, match=message):
@@ -560,7 +553,7 @@ def test_a_user_counts_for_the_first_sessions_only(good: Rows, count: Count) -> 
     every, found = count(rows, LogOptions(max_sessions_per_user=2))
     assert every.n_sessions == 3
     assert found.report.findings == ()
-    with pytest.raises(ConfigError, match="max_sessions_per_user must be 1 or more"):
+    with pytest.raises(ConfigError, match=r"max_sessions_per_user .*got 0"):
         LogOptions(max_sessions_per_user=0)
 
 
@@ -579,7 +572,7 @@ def test_a_condition_is_the_user_s_own_sql(
 ) -> None:
     counts, found = count(good, LogOptions(where=where))
     assert counts.impressions.sum() == 5
-    assert found.report.findings[-1].what.startswith("left out as asked")
+    assert found.report.findings[-1].what.startswith("left out by --where")
     assert found.report.findings[-1].number == 2
 
 
@@ -589,11 +582,11 @@ def test_a_condition_is_the_user_s_own_sql(
 def test_a_broken_condition_is_one_sentence(
     where: str, good: Rows, count: Count
 ) -> None:
-    with pytest.raises(DataError, match=r"^--where: the engine could not read it") as e:
+    with pytest.raises(DataError, match=r"^--where: the engine") as e:
         count(good, LogOptions(where=where))
     assert "\n" not in str(e.value)
 
 
-def test_a_condition_that_leaves_nothing_is_said(good: Rows, count: Count) -> None:
-    with pytest.raises(DataError, match="nothing to count: no row is left of the log"):
+def test_a_condition_that_leaves_nothing_is_rejected(good: Rows, count: Count) -> None:
+    with pytest.raises(DataError, match="nothing to count"):
         count(good, LogOptions(where="false"))

@@ -68,18 +68,18 @@ def test_a_missing_file_is_named_with_where_the_set_comes_from(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", sorted(PUBLIC_SETS))
 def test_every_set_says_where_it_comes_from(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="give root="):
+    with pytest.raises(ConfigError, match="root="):
         load(name)
     with pytest.raises(DataError, match="there is no file"):
         load(name, root=tmp_path)
 
 
 def test_unknown_names_suggest_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="did you mean mslr30k"):
+    with pytest.raises(ConfigError, match=r"'mslr30'.*'mslr30k'"):
         load("mslr30")
     with pytest.raises(ConfigError, match="no built-in world 'bing-like'"):
         load("bing-like:5")
-    with pytest.raises(ConfigError, match="after the colon goes the number"):
+    with pytest.raises(ConfigError, match="'yahoo-like:many'"):
         load("yahoo-like:many")
     with pytest.raises(ConfigError, match="there is no fold 6"):
         load("mslr30k", root=".", fold=6)
@@ -99,7 +99,7 @@ def test_a_file_has_no_splits(tmp_path: Path) -> None:
     source = DataSource.parse(str(path))
     assert source.default_split("test") is None
     assert source.read(None).n_docs == 2
-    with pytest.raises(ConfigError, match="has no splits; there is no split 'test'"):
+    with pytest.raises(ConfigError, match=r"no splits; .*'test'"):
         source.read("test")
 
 
@@ -110,7 +110,7 @@ def test_a_world_has_splits_of_the_size_asked_for() -> None:
     assert load("mslr-like:30", seed=1).train.n_queries == 30
     named = DataSource.parse("mslr-like:30@1").read("train")
     assert named.features.tobytes() == source.read("train").features.tobytes()
-    with pytest.raises(ConfigError, match="after the @ goes the seed"):
+    with pytest.raises(ConfigError, match="'mslr-like:30@x'"):
         load("mslr-like:30@x")
 
 
@@ -125,6 +125,6 @@ def test_features_that_a_text_file_never_mentions_are_zero(tmp_path: Path) -> No
     assert widened.features[:, 2].tolist() == [0, 0]
 
 
-def test_what_is_nothing_is_refused() -> None:
-    with pytest.raises(DataError, match="neither a file, nor a folder, nor a built-in"):
+def test_what_is_nothing_is_rejected() -> None:
+    with pytest.raises(DataError, match=r"'nothing\.txt'"):
         DataSource.parse("nothing.txt")

@@ -1,4 +1,6 @@
-"""The dataset type: what it refuses, how it groups, selects and scales."""
+"""The dataset type: what it rejects, how it groups, selects and scales."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,7 +38,7 @@ def test_scattered_rows_are_grouped_stably_with_a_note_and_can_be_restored() -> 
     assert data.query_ids.tolist() == [7, 3, 9]
     assert data.features[:, 0].tolist() == [0, 2, 1, 3, 4]
     assert data.known_labels().tolist() == [0, 2, 1, 3, 4]
-    assert data.in_source_order(data.features)[:, 0].tolist() == [0, 1, 2, 3, 4]
+    assert data.source_rows.tolist() == [0, 2, 1, 3, 4]
 
 
 @pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning")
@@ -44,9 +46,9 @@ def test_scattered_rows_are_grouped_stably_with_a_note_and_can_be_restored() -> 
 def test_any_order_of_query_ids_can_be_restored(query_ids: list[int]) -> None:
     rows = np.arange(len(query_ids), dtype=float)[:, None]
     data = RankingDataset.from_rows(rows, query_ids)
-    back = data.in_source_order(data.query_ids[data.query_of_doc])
-    assert back.tolist() == query_ids
-    assert data.in_source_order(data.features)[:, 0].tolist() == rows[:, 0].tolist()
+    back = np.argsort(data.source_rows)
+    assert data.query_ids[data.query_of_doc][back].tolist() == query_ids
+    assert data.features[back, 0].tolist() == rows[:, 0].tolist()
     for query in range(data.n_queries):
         docs = data.source_rows[data.offsets[query] : data.offsets[query + 1]]
         assert np.all(np.diff(docs) > 0)  # stable
@@ -104,7 +106,7 @@ def test_features_that_are_sometimes_missing_vary() -> None:
     assert data.varying_features() == ("f1",)
 
 
-def test_data_that_cannot_rank_are_refused() -> None:
+def test_data_that_cannot_rank_are_rejected() -> None:
     with pytest.raises(DataError, match="every feature is constant"):
         FeatureMapping.fit(RankingDataset.from_rows([[1], [1]], [1, 1]))
 
@@ -146,21 +148,24 @@ def test_ids_are_integers_or_strings_of_any_length() -> None:
     ("change", "message"),
     [
         ({"features": np.zeros(3)}, "features must be a matrix"),
-        ({"features": [[np.inf], [0], [0]]}, "row 0, feature 1: a feature must be fin"),
-        ({"offsets": [0, 2]}, "end at the number of documents, 3"),
-        ({"offsets": [0, 2, 2, 3]}, "query 1 has no documents (1 such queries)"),
-        ({"labels": [1, 2]}, "labels must be one number per document, [3]"),
-        ({"labels": [1, -2, 0]}, "row 1: a label must be a number that is 0 or more"),
+        ({"features": [[np.inf], [0], [0]]}, "row 0, feature 1: "),
+        ({"offsets": [0, 2]}, "offsets must start at 0 and end at"),
+        ({"offsets": [0, 2, 2, 3]}, "query 1 has no documents (1 "),
+        ({"labels": [1, 2]}, "labels must have shape [3], got (2,)"),
+        ({"labels": [1, -2, 0]}, "row 1: a label"),
         ({"labels": [1, np.nan, 0]}, "got nan"),
-        ({"query_ids": [1]}, "query_ids must be [2]"),
+        ({"query_ids": [1]}, "query_ids must have shape [2], got (1,)"),
         ({"query_ids": [1, 1]}, "must name each query once"),
-        ({"query_ids": [1.5, 2.5]}, "must be integers or strings, got float64"),
-        ({"doc_ids": [1, 2]}, "doc_ids must be [3]"),
+        (
+            {"query_ids": [1.5, 2.5]},
+            "query_ids must be integers or str",
+        ),
+        ({"doc_ids": [1, 2]}, "doc_ids must have shape [3], got (2,)"),
         ({"feature_names": ("a", "b")}, "feature_names must be 1 different names"),
-        ({"source_rows": [1, 2]}, "source_rows must be [3]"),
+        ({"source_rows": [1, 2]}, "source_rows must have shape [3], got (2,)"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(
+def test_what_does_not_fit_together_is_rejected(
     change: dict[str, object], message: str
 ) -> None:
     fields: dict[str, object] = {
@@ -175,17 +180,42 @@ def test_what_does_not_fit_together_is_refused(
 
 
 def test_missing_columns_are_named() -> None:
-    with pytest.raises(DataError, match="lack 1 of 2 features, 'f9' first"):
+    with pytest.raises(DataError, match=r"1 of 2 features, 'f9' .*f1, f2, f3"):
         small().select_features(["f1", "f9"])
 
 
-def test_positions_beyond_the_queries_are_refused() -> None:
-    with pytest.raises(DataError, match="run from 0 to 1, got 2"):
+def test_features_that_a_text_leaves_out_are_zero_before_scaling() -> None:
+    few = RankingDataset.from_rows([[1.0], [3.0], [np.nan]], [1, 1, 1])
+    sparse = replace(few, feature_names=("f2",), absent_is_zero=True)
+    chosen = sparse.select_features(["f3", "f2", "f1"]).features
+    np.testing.assert_array_equal(chosen[:, 1], [1, 3, np.nan])
+    np.testing.assert_array_equal(chosen[:, [0, 2]], np.zeros((3, 2)))
+    scaled = FeatureMapping(("f3", "f2")).apply(sparse).features
+    np.testing.assert_array_equal(scaled, [[0, 0], [0, 1], [0, np.nan]])
+    none = RankingDataset.from_rows(np.zeros((2, 0)), [1, 1])
+    zeros = replace(none, absent_is_zero=True).select_features(["f1"])
+    np.testing.assert_array_equal(zeros.features, [[0], [0]])
+    with pytest.raises(DataError, match=r"1 of 1 features, 'f1' .*none"):
+        none.select_features(["f1"])
+
+
+def test_data_are_printed_on_one_line_with_their_sizes() -> None:
+    assert repr(small()) == (
+        "RankingDataset(2 queries, 4 documents, 3 features, labelled)"
+    )
+    many = RankingDataset.from_rows(np.zeros((5000, 2)), np.arange(5000))
+    assert repr(many) == (
+        "RankingDataset(5,000 queries, 5,000 documents, 2 features, without labels)"
+    )
+
+
+def test_positions_beyond_the_queries_are_rejected() -> None:
+    with pytest.raises(DataError, match="0 to 1, got 2"):
         small().select_queries([0, 2])
 
 
-def test_labels_are_asked_for_where_there_are_none() -> None:
-    with pytest.raises(DataError, match="carry no labels"):
+def test_labels_are_required_where_they_are_used() -> None:
+    with pytest.raises(DataError, match="labels are needed"):
         RankingDataset.from_rows([[1]], [1]).relevance()
 
 

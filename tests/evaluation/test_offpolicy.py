@@ -2,81 +2,122 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import log2
 
 import numpy as np
 import pytest
 
-from affinerank.clicks.join import JoinedCounts
-from affinerank.corrections import ESTIMATORS, affine, estimate_metric
-from affinerank.evaluation.labels import DocumentLabels, label_documents
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.rows import ClickRows
+from affinerank.errors import DataError
+from affinerank.estimators import ESTIMATORS, Weights, affine, ips, naive
 from affinerank.evaluation.offpolicy import (
+    Decision,
     Estimate,
     Interval,
+    by_query,
     decide,
     estimate,
     exposure,
+    unknown_share,
 )
 from affinerank.evaluation.rank_weights import (
     RankWeights,
     logged_weights,
     ranked_weights,
 )
-from affinerank.metrics import Metric, dcg, ranks_by_score
+from affinerank.metrics import Metric
+from affinerank.pipeline.weighing import weigh
 
 from .conftest import USERS, World
 
-DCG = RankWeights.of_metric(Metric("DCG", 4))
+DCG_4 = Metric("DCG", 4)
+DCG = RankWeights.of_metric(DCG_4)
+AFFINE = affine.ROW.name
 Draw = Callable[..., World]
-
-
-def labelled(
-    world: World, joined: JoinedCounts, name: str = "affine"
-) -> DocumentLabels:
-    return label_documents(joined, ESTIMATORS[name](joined.counts, USERS), world.data)
 
 
 def test_expected_clicks_give_the_true_dcg(draw_world: Draw) -> None:
     """Unbiased in exact expectation: rates in the place of relative clicks."""
     rng = np.random.default_rng(0)
     world = draw_world(20, rng)
-    joined = world.log(rng.integers(1, 9, 20), rng)
-    labels = labelled(world, joined)
-    rank = joined.counts.rank
-    rate = USERS.click_probability(rank, world.relevance[joined.doc])
-    alpha, beta = USERS.at(rank)
-    expected = np.empty(world.data.n_docs)
-    expected[joined.doc] = (rate - beta) / alpha
-    labels = replace(labels, relevance=expected)
-    weights = ranked_weights(world.new, world.data, DCG)
-    found = estimate(labels, weights, world.data)
-    true = dcg(world.new, world.relevance, world.data.offsets, cutoff=4)
-    assert found.least == pytest.approx(labels.share @ true, rel=1e-12)
+    rows = world.log(rng.integers(1, 9, 20), rng)
+    rate = USERS.click_probability(rows.rank, world.relevance[rows.doc])
+    rows = replace(rows, clicks=rate * rows.impressions)
+    found = estimate(
+        weigh(rows, AFFINE, USERS), ranked_weights(world.new, rows, DCG), world.query
+    )
+    true = DCG_4(world.new, world.relevance, world.offsets).values
+    assert found.least == pytest.approx(rows.share @ true, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", sorted(ESTIMATORS))
-def test_the_value_is_that_of_estimate_metric(draw_world: Draw, name: str) -> None:
+def test_with_full_lists_the_estimate_is_the_papers_sum_over_interactions() -> None:
+    rng = np.random.default_rng(3)
+    users = TrustModel.paper(depth=4)
+    clicks = rng.random((50, 4)) < 0.4
+    ranks, total = np.array([3, 1, 4, 2]), 0.0
+    for row in clicks:  # one interaction: document d is shown at rank d + 1
+        for d in range(4):
+            total += (row[d] - users.beta[d]) / users.alpha[d] / log2(ranks[d] + 1)
+    rows = ClickRows(
+        doc=np.arange(4),
+        rank=np.arange(1, 5),
+        context=np.zeros(4, dtype=np.int64),
+        impressions=np.full(4, 50.0),
+        clicks=clicks.sum(axis=0).astype(np.float64),
+        query_of_doc=np.zeros(4, dtype=np.int64),
+        sessions=np.array([50.0]),
+    )
+    given = ranked_weights(-ranks, rows, RankWeights.of_metric(Metric("DCG")))
+    found = estimate(weigh(rows, AFFINE, users), given, rows.query_of_doc)
+    assert found.least == pytest.approx(total / 50)
+
+
+def test_a_document_that_was_shown_less_often_does_not_count_less() -> None:
+    """Where the paper's sum over interactions would: 80 sessions show a, 20 show b."""
+    users, relevance = TrustModel.paper(depth=1), np.array([0.3, 0.9])
+    shown = np.array([80.0, 20.0])
+    rows = ClickRows(
+        doc=np.array([0, 1]),
+        rank=np.array([1, 1]),
+        context=np.array([0, 0]),
+        impressions=shown,
+        clicks=shown * users.click_probability([1, 1], relevance),
+        query_of_doc=np.array([0, 0]),
+        sessions=np.array([100.0]),
+    )
+    given = np.array([1 / log2(3), 1.0])
+    found = estimate(weigh(rows, AFFINE, users), given, rows.query_of_doc)
+    assert found.least == pytest.approx(0.3 / log2(3) + 0.9)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, row in ESTIMATORS.items() if row.needs != "labels"]
+)
+def test_the_value_is_the_written_out_sum(draw_world: Draw, name: str) -> None:
     rng = np.random.default_rng(1)
     world = draw_world(10, rng)
-    joined = world.log(rng.integers(1, 50, 10), rng, depth=4)
-    correction = ESTIMATORS[name](joined.counts, USERS)
-    ranks = ranks_by_score(world.new, world.data.offsets)
-    expected = estimate_metric(ranks, joined, correction, world.data, DCG.at)
-    weights = ranked_weights(world.new, world.data, DCG)
-    found = estimate(labelled(world, joined, name), weights, world.data)
-    assert found.least == pytest.approx(expected, rel=1e-12)
+    rows = world.log(rng.integers(1, 50, 10), rng, depth=4)
+    weights, given = weigh(rows, name, USERS), ranked_weights(world.new, rows, DCG)
+    total = 0.0
+    for doc in np.flatnonzero(weights.known):
+        share = rows.sessions[world.query[doc]] / rows.sessions.sum()
+        total += share * weights.weight[doc] * given[doc]
+    found = estimate(weights, given, world.query)
+    assert found.least == pytest.approx(total, rel=1e-12)
 
 
 def test_equal_queries_have_the_usual_interval_of_a_mean(draw_world: Draw) -> None:
     rng = np.random.default_rng(2)
     world = draw_world(12, rng)
-    labels = labelled(world, world.log(np.full(12, 30), rng))
-    weights = ranked_weights(world.new, world.data, DCG)
-    found = estimate(labels, weights, world.data)
-    by_query = labels.by_query(weights, world.data.query_of_doc)
-    error = by_query.std(ddof=1) / np.sqrt(12)
+    rows = world.log(np.full(12, 30), rng)
+    weights, given = weigh(rows, AFFINE, USERS), ranked_weights(world.new, rows, DCG)
+    found = estimate(weights, given, world.query)
+    values = by_query(weights, given, world.query)
+    error = values.std(ddof=1) / np.sqrt(12)
     assert found.queries.standard_error == pytest.approx(error)
     assert found.queries.high - found.least == pytest.approx(2.200985 * error)  # t(11)
-    noise = np.sum((weights / 12) ** 2 * labels.variance)
+    noise = np.sum((given / 12) ** 2 * weights.variance)
     assert found.sessions.standard_error == pytest.approx(np.sqrt(noise))
     assert found.sessions.high - found.least == pytest.approx(1.959964 * noise**0.5)
 
@@ -84,8 +125,9 @@ def test_equal_queries_have_the_usual_interval_of_a_mean(draw_world: Draw) -> No
 def test_one_query_says_nothing_of_others(draw_world: Draw) -> None:
     rng = np.random.default_rng(3)
     world = draw_world(1, rng)
-    labels = labelled(world, world.log(np.array([50]), rng))
-    found = estimate(labels, ranked_weights(world.new, world.data, DCG), world.data)
+    rows = world.log(np.array([50]), rng)
+    given = ranked_weights(world.new, rows, DCG)
+    found = estimate(weigh(rows, AFFINE, USERS), given, world.query)
     assert np.isnan(found.queries.low)
     assert decide(found, 100).verdict == "undecided"
     assert decide(found, 100).clicks_needed is None
@@ -96,83 +138,85 @@ def test_bounds_take_unseen_documents_for_irrelevant_and_for_relevant(
 ) -> None:
     rng = np.random.default_rng(4)
     world = draw_world(15, rng)
-    labels = labelled(world, world.log(np.full(15, 40), rng, depth=3))
-    weights = ranked_weights(world.new, world.data, DCG)
-    point = estimate(labels, weights, world.data)
-    found = estimate(labels, weights, world.data, bounds=True)
-    unseen = weights[~labels.shown].sum() / 15
+    rows = world.log(np.full(15, 40), rng, depth=3)
+    weights, given = weigh(rows, AFFINE, USERS), ranked_weights(world.new, rows, DCG)
+    point = estimate(weights, given, world.query)
+    found = estimate(weights, given, world.query, bounds=True)
+    unseen = given[~weights.known].sum() / 15
     assert not point.bounded
     assert found.bounded
     assert found.least == pytest.approx(point.least)
     assert found.most == pytest.approx(point.least + unseen)
     assert found.sessions.low == pytest.approx(point.sessions.low)
     assert found.sessions.high == pytest.approx(point.sessions.high + unseen)
-    turned = estimate(labels, -weights, world.data, bounds=True)
+    turned = estimate(weights, -given, world.query, bounds=True)
     assert (turned.least, turned.most) == pytest.approx((-found.most, -found.least))
+    assert list(found.to_dict())[:3] == ["least", "most", "bounds"]
+    assert point.to_dict()["estimate"] == point.least
 
 
 def test_the_order_of_queries_does_not_matter(draw_world: Draw) -> None:
     rng = np.random.default_rng(5)
     world = draw_world(9, rng)
-    sessions = rng.integers(5, 50, 9)
-    labels = labelled(world, world.log(sessions, rng))
-    weights = ranked_weights(world.new, world.data, DCG)
+    rows = world.log(rng.integers(5, 50, 9), rng)
     order = rng.permutation(9)
-    rows = (6 * order[:, None] + np.arange(6)).reshape(-1)
-    turned = DocumentLabels(
-        labels.relevance[rows],
-        labels.variance[rows],
-        labels.standard_error[rows],
-        labels.shown[rows],
-        labels.impressions[rows],
-        labels.clicks[rows],
-        labels.share[order],
+    docs = (6 * order[:, None] + np.arange(6)).reshape(-1)
+    turned = rows.renumbered(docs, order)
+    one, other = (
+        estimate(
+            weigh(log, AFFINE, USERS), ranked_weights(new, log, DCG), log.query_of_doc
+        )
+        for log, new in ((rows, world.new), (turned, world.new[docs]))
     )
-    one = estimate(labels, weights, world.data)
-    other = estimate(turned, weights[rows], world.data.select_queries(order))
     assert one.least == pytest.approx(other.least)
     assert one.queries.high == pytest.approx(other.queries.high)
     assert one.sessions.high == pytest.approx(other.sessions.high)
 
 
 def test_a_ranking_does_not_differ_from_itself(draw_world: Draw) -> None:
+    """Not even by rounding, which would decide: all of its intervals are tiny."""
     rng = np.random.default_rng(6)
-    world = draw_world(8, rng)
-    sessions = np.full(8, 20)
-    joined = world.log(sessions, rng)
-    logged = logged_weights(joined, sessions.astype(np.float64), world.data, DCG)
-    same = ranked_weights(world.old, world.data, DCG)
-    found = estimate(labelled(world, joined), same - logged, world.data)
+    world = draw_world(80, rng)
+    rows = world.log(rng.integers(3, 60, 80), rng)
+    same = ranked_weights(world.old, rows, DCG) - logged_weights(rows, DCG)
+    found = estimate(weigh(rows, AFFINE, USERS), same, world.query)
     assert (found.least, found.sessions.low, found.queries.high) == (0, 0, 0)
-    assert decide(found, 100).verdict == "undecided"
+    assert decide(found, 100) == Decision("undecided", 100, None)
+
+
+def test_weight_on_documents_never_shown_is_counted_by_sessions() -> None:
+    known = np.array([True, True, False, True, True])
+    query, nothing = np.array([0, 0, 0, 1, 1]), np.zeros(5)
+    weights = Weights(nothing, known, np.array([0.25, 0.75]), nothing)
+    given = np.array([1.0, 0.0, 1.0, 1.0, 0.0])
+    share = unknown_share(weights, given, query)
+    assert share == pytest.approx(0.25 / (0.25 * 2 + 0.75))
+    with pytest.raises(DataError, match="no weight to any document"):
+        unknown_share(weights, nothing, query)
 
 
 def test_effective_size_is_the_written_out_ratio(draw_world: Draw) -> None:
     rng = np.random.default_rng(7)
     world = draw_world(5, rng)
-    joined = world.log(np.full(5, 10), rng)
-    weights = ranked_weights(world.new, world.data, DCG)
-    correction = affine(joined.counts, USERS)
-    labels = labelled(world, joined)
-    found = exposure(joined, correction, labels, weights, world.data)
-    one = np.repeat(weights[joined.doc] / USERS.at(joined.counts.rank)[0], 10)
+    rows = world.log(np.full(5, 10), rng)
+    weights, given = weigh(rows, AFFINE, USERS), ranked_weights(world.new, rows, DCG)
+    found = exposure(rows, weights, given)
+    one = np.repeat(given[rows.doc] / USERS.at(rows)[0], 10)
     one = np.sort(one[one > 0])[::-1]
     assert found.impressions == len(one)
     assert found.effective == pytest.approx(one.sum() ** 2 / (one**2).sum())
     few = 0.01 * len(one)
     top = one[: int(few)].sum() + (few - int(few)) * one[int(few)]
     assert found.top_share == pytest.approx(top / one.sum())
-    nothing = exposure(joined, correction, labels, 0 * weights, world.data)
-    assert nothing.impressions == 0
+    assert exposure(rows, weights, 0 * given).impressions == 0
+    bent = exposure(rows, replace(weights, slope=None), given)
+    assert (bent.impressions, bent.effective, bent.top_share) == (None, None, None)
 
 
 def test_equal_weights_lose_nothing(draw_world: Draw) -> None:
     rng = np.random.default_rng(8)
-    world = draw_world(5, rng)
-    joined = world.log(np.full(5, 10), rng)
-    correction = ESTIMATORS["naive"](joined.counts, USERS)
-    even = np.ones(world.data.n_docs)
-    found = exposure(joined, correction, labelled(world, joined), even, world.data)
+    rows = draw_world(5, rng).log(np.full(5, 10), rng)
+    found = exposure(rows, weigh(rows, naive.ROW.name), np.ones(rows.n_docs))
     assert found.effective == pytest.approx(5 * 6 * 10)
     assert found.top_share == pytest.approx(0.01)
 
@@ -214,25 +258,24 @@ def test_both_intervals_cover_their_target_where_naive_and_ips_fail(
     logs, n_queries = 60, 40
     rng = np.random.default_rng(9)
     population = draw_world(20_000, rng)
-    future = dcg(
-        population.new, population.relevance, population.data.offsets, cutoff=4
-    ).mean()
+    future = DCG_4(
+        population.new, population.relevance, population.offsets
+    ).values.mean()
     covered: dict[str, list[tuple[bool, bool]]] = {}
     for _ in range(logs):
         world = draw_world(n_queries, rng)
-        joined = world.log(rng.integers(20, 80, n_queries), rng)
-        weights = ranked_weights(world.new, world.data, DCG)
-        true = dcg(world.new, world.relevance, world.data.offsets, cutoff=4)
-        for name in ("naive", "ips", "affine"):
-            labels = labelled(world, joined, name)
-            found = estimate(labels, weights, world.data)
-            here = labels.share @ true
+        rows = world.log(rng.integers(20, 80, n_queries), rng)
+        given = ranked_weights(world.new, rows, DCG)
+        true = DCG_4(world.new, world.relevance, world.offsets).values
+        for row in (naive.ROW, ips.ROW, affine.ROW):
+            found = estimate(weigh(rows, row.name, USERS), given, world.query)
+            here = rows.share @ true
             hits = (
                 bool(found.sessions.low <= here <= found.sessions.high),
                 bool(found.queries.low <= future <= found.queries.high),
             )
-            covered.setdefault(name, []).append(hits)
+            covered.setdefault(row.name, []).append(hits)
     allowed = 3 * np.sqrt(0.95 * 0.05 / logs)
-    assert np.all(np.abs(np.mean(covered["affine"], axis=0) - 0.95) < allowed)
-    for name in ("naive", "ips"):
-        assert np.all(np.mean(covered[name], axis=0) < 0.5)
+    assert np.all(np.abs(np.mean(covered[AFFINE], axis=0) - 0.95) < allowed)
+    for row in (naive.ROW, ips.ROW):
+        assert np.all(np.mean(covered[row.name], axis=0) < 0.5)

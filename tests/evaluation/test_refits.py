@@ -6,52 +6,49 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from affinerank.bias.documents import ClickRows
-from affinerank.clicks.join import JoinedCounts
-from affinerank.clicks.usermodel import UserModel
+from affinerank.clicks.models.trust import EstimatedBy, TrustModel
+from affinerank.clicks.rows import ClickRows
+from affinerank.defaults import EM, ESTIMATOR
 from affinerank.errors import ConfigError, DataError
-from affinerank.evaluation.rank_weights import (
-    RankWeights,
-    centred,
-    logged_weights,
-    ranked_weights,
-    shown_weights,
+from affinerank.estimators.correction import mean_click_rate
+from affinerank.evaluation.rank_weights import RankWeights, centred, over_logged
+from affinerank.evaluation.refits import (
+    Differences,
+    Source,
+    clicked_again,
+    estimate_differences,
+    is_estimated,
 )
-from affinerank.evaluation.refits import Held, Learnt, estimate_differences
-from affinerank.metrics import Metric
+from affinerank.metrics import Metric, ranks_by_score
+from affinerank.pipeline.weighing import weigh
 
 from .conftest import USERS, World
 
 DCG = RankWeights.of_metric(Metric("DCG", 4))
+TWO_LEVELS = "two-level"
 Draw = Callable[..., World]
 
 
-def held_out(world: World, sessions: np.ndarray, joined: JoinedCounts) -> Held:
-    number = sessions.astype(np.float64)
-    new = shown_weights(world.new, joined, number, world.data, DCG)
-    old = logged_weights(joined, number, world.data, DCG)
-    shown = np.bincount(joined.doc, minlength=world.data.n_docs) > 0
-    return Held(
-        joined, world.data, centred(new - old, shown, world.data.query_of_doc)[None]
+def held_out(world: World, rows: ClickRows) -> Differences:
+    over = over_logged(world.new, rows, DCG)
+    shown = rows.by_doc(rows.impressions) > 0
+    return Differences(
+        rows,
+        centred(over, shown, rows.query_of_doc)[None],
+        lambda rows, users: weigh(rows, ESTIMATOR, users),
     )
 
 
-def learnt(world: World, joined: JoinedCounts, method: str = "two-level") -> Learnt:
-    counts = joined.counts
-    rows = ClickRows(
-        joined.doc,
-        world.data.query_of_doc[joined.doc],
-        counts.rank,
-        counts.impressions.astype(np.float64),
-        counts.clicks.astype(np.float64),
-    )
-    return Learnt(rows, None, method)
-
-
-def in_gauge(users: UserModel, a: float, t: float) -> UserModel:
-    return UserModel(
+def in_gauge(users: TrustModel, a: float, t: float) -> TrustModel:
+    return TrustModel(
         alpha=a * users.alpha, beta=users.beta + t * users.alpha, identified="gauge"
     )
+
+
+def test_users_are_estimated_if_they_say_so_or_are_known_up_to_gauge() -> None:
+    assert not is_estimated(USERS)
+    assert is_estimated(replace(USERS, estimated=EstimatedBy(TWO_LEVELS)))
+    assert is_estimated(in_gauge(USERS, 1.0, 0.0))
 
 
 @pytest.mark.parametrize(("a", "t"), [(3.0, 0.0), (1.0, -0.4), (0.2, 5.0)])
@@ -60,10 +57,9 @@ def test_the_gauge_of_the_users_changes_nothing(
 ) -> None:
     rng = np.random.default_rng(0)
     world = draw_world(20, rng)
-    sessions = rng.integers(5, 30, 20)
-    held = held_out(world, sessions, world.log(sessions, rng))
-    expected, _ = held.by_query(USERS)
-    found, _ = held.by_query(in_gauge(USERS, a, t))
+    held = held_out(world, world.log(rng.integers(5, 30, 20), rng))
+    expected = held.by_query(USERS)
+    found = held.by_query(in_gauge(USERS, a, t))
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -72,15 +68,12 @@ def test_both_intervals_hold_the_difference_and_rest_on_the_seed(
 ) -> None:
     rng = np.random.default_rng(1)
     world = draw_world(80, rng)
-    sessions = np.full(80, 300)
-    joined = world.log(sessions, rng)
-    held, source = held_out(world, sessions, joined), learnt(world, joined)
+    rows = world.log(np.full(80, 300), rng)
     one, again, apart = (
         estimate_differences(
-            held,
+            held_out(world, rows),
             USERS,
-            source,
-            same=same,
+            Source(rows, EstimatedBy(TWO_LEVELS), held_out=same),
             replicates=4,
             rng=np.random.default_rng(2),
         )[0]
@@ -103,24 +96,25 @@ def test_intervals_with_estimated_users_cover_as_often_as_they_say(
     mean_alpha = USERS.alpha.mean()  # differences are in clicks at an average rank
 
     def difference(world: World) -> float:
-        change = ranked_weights(world.new, world.data, DCG)
-        change -= ranked_weights(world.old, world.data, DCG)
-        return float(mean_alpha * change @ world.relevance / world.data.n_queries)
+        new, old = (
+            DCG.at(ranks_by_score(scores, world.offsets))
+            for scores in (world.new, world.old)
+        )
+        n_queries = len(world.offsets) - 1
+        return float(mean_alpha * (new - old) @ world.relevance / n_queries)
 
     ahead = difference(draw_world(100_000, np.random.default_rng(5)))
     n, covered, off, error = 20, np.zeros(2), [], []
     for seed in range(n):
         rng = np.random.default_rng(seed)
-        world, sessions = draw_world(80, rng), np.full(80, 60)
-        joined = world.log(sessions, rng)
-        source = learnt(world, joined)
-        first = source.fitted(rng).first
-        assert first is not None
+        world = draw_world(80, rng)
+        rows = world.log(np.full(80, 60), rng)
+        source = Source(rows, EstimatedBy(TWO_LEVELS), held_out=True)
+        users = source.fit(rows, rng).users
         found = estimate_differences(
-            held_out(world, sessions, joined),
-            first.users,
+            held_out(world, rows),
+            users,
             source,
-            same=True,
             replicates=5,
             rng=rng,
         )[0]
@@ -138,27 +132,23 @@ def test_intervals_with_estimated_users_cover_as_often_as_they_say(
     )
 
 
-def test_what_cannot_be_refitted_is_refused(draw_world: Draw) -> None:
+def test_what_cannot_be_refitted_is_rejected(draw_world: Draw) -> None:
     rng = np.random.default_rng(3)
     world = draw_world(30, rng)
-    sessions = np.full(30, 2)
-    joined = world.log(sessions, rng)
-    held = held_out(world, sessions, joined)
-    with pytest.raises(ConfigError, match="estimated by em, which is too slow"):
-        learnt(world, joined, "em")
+    rows = world.log(np.full(30, 2), rng)
+    held = held_out(world, rows)
+    with pytest.raises(ConfigError, match=f"by {EM}, which is too slow.*{TWO_LEVELS}"):
+        Source(rows, EstimatedBy(EM))
+    source = Source(rows, EstimatedBy(TWO_LEVELS), held_out=True)
     with pytest.raises(ConfigError, match="2 replicates or more, got 1"):
-        estimate_differences(held, USERS, learnt(world, joined), replicates=1, rng=rng)
+        estimate_differences(held, USERS, source, replicates=1, rng=rng)
     with pytest.raises(DataError, match="cannot be refitted to resamples"):
-        estimate_differences(held, USERS, learnt(world, joined), rng=rng)
+        estimate_differences(held, USERS, source, rng=rng)
 
 
-def test_half_of_the_queries_keeps_whole_queries(draw_world: Draw) -> None:
+def test_clicks_drawn_again_stay_within_impressions(draw_world: Draw) -> None:
     rng = np.random.default_rng(4)
-    world = draw_world(10, rng)
-    source = learnt(world, world.log(np.full(10, 5), rng))
-    chosen = np.arange(10) % 2 == 0
-    kept = source.half(chosen).rows
-    assert np.unique(kept.query).tolist() == [0, 2, 4, 6, 8]
-    assert len(kept.doc) == 30
-    again = replace(source).clicked_again(rng).rows
+    rows = draw_world(200, rng).log(np.full(200, 5), rng)
+    again = clicked_again(rows, mean_click_rate(rows), rng)
     assert np.all((again.clicks >= 0) & (again.clicks <= again.impressions))
+    assert again.clicks.sum() == pytest.approx(rows.clicks.sum(), rel=0.1)

@@ -5,14 +5,12 @@ import pytest
 from scipy import stats
 
 from affinerank.errors import DataError
-from affinerank.evaluation.runs import RunSummary
 from affinerank.evaluation.significance import (
     Comparison,
     compare_queries,
     compare_runs,
     corrected,
 )
-from affinerank.metrics import Metric
 
 
 def test_welch_does_not_take_spreads_for_the_same() -> None:
@@ -65,25 +63,10 @@ def test_equal_runs_still_have_an_interval() -> None:
     assert found.high > 0.1
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_what_cannot_be_compared_is_rejected() -> None:
     with pytest.raises(DataError, match="two runs or more"):
         compare_runs({"a": [0.1], "b": [0.2]}, against="b")
     with pytest.raises(DataError, match="nothing named 'c'"):
         compare_runs({"a": [0.1]}, against="c")
     with pytest.raises(DataError, match="not of the same queries"):
         compare_queries({"a": [0.1, np.nan], "b": [0.1, 0.2]}, against="b")
-
-
-def test_a_summary_averages_over_queries_then_runs() -> None:
-    metric = Metric.parse("nDCG@10")
-    runs = [
-        metric(scores, [1.0, 0.0, 0.0], [0, 2, 3])
-        for scores in ([2.0, 1.0, 0.0], [1.0, 2.0, 0.0])
-    ]
-    summary = RunSummary("x", runs)
-    low = 1 / np.log2(3)
-    np.testing.assert_allclose(summary.means, [1.0, low])
-    assert summary.mean == pytest.approx((1 + low) / 2)
-    assert summary.standard_deviation == pytest.approx((1 - low) / np.sqrt(2))
-    assert summary.standard_error == pytest.approx((1 - low) / 2)
-    assert np.isnan(RunSummary("one", runs[:1]).standard_deviation)

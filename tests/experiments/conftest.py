@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from affinerank.clicks.usermodel import UserModel
-from affinerank.experiments.cells import Cell
+from affinerank.clicks.models.trust import TrustModel
 from affinerank.experiments.results import Machine, Result
+from affinerank.pipeline.worlds import Cell
 
 QUERIES = 20_000
 CLICKS = (3e4, 3e5, 1e6, 8e6)
@@ -26,7 +26,7 @@ FACTORS = {"soft-min-max": (0.8, 1.0), "softmax": (1.3, 1.0), "sigmoid": (0.7, 0
 MACHINE = Machine("torch 1.0", "abc", "cpu")
 
 
-def result(cell: Cell, ndcg: float, users: UserModel | None = None) -> Result:
+def result(cell: Cell, ndcg: float, users: TrustModel | None = None) -> Result:
     return Result(
         cell=cell,
         group=0,
@@ -45,9 +45,13 @@ def result(cell: Cell, ndcg: float, users: UserModel | None = None) -> Result:
     )
 
 
-def scaled_users(eta: float, eps: float, alpha: float, beta: float) -> UserModel:
-    truth = UserModel.paper(eta=eta, eps_minus_1=eps, depth=20)
-    return UserModel(
+def trust(eta: float, eps: float) -> str:
+    return f"trust(eta={eta:g}, eps_minus_1={eps:g})"
+
+
+def scaled_users(eta: float, eps: float, alpha: float, beta: float) -> TrustModel:
+    truth = TrustModel.paper(eta=eta, eps_minus_1=eps, depth=20)
+    return TrustModel(
         alpha=truth.alpha * alpha, beta=truth.beta * beta, identified="gauge"
     )
 
@@ -57,28 +61,22 @@ def as_in_the_paper(data: str = "world", *, shift: float = 0.0) -> list[Result]:
     made = []
     for run in range(4):
         noise = (run - 1.5) * 1e-4
-
-        def baseline(name: str, value: float, run: int = run) -> Result:
-            return result(
-                Cell(data, None, None, None, name, "true", "none", run), value
-            )
-
-        made += [
-            baseline("production", 0.55 + noise),
-            baseline("full-information", 0.70 + noise),
-        ]
-        for eta in (1.0, 2.0):
-            for eps in (0.65, 0.35):
-                curves = CURVES | (STEEP if eta == 2.0 else {})
-                for place, clicks in enumerate(CLICKS):
-                    for name, curve in curves.items():
-                        cell = Cell(data, eta, eps, clicks, name, "true", "none", run)
-                        moved = shift if name == "affine" else 0.0
-                        made.append(result(cell, curve[place] + noise + moved))
-                    for name, curve in ESTIMATED.items():
-                        cell = Cell(data, eta, eps, clicks, "affine", name, "none", run)
-                        users = scaled_users(eta, eps, *FACTORS[name])
-                        made.append(result(cell, curve[place] + noise, users))
+        none = (None, None, None)
+        production = Cell(data, *none, "production", None, None, run)
+        full = Cell(data, *none, "full-information", None, "mlp", run)
+        made += [result(production, 0.55 + noise), result(full, 0.70 + noise)]
+        for eta, eps in ((1.0, 0.65), (1.0, 0.35), (2.0, 0.65), (2.0, 0.35)):
+            curves = CURVES | (STEEP if eta == 2.0 else {})
+            for place, clicks in enumerate(CLICKS):
+                log = (data, trust(eta, eps), "fixed", clicks)
+                for name, curve in curves.items():
+                    cell = Cell(*log, name, "true", "mlp", run)
+                    moved = shift if name == "affine" else 0.0
+                    made.append(result(cell, curve[place] + noise + moved))
+                for name, curve in ESTIMATED.items():
+                    cell = Cell(*log, "affine", name, "mlp", run)
+                    users = scaled_users(eta, eps, *FACTORS[name])
+                    made.append(result(cell, curve[place] + noise, users))
     return made
 
 
@@ -98,5 +96,5 @@ def result_of() -> Callable[..., Result]:
 
 
 @pytest.fixture
-def users_of() -> Callable[..., UserModel]:
+def users_of() -> Callable[..., TrustModel]:
     return scaled_users

@@ -7,19 +7,24 @@ from pathlib import Path
 import pytest
 
 from affinerank.errors import ConfigError, DataError
-from affinerank.experiments.cells import Cell, cells_of, click_rng, groups_of
+from affinerank.experiments.cells import cells_of, groups_of
+from affinerank.experiments.coordinates import canonical, title_of
 from affinerank.experiments.plan import (
     PLANS,
     PROFILES,
+    Plan,
     parse_plan,
     read_plan,
     shipped_plan,
     with_data,
 )
+from affinerank.experiments.upgrade import upgraded_row
+from affinerank.pipeline.worlds import Cell, click_rng
+from affinerank.settings import Spec
 
 OWN = """
 name = "own"
-settings = [{eta = 1.0, eps_minus_1 = 0.65}]
+click_models = ["trust(eta=1.0, eps_minus_1=0.65)"]
 clicks = [1e3, 1e4]
 runs = 2
 
@@ -30,10 +35,54 @@ source = "yahoo-like:30"
 [[grids]]
 estimators = ["full-information", "naive", "affine"]
 
-[network]
+[[rankers]]
+name = "mlp"
 hidden = [8]
 epochs = 2
 """
+# The same plan as version 0.1 wrote it, resolved.
+OLD = """
+name = "own"
+clicks = [1e3, 1e4]
+runs = 2
+
+[[data]]
+name = "tiny"
+source = "yahoo-like:30"
+
+[[settings]]
+eta = 1.0
+eps_minus_1 = 0.65
+
+[[grids]]
+estimators = ["full-information", "naive", "affine"]
+data = ["tiny"]
+settings = [{eta = 1.0, eps_minus_1 = 0.65}]
+clicks = [1e3, 1e4]
+users = ["true"]
+clips = ["none"]
+
+[network]
+hidden = [8]
+epochs = 2
+batch_queries = 32
+precision = "float32"
+"""
+
+
+# What version 0.1 drew first for a cell's clicks, and for its held-out clicks.
+OLD_DRAWS = (0.12298366001521466, 0.6136051564090679)
+
+
+def own(**changes: str) -> Plan:
+    """The plan above, with keys of its grid added."""
+    lines = "".join(f"\n{key} = {value}" for key, value in changes.items())
+    text = OWN.replace("[[grids]]", f"[[grids]]{lines}")
+    if "estimators" in changes:
+        text = text.replace(
+            '\nestimators = ["full-information", "naive", "affine"]', ""
+        )
+    return parse_plan(tomllib.loads(text), "own")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -49,12 +98,14 @@ def test_every_shipped_plan_reads_back_from_what_it_writes(
 def test_the_paper_profile_has_the_papers_sizes() -> None:
     plan = shipped_plan("figure1", "paper")
     assert (min(plan.clicks), max(plan.clicks)) == (3e4, 8e6)
-    assert plan.network.hidden == (512, 256, 128)
-    assert (plan.network.epochs, plan.runs) == (32, 4)
-    assert [d.validation_share for d in plan.data] == [0.15, 0.33]
-    assert [d.learning_rate for d in plan.data] == [0.004, 0.02]
-    assert {(s.eta, s.eps_minus_1) for s in plan.settings} == {
-        (eta, eps) for eta in (1.0, 2.0) for eps in (0.65, 0.35)
+    assert plan.runs == 4
+    for data, share, rate in zip(plan.data, (0.15, 0.33), (0.004, 0.02), strict=True):
+        assert (data.validation_share, data.learning_rate) == (share, rate)
+        network = plan.ranker_settings("mlp", data, "cpu")
+        assert network.hidden == (512, 256, 128)
+        assert (network.epochs, network.learning_rate) == (32, rate)
+    assert set(plan.click_models) == {
+        f"trust(eta={eta}, eps_minus_1={eps})" for eta in (1, 2) for eps in (0.65, 0.35)
     }
     for data in plan.data:
         networks = [g.networks for g in groups_of(plan) if g.data == data.name]
@@ -62,45 +113,67 @@ def test_the_paper_profile_has_the_papers_sizes() -> None:
         assert max(networks) <= plan.group_networks
 
 
+GRID = 'estimators = ["full-information", "naive", "affine"]'
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("runs = 2", "runns = 2", "no key 'runns'; did you mean 'runs'?"),
         ("estimators =", "estimator =", "no key 'estimator'; did you mean"),
-        ("epochs = 2", "epoch = 2", "network: there is no key 'epoch'"),
+        ("epochs = 2", "epoch = 2", "mlp: there is no key 'epoch'"),
+        ('"mlp"', '"mlpp"', "no ranker 'mlpp'; did you mean 'mlp'?"),
+        ('name = "mlp"', "", "rankers[0] must be a name or a table with a name"),
         ("source =", "sauce =", "data[0]: there is no key 'sauce'; did you mean"),
         ("runs = 2", "runs = 'two'", "runs must be a whole number, got 'two'"),
         ("runs = 2", "runs = 0", "runs must be 1 or more, got 0"),
         ("runs = 2", "seed = -1", "seed must be 0 or more, got -1"),
         ("[1e3, 1e4]", "1e3", "clicks must be a list, got 1000.0"),
-        ("[1e3, 1e4]", "[1e3, 0]", "clicks must be above 0"),
+        ("[1e3, 1e4]", "[1e3, 0]", "clicks must be above 0 and finite"),
         ("[1e3, 1e4]", "[]", "clicks must name one or more"),
-        ('"naive"', '"nave"', "there is no estimator 'nave'"),
-        ("eps_minus_1 = 0.65", "eps_minus_1 = 1.65", "eps_minus_1 from 0 to 1"),
+        ('"naive"', '"nave"', "there is no estimator 'nave'; did you mean 'naive'?"),
+        ('"naive"', '"naive(clip=1)"', "naive: there is no key 'clip'"),
+        ("0.65", "1.65", "trust: eps_minus_1 must be from 0 to 1"),
+        ('"trust(', '"thrust(', "no click model 'thrust'; did you mean 'trust'?"),
+        ("eta=1.0", "etta=1.0", "trust: there is no key 'etta'; did you mean 'eta'?"),
         ("hidden = [8]", "hidden = [0]", "hidden layers need 1 unit or more"),
         ('name = "own"', "", "the key 'name' is missing"),
         ("epochs = 2", "epochs = 2\nprecision = 'half'", "precision must be float32"),
         ("runs = 2", "figures = ['figure4']", "no figure 'figure4'; did you mean"),
         ("runs = 2", "runs = 2\nruns = 3", "not TOML"),
+        ("runs = 2", "policies = ['fixd']", "no policy 'fixd'; did you mean 'fixed'?"),
+        ("runs = 2", "policies = ['swap(share=2)']", "share of sessions must be"),
+        ("runs = 2", "policies = ['fixed(top_k=0)']", "top_k must be 1 or more, got 0"),
+        ("runs = 2", "policies = []", "policies must name one or more"),
         (
-            'estimators = ["full-information", "naive", "affine"]',
-            'estimators = ["naive"]\nusers = ["softmax"]',
-            "estimated users go with the estimator affine, not 'naive'",
+            GRID,
+            'estimators = ["ips"]\nusers = ["softmax"]',
+            "grids[0]: ips has to know examination, and users estimated by softmax",
         ),
         (
-            'estimators = ["full-information", "naive", "affine"]',
+            GRID,
             'estimators = ["affine"]\nusers = ["soft-minmax"]',
-            "no users 'soft-minmax'; did you mean 'soft-min-max'?",
+            "no method 'soft-minmax'; did you mean 'soft-min-max'?",
         ),
         (
-            'estimators = ["full-information", "naive", "affine"]',
+            GRID,
+            'estimators = ["affine(clip=10/n)"]',
+            "clip must be a number or a rule",
+        ),
+        (
+            GRID,
             'estimators = ["affine"]\nclips = ["10/n"]',
             "clip must be a number or a rule",
         ),
         (
-            'estimators = ["full-information", "naive", "affine"]',
+            GRID,
             'estimators = ["affine"]\ndata = ["tinny"]',
             "no data set 'tinny'; did you mean 'tiny'?",
+        ),
+        (
+            "epochs = 2",
+            'epochs = 2\n[[rankers]]\nname = "mlp"',
+            "each of rankers needs a name of its own",
         ),
     ],
 )
@@ -113,7 +186,7 @@ def test_a_wrong_plan_is_one_sentence_that_says_what_would_be_right(
     with pytest.raises(ConfigError) as caught:
         read_plan(path)
     assert message in str(caught.value)
-    assert str(path) in str(caught.value)
+    assert str(caught.value).startswith(str(path))
 
 
 def test_an_unknown_plan_or_profile_suggests_the_nearest() -> None:
@@ -129,27 +202,153 @@ def test_what_does_not_depend_on_clicks_is_measured_once_a_run() -> None:
     assert [c.run for c in cells if c.estimator == "full-information"] == [0, 1]
 
 
-def test_naive_cells_are_not_repeated_for_clipping() -> None:
-    text = OWN.replace("[[grids]]", '[[grids]]\nclips = ["none", "0.1"]')
-    cells = cells_of(parse_plan(tomllib.loads(text), "own"))
+def test_what_an_estimator_does_not_need_makes_no_cells_of_its_own() -> None:
+    plan = own(
+        estimators='["full-information", "naive", "affine", "affine(clip=0.1)"]',
+        users='["true", "mixture"]',
+    )
+    cells = cells_of(plan)
     assert sum(c.estimator == "naive" for c in cells) == 4
-    assert sum(c.estimator == "affine" for c in cells) == 8
+    assert {c.users for c in cells if c.estimator == "naive"} == {"true"}
+    assert {c.users for c in cells if c.estimator == "full-information"} == {None}
+    for name in ("affine", "affine(clip=0.1)"):
+        assert sum(c.estimator == name for c in cells) == 8
 
 
-def test_groups_hold_every_cell_once_and_one_data_set_each() -> None:
+def test_every_coordinate_can_be_in_a_plan() -> None:
+    plan = own(
+        estimators='["production", "full-information", "affine"]',
+        policies='["fixed", "fixed(top_k=5)", "swap(share=0.3)"]',
+        click_models='["trust", "trust(eta=2)"]',
+        rankers='["mlp", "mlp(loss=softmax)", "lightgbm(trees=20)"]',
+    )
+    cells = cells_of(plan)
+    assert len(cells) == 2 + 2 * 3 + 2 * 2 * 2 * 3 * 3
+    production = [c for c in cells if c.estimator == "production"]
+    assert {(c.click_model, c.policy, c.users, c.ranker) for c in production} == {
+        (None, None, None, None)
+    }
+    for group in groups_of(plan):
+        rankers = {c.ranker for c in group.cells if c.ranker is not None}
+        assert rankers == {group.ranker}
+    data = plan.data[0]
+    assert plan.ranker_settings("mlp(loss=softmax)", data, "cpu").loss == "softmax"
+    assert plan.ranker_settings("mlp(loss=softmax)", data, "cpu").hidden == (8,)
+    assert plan.ranker_settings("lightgbm(trees=20)", data, "cpu").trees == 20
+
+
+def test_a_data_sets_learning_rate_is_for_rankers_that_take_it() -> None:
+    plan = own()
+    data = replace(plan.data[0], learning_rate=0.007)
+    assert plan.ranker_settings("mlp", data, "cpu").learning_rate == 0.007
+    given = replace(plan, rankers=(Spec("mlp", (("learning_rate", 0.5),)),))
+    assert given.ranker_settings("mlp", data, "cpu").learning_rate == 0.5
+    own_rate = plan.ranker_settings("lightgbm", data, "cpu").learning_rate
+    assert (
+        own_rate == type(plan.ranker_settings("lightgbm", data, "cpu"))().learning_rate
+    )
+
+
+def test_a_grid_of_the_most_clicks_takes_the_plans() -> None:
+    plan = own(most_clicks="true")
+    assert plan.grids[0].clicks == (1e4,)
+    assert parse_plan(tomllib.loads(plan.to_toml()), "again") == plan
+    old = OWN.replace("[[grids]]", '[[grids]]\nclicks = "largest"')
+    assert parse_plan(tomllib.loads(old), "old") == plan
+
+
+@pytest.mark.parametrize(
+    ("coordinate", "text", "same", "title"),
+    [
+        ("click_model", "trust", "trust", "η = 1, ε⁻₁ = 0.65"),
+        ("click_model", "trust(eps_minus_1=.30)", "trust(eps_minus_1=0.3)", None),
+        (
+            "click_model",
+            "trust(eta=0.12345678)",
+            "trust(eta=0.12345678)",
+            "η = 0.123457, ε⁻₁ = 0.65",
+        ),
+        ("policy", "fixed( top_k=5 )", "fixed(top_k=5)", "Fixed ranking, top_k 5"),
+        ("policy", "swap(share=0.50)", "swap(share=0.5)", "Adjacent swaps, share 0.5"),
+        ("estimator", "affine(clip=none)", "affine", "Affine"),
+        ("estimator", "production", "production", "Production"),
+        ("users", "true", "true", "True values"),
+        ("ranker", "mlp(hidden=64,32, epochs=2)", "mlp(hidden=64,32, epochs=2)", None),
+    ],
+)
+def test_coordinates_are_written_in_one_way(
+    coordinate: str, text: str, same: str, title: str | None
+) -> None:
+    found = canonical(coordinate, text)
+    assert found == same
+    assert canonical(coordinate, found) == found
+    assert title in (None, title_of(coordinate, found))
+
+
+def test_plans_of_version_0_1_are_read_as_what_they_meant() -> None:
+    assert parse_plan(tomllib.loads(OLD), "old") == own()
+    clipped = OLD.replace('clips = ["none"]', 'clips = ["none", "10/sqrt(n)"]')
+    estimated = clipped.replace('users = ["true"]', 'users = ["default"]')
+    plan = parse_plan(tomllib.loads(estimated), "old")
+    assert plan.grids[0].users == ("mixture",)
+    assert plan.grids[0].estimators == (
+        "full-information",
+        "naive",
+        "affine",
+        "affine(clip=10/sqrt(n))",
+    )
+
+
+def test_rows_of_version_0_1_are_read_as_the_cells_they_meant() -> None:
+    names = (
+        "data",
+        "eta",
+        "eps_minus_1",
+        "clicks",
+        "estimator",
+        "users",
+        "clip",
+        "run",
+    )
+
+    def cell(*values: object) -> Cell:
+        new = upgraded_row(dict(zip(names, values, strict=True)))
+        return Cell(**{name: new[name] for name in Cell.__dataclass_fields__})
+
+    none = (None, None, None)
+    assert cell("d", *none, "production", "true", "none", 1) == Cell(
+        "d", *none, "production", None, None, 1
+    )
+    assert cell("d", *none, "full-information", "true", "none", 1) == Cell(
+        "d", *none, "full-information", None, "mlp", 1
+    )
+    log = ("trust(eta=2, eps_minus_1=0.35)", "fixed", 1e4)
+    assert cell("d", 2.0, 0.35, 1e4, "affine", "default", "10/sqrt(n)", 0) == Cell(
+        "d", *log, "affine(clip=10/sqrt(n))", "mixture", "mlp", 0
+    )
+    assert cell("d", 2.0, 0.35, 1e4, "naive", "true", "none", 0) == Cell(
+        "d", *log, "naive", "true", "mlp", 0
+    )
+
+
+def test_groups_hold_every_cell_once_and_are_of_one_kind() -> None:
     plan = shipped_plan("all", "paper")
     groups = groups_of(plan)
     cells = [cell for group in groups for cell in group.cells]
     assert sorted(map(repr, cells)) == sorted(map(repr, cells_of(plan)))
+    joint = {"soft-min-max", "softmax", "sigmoid"}
     for group in groups:
         assert {cell.data for cell in group.cells} == {group.data}
-        assert len({cell.users not in ("true", "default") for cell in group.cells}) == 1
+        users = {cell.users for cell in group.cells}
+        assert len(users & joint) <= 1
+        assert not users & joint or len(users) == 1
         assert len(group.cells) <= plan.group_networks
 
 
 def test_a_cells_clicks_depend_on_its_coordinates_alone() -> None:
-    cell = Cell("tiny", 1.0, 0.65, 1e4, "affine", "true", "none", 1)
-    same = replace(cell, estimator="naive", users="default", clip="0.1")
+    model = "trust(eta=1, eps_minus_1=0.65)"
+    cell = Cell("tiny", model, "fixed", 1e4, "affine", "true", "mlp", 1)
+    same = replace(cell, estimator="naive", users="mixture", ranker="lightgbm")
 
     def drawn(of: Cell, *, held_out: bool = False) -> float:
         return click_rng(of, 0, held_out=held_out).random()
@@ -157,13 +356,30 @@ def test_a_cells_clicks_depend_on_its_coordinates_alone() -> None:
     assert drawn(cell) == drawn(same)
     others = [
         replace(cell, data="other"),
-        replace(cell, eta=2.0),
-        replace(cell, eps_minus_1=0.35),
+        replace(cell, click_model="trust(eta=2, eps_minus_1=0.65)"),
+        replace(cell, click_model="trust(eta=1, eps_minus_1=0.35)"),
+        replace(cell, policy="fixed(top_k=5)"),
+        replace(cell, policy="swap"),
         replace(cell, clicks=2e4),
         replace(cell, run=0),
     ]
     values = [drawn(cell), drawn(cell, held_out=True), *map(drawn, others)]
     assert len(set(values)) == len(values)
+
+
+def test_the_papers_clicks_are_those_of_version_0_1() -> None:
+    cell = Cell(
+        "yahoo-like",
+        "trust(eta=1, eps_minus_1=0.65)",
+        "fixed",
+        2e4,
+        "affine",
+        "true",
+        "mlp",
+        1,
+    )
+    assert click_rng(cell, 0).random() == OLD_DRAWS[0]
+    assert click_rng(cell, 0, held_out=True).random() == OLD_DRAWS[1]
 
 
 def test_a_folder_of_real_sets_takes_the_place_of_the_worlds(tmp_path: Path) -> None:

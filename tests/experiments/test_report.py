@@ -11,7 +11,7 @@ import pytest
 from affinerank.charts import save_figure
 from affinerank.errors import ConfigError, DataError
 from affinerank.experiments.figures import LOOKS, draw
-from affinerank.experiments.plan import DataSet, Plan, Setting, shipped_plan
+from affinerank.experiments.plan import Plan, shipped_plan
 from affinerank.experiments.report import report_page, write_figures, write_report
 from affinerank.experiments.reproduce import plan_for, reproduce
 from affinerank.experiments.results import (
@@ -21,6 +21,7 @@ from affinerank.experiments.results import (
     open_folder,
     write_results,
 )
+from affinerank.pipeline.worlds import DataSet
 
 Results = Callable[..., list[Result]]
 
@@ -29,15 +30,9 @@ MARK = '</script><img src=x onerror="document.title=1">&'
 
 
 def plan_of(name: str) -> Plan:
-    grid = replace(shipped_plan("all", "paper").grids[0], data=())
-    settings = tuple(Setting(e, s) for e in (1.0, 2.0) for s in (0.65, 0.35))
-    return replace(
-        shipped_plan("all", "paper"),
-        data=(DataSet(name, name),),
-        settings=settings,
-        grids=(grid,),
-        name=name,
-    )
+    plan = shipped_plan("all", "paper")
+    grid = replace(plan.grids[0], data=())
+    return replace(plan, data=(DataSet(name, name),), grids=(grid,), name=name)
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -58,9 +53,9 @@ def test_a_figure_is_saved_in_every_format(
 def test_what_cannot_be_drawn_is_an_error(paper_results: list[Result]) -> None:
     with pytest.raises(ConfigError, match="no figure 'figure9'"):
         draw("figure9", paper_results)
-    with pytest.raises(DataError, match="Figure 3 draws estimated users"):
+    with pytest.raises(DataError, match="Figure 3 draws users by rank"):
         draw("figure3", [r for r in paper_results if not r.alpha])
-    with pytest.raises(DataError, match="Figure 1 draws what clicks taught"):
+    with pytest.raises(DataError, match="Figure 1 draws estimator by clicks"):
         draw("figure1", [])
 
 
@@ -69,9 +64,8 @@ def rows_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def panels_of(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    """The numbers of each row of panels; those of a single one lie further up."""
-    found = [panel.get("data", spec.get("data")) for panel in spec["vconcat"]]
-    return [spec["datasets"][data["name"]] for data in found]
+    """The numbers of each row of panels."""
+    return [panel["data"]["values"] for panel in spec["vconcat"]]
 
 
 def test_figure1_draws_means_and_deviations_over_runs(
@@ -103,6 +97,59 @@ def test_figure3_has_the_truth_and_estimates_modulo_gauge(
         if row["series"] == "Soft-min-max":  # off by a factor: the same modulo gauge
             place = (row["setting"], row["x"])
             assert row["y"] == pytest.approx(truth[place], rel=1e-6)
+
+
+def test_figure2_draws_data_with_estimated_users_alone(
+    paper_results_of: Results,
+) -> None:
+    known = [r for r in paper_results_of("known") if r.cell.users in (None, "true")]
+    spec = draw("figure2", [*known, *paper_results_of("estimated")])
+    assert [panel["title"] for panel in spec["vconcat"]] == ["estimated"]
+    with pytest.raises(DataError, match="Figure 2"):
+        draw("figure2", known)
+
+
+def test_other_policies_and_rankers_have_panels_of_their_own(
+    paper_results: list[Result],
+) -> None:
+    changes: list[dict[str, Any]] = [
+        {"policy": "fixed(top_k=5)"},
+        {"ranker": "lightgbm"},
+    ]
+    other = [
+        replace(r, cell=replace(r.cell, **change))
+        for r in paper_results
+        for change in changes
+        if r.cell.click_model == "trust(eta=1, eps_minus_1=0.65)"
+    ]
+    trees = [
+        replace(r, ndcg=0.8, cell=replace(r.cell, ranker="lightgbm"))
+        for r in paper_results
+        if r.cell.estimator == "full-information"
+    ]
+    rows = rows_of(draw("figure1", [*paper_results, *other, *trees]))
+    base = "η = 1, ε⁻₁ = 0.65"
+    panels = (base, f"{base}, Fixed ranking, top_k 5", f"{base}, LightGBM trees")
+    assert set(panels) < {row["setting"] for row in rows}
+    for panel in panels:  # a level is drawn where its ranker is
+        own = [row for row in rows if row["setting"] == panel]
+        full = {row["y"] for row in own if row["series"] == "Full information"}
+        assert [round(y, 6) for y in full] == [0.8 if "trees" in panel else 0.7]
+        assert {row["x"] for row in own if row["series"] == "Production"} == {3e4, 8e6}
+
+
+def test_series_that_are_not_known_have_looks_too(paper_results: list[Result]) -> None:
+    clips = ("0.1", "0.2")
+    clipped = [
+        replace(r, cell=replace(r.cell, estimator=f"affine(clip={clip})"))
+        for r in paper_results
+        for clip in clips
+        if (r.cell.estimator, r.cell.users) == ("affine", "true")
+    ]
+    spec = draw("figure1", [*paper_results, *clipped])
+    colour = spec["vconcat"][0]["spec"]["layer"][0]["encoding"]["color"]["scale"]
+    assert colour["domain"][-2:] == [f"Affine, clip {clip}" for clip in clips]
+    assert len(set(colour["range"])) == len(colour["domain"]) == 8
 
 
 def test_every_series_has_a_look_of_its_own() -> None:

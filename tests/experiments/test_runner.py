@@ -16,34 +16,30 @@ import numpy as np
 import pytest
 
 from affinerank.errors import DataError
-from affinerank.experiments.cells import Cell, cells_of, groups_of
+from affinerank.experiments.cells import cells_of, groups_of
 from affinerank.experiments.claims import claimed
-from affinerank.experiments.plan import (
-    ACTIVATIONS,
-    DataSet,
-    Grid,
-    Network,
-    Plan,
-    Setting,
-    shipped_plan,
-    with_data,
-)
+from affinerank.experiments.plan import Grid, Plan, shipped_plan, with_data
 from affinerank.experiments.results import (
     MERGED,
+    Machine,
     Result,
     group_file,
     load_results,
     read_results,
+    write_results,
 )
 from affinerank.experiments.runner import run_plan
+from affinerank.pipeline.worlds import Cell, DataSet
+from affinerank.settings import Spec
 
+ACTIVATIONS = ("soft-min-max", "softmax", "sigmoid")
 TINY = Plan(
     name="tiny",
     data=(DataSet("tiny", "yahoo-like:40", learning_rate=0.01),),
-    settings=(Setting(1.0, 0.65), Setting(2.0, 0.35)),
+    click_models=("trust(eta=1, eps_minus_1=0.65)", "trust(eta=2, eps_minus_1=0.35)"),
     clicks=(1e3, 1e4),
     grids=(Grid(("production", "full-information", "naive", "affine")),),
-    network=Network(hidden=(8,), epochs=2),
+    rankers=(Spec("mlp", (("hidden", (8,)), ("epochs", 2))),),
     runs=2,
     group_networks=5,
     early_stopping=True,
@@ -63,7 +59,7 @@ def measured(folder: Path) -> dict[Cell, tuple[object, ...]]:
 
 
 def _timeless(result: Result) -> tuple[object, ...]:
-    row = replace(result, seconds=0.0, per_query=())
+    row = replace(result, seconds=0.0, per_query=(), machine=Machine("", "", ""))
     return (row, np.array(result.per_query).tobytes())
 
 
@@ -158,8 +154,8 @@ def test_a_claim_ends_with_who_holds_it(tmp_path: Path) -> None:
 def test_a_cells_result_does_not_depend_on_the_rest_of_the_plan(
     undisturbed: Path, tmp_path: Path
 ) -> None:
-    grid = replace(TINY.grids[0], estimators=("affine",), clicks=(1e4,))
-    less = replace(TINY, grids=(grid,), settings=TINY.settings[1:])
+    grid = Grid(("affine",), click_models=TINY.click_models[1:], clicks=(1e4,))
+    less = replace(TINY, grids=(grid,))
     run_plan(less, tmp_path / "less", device="cpu")
     whole = {r.cell: r for r in load_results(undisturbed)}
     for result in load_results(tmp_path / "less"):
@@ -201,10 +197,37 @@ def test_regression_em_gives_a_ranker_and_users_for_each_activation(
         assert result.early_ndcg is None
 
 
+def test_trees_cutoffs_and_swaps_go_through_a_plan(tmp_path: Path) -> None:
+    grid = Grid(
+        ("full-information", "affine", "affine(clip=0.1)"),
+        policies=("fixed(top_k=5)", "swap(share=0.5)"),
+        click_models=TINY.click_models[:1],
+        rankers=("lightgbm(trees=5)", "mlp(loss=squared)"),
+        clicks=(1e4,),
+    )
+    plan = replace(TINY, grids=(grid,), runs=1)
+    run_plan(plan, tmp_path / "run", device="cpu")
+    results = load_results(tmp_path / "run")
+    assert {r.cell for r in results} == set(cells_of(plan))
+    assert len(results) == 2 + 2 * 2 * 2
+    assert all(0 < r.ndcg < 1 for r in results)
+    drawn = {(r.cell.policy, r.clicks_drawn) for r in results if r.cell.policy}
+    assert len(drawn) == 2
+
+
+def test_rows_of_other_cells_are_not_merged(tmp_path: Path) -> None:
+    plan = replace(TINY, grids=(Grid(("production",)),), runs=1)
+    root = run_plan(plan, tmp_path / "run", device="cpu")
+    path = group_file(root, groups_of(plan)[0])
+    write_results(path, [replace(r, group=0) for r in read_results(path)] * 2)
+    with pytest.raises(DataError, match="holds other cells than the plan"):
+        run_plan(plan, tmp_path / "run", device="cpu")
+
+
 def test_the_runner_needs_nothing_but_the_training_path(tmp_path: Path) -> None:
     code = """
 import sys
-for name in ("altair", "vl_convert", "polars", "ibis", "duckdb", "pydantic", "rich"):
+for name in ("vl_convert", "polars", "ibis", "duckdb", "pydantic", "rich"):
     sys.modules[name] = None
 """
     path = tmp_path / "plan.toml"
@@ -246,8 +269,12 @@ def test_figure1_runs_on_a_folder_laid_out_like_mslr(tmp_path: Path) -> None:
         own = [x for x, q in zip(lines, queries, strict=True) if q in wanted]
         (fold / f"{name}.txt").write_bytes(b"".join(own))
     plan = with_data(shipped_plan("figure1", "smoke"), tmp_path)
-    plan = replace(plan, settings=plan.settings[:1], runs=1, clicks=plan.clicks[-1:])
-    plan = replace(plan, grids=(Grid(plan.grids[0].estimators),))
+    grid = Grid(
+        plan.grids[0].estimators,
+        click_models=plan.click_models[:1],
+        clicks=plan.clicks[-1:],
+    )
+    plan = replace(plan, grids=(grid,), runs=1)
     run_plan(plan, tmp_path / "run", device="cpu")
     results = load_results(tmp_path / "run")
     assert {r.cell.data for r in results} == {"mslr30k"}

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from affinerank.clicks.usermodel import UserModel
-from affinerank.experiments.cells import Cell
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.experiments.coordinates import settings_of
 from affinerank.experiments.results import Result
 from affinerank.experiments.statements import STATEMENTS, judge_statements
+from affinerank.pipeline.worlds import Cell
 
 
 def held(results: list[Result]) -> dict[str, bool | None]:
@@ -29,9 +31,11 @@ def test_every_statement_holds_where_results_are_as_the_paper_has_them(
 def test_consistency_is_asked_of_noise_that_the_figures_leave_out(
     value: float, expected: bool, paper_results: list[Result]
 ) -> None:
-    other = {0.65: 0.2, 0.35: 0.5, None: None}
+    def moved(text: str | None) -> str | None:
+        return text and text.replace("0.65", "0.2").replace("0.35", "0.5")
+
     results = [
-        replace(r, cell=replace(r.cell, eps_minus_1=other[r.cell.eps_minus_1]))
+        replace(r, cell=replace(r.cell, click_model=moved(r.cell.click_model)))
         for r in replaced(paper_results, estimator="affine", value=value)
     ]
     found = [h for t, h in held(results).items() if t.startswith("Results are con")]
@@ -59,6 +63,25 @@ def test_affine_is_not_compared_with_some_of_the_others(
     found = held([r for r in paper_results if r.cell.estimator != "ips"])
     for beginning in ("Affine outperforms", "At few clicks", "These improvements"):
         assert [h for t, h in found.items() if t.startswith(beginning)] == [None]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"policy": "fixed(top_k=5)"},
+        {"policy": "swap(share=0.5)"},
+        {"ranker": "lightgbm"},
+    ],
+)
+def test_the_paper_says_nothing_of_other_policies_and_rankers(
+    change: dict[str, Any], paper_results: list[Result]
+) -> None:
+    results = [
+        replace(r, cell=replace(r.cell, **change))
+        for r in paper_results
+        if r.cell.clicks is not None
+    ]
+    assert set(held(results).values()) == {None}
 
 
 def test_without_results_nothing_is_measured() -> None:
@@ -136,12 +159,14 @@ def test_statements_about_parameters_fail_on_other_parameters(
     factors: tuple[float, float],
     failing: str,
     result_of: Callable[..., Result],
-    users_of: Callable[..., UserModel],
+    users_of: Callable[..., TrustModel],
 ) -> None:
+    def estimated(cell: Cell) -> TrustModel:
+        true = settings_of("click_model", cell.click_model or "")
+        return users_of(true.eta, true.eps_minus_1, *factors)
+
     results = [
-        result_of(r.cell, r.ndcg, users_of(r.cell.eta, r.cell.eps_minus_1, *factors))
-        if r.cell.users == users and r.cell.eta and r.cell.eps_minus_1
-        else r
+        result_of(r.cell, r.ndcg, estimated(r.cell)) if r.cell.users == users else r
         for r in paper_results
     ]
     found = [h for text, h in held(results).items() if text.startswith(failing)]
@@ -155,11 +180,13 @@ def test_clipping_is_held_against_unclipped_at_the_fewest_clicks(
     paper_results: list[Result],
     result_of: Callable[..., Result],
 ) -> None:
-    results = list(paper_results)
-    for eta in (1.0, 2.0):
-        for eps in (0.65, 0.35):
-            cell = Cell("world", eta, eps, 3e4, "affine", "true", "10/sqrt(n)", 0)
-            results.append(result_of(cell, value))
+    plain = [r.cell for r in paper_results if r.cell.estimator == "affine"]
+    clipped = [replace(cell, estimator="affine(clip=10/sqrt(n))") for cell in plain]
+    results = paper_results + [
+        result_of(cell, value)
+        for cell in clipped
+        if (cell.users, cell.clicks, cell.run) == ("true", 3e4, 0)
+    ]
     found = [h for text, h in held(results).items() if text.startswith("Clipping")]
     assert found == [expected]
 

@@ -16,16 +16,12 @@ from numpy.typing import NDArray
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
-from affinerank.rankers import export
-from affinerank.rankers.export import Ranker, export_ranker
-from affinerank.rankers.gbdt import TreeRanker, fit_lambdamart
-from affinerank.rankers.mlp import (
-    MLPRanker,
-    Networks,
-    NetworkSettings,
-    initial_parameters,
-)
+from affinerank.rankers import Ranker, export, mlp, trees
+from affinerank.rankers.export import export_ranker
+from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.networks import Networks, initial_parameters
 from affinerank.rankers.onnx_graph import build_model
+from affinerank.rankers.trees import TreeModel, fit_lambdamart
 
 onnxruntime = pytest.importorskip("onnxruntime")
 NAMES = ("title", "body", "clicks")
@@ -33,20 +29,29 @@ NAN = float("nan")
 LIST = np.array([[5, 1, 2], [7, 1, -4], [6, 1, 1e6], [5, 1, 0]], np.float32)
 
 
-def network(*, seed: int = 0, mapping: FeatureMapping | None = None) -> MLPRanker:
+def network(*, seed: int = 0, mapping: FeatureMapping | None = None) -> Ranker:
     settings = NetworkSettings(hidden=(8, 4), device="cpu")
     parameters = initial_parameters(len(NAMES), [seed], settings)
     networks = Networks(tuple(parameters), len(NAMES), settings, (seed,))
-    return MLPRanker(networks, mapping or FeatureMapping(NAMES), {})
+    return Ranker(mlp.ROW.name, networks, mapping or FeatureMapping(NAMES), {})
 
 
-def trees(*, missing: float = 0.1, min_max: bool = True) -> TreeRanker:
+def forest(*, missing: float = 0.1, min_max: bool = True) -> Ranker:
     rng = np.random.default_rng(1)
     features = rng.random((400, 3)).astype(np.float32)
     labels = (features[:, 1] + features[:, 2] > 1.1).astype(np.float32)
     features[rng.random(features.shape) < missing] = np.nan
     model = fit_lambdamart(features, labels, np.arange(0, 401, 20))
-    return TreeRanker(model, FeatureMapping(NAMES, min_max), {})
+    return Ranker(trees.ROW.name, model, FeatureMapping(NAMES, min_max), {})
+
+
+def from_text(text: str) -> Ranker:
+    return Ranker(trees.ROW.name, TreeModel(text), FeatureMapping(NAMES), {})
+
+
+def layers_of(ranker: Ranker) -> tuple[torch.Tensor, ...]:
+    assert isinstance(ranker.model, Networks)
+    return ranker.model.parameters
 
 
 def booster(settings: dict[str, Any], features: NDArray[Any], labels: Any) -> str:
@@ -79,7 +84,7 @@ def test_the_graph_of_a_network_is_the_written_out_formula(
     values = LIST.astype(np.float64)
     if min_max:  # 5..7, a constant, -4..1e6
         values = (values - [5, 1, -4]) / [2, 1, 1e6 + 4]
-    layers = [p[0].double().numpy() for p in ranker.networks.parameters]
+    layers = [p[0].double().numpy() for p in layers_of(ranker)]
     for weight, bias in ((layers[0][:3], layers[1]), (layers[2], layers[3])):
         values = values @ weight + bias
         values = np.where(values > 0, values, np.expm1(np.minimum(values, 0)))
@@ -91,7 +96,7 @@ def test_the_graph_of_a_network_is_the_written_out_formula(
 @pytest.mark.parametrize("missing", [0.0, 0.1])
 @pytest.mark.parametrize("to", ["onnx", "lightgbm"])
 def test_trees_go_to_both_formats(tmp_path: Path, to: str, missing: float) -> None:
-    made = export_ranker(trees(missing=missing), tmp_path / "ranker", to=to)
+    made = export_ranker(forest(missing=missing), tmp_path / "ranker", to=to)
     assert made.parity.relative < 1e-6
     assert made.parity.lists == 100
 
@@ -100,7 +105,7 @@ def test_trees_go_to_both_formats(tmp_path: Path, to: str, missing: float) -> No
 def test_trees_take_missing_values_as_lightgbm_does(
     tmp_path: Path, missing: float
 ) -> None:
-    ranker = trees(missing=missing)
+    ranker = forest(missing=missing)
     path = tmp_path / "ranker.onnx"
     export_ranker(ranker, path, to="onnx")
     holes = np.array([[NAN, 1, 2], [7, NAN, NAN], [6, 3, NAN], [5, 2, NAN]], np.float32)
@@ -110,12 +115,14 @@ def test_trees_take_missing_values_as_lightgbm_does(
 
 
 def test_values_beside_a_threshold_stay_on_their_side(tmp_path: Path) -> None:
-    ranker = trees(missing=0.0, min_max=False)
+    ranker = forest(missing=0.0, min_max=False)
     path = tmp_path / "ranker.onnx"
     export_ranker(ranker, path, to="onnx")
 
     def numbers(name: str) -> NDArray[np.float64]:
-        lines = [x for x in ranker.model.splitlines() if x.startswith(f"{name}=")]
+        assert isinstance(ranker.model, TreeModel)
+        lines = ranker.model.text.splitlines()
+        lines = [x for x in lines if x.startswith(f"{name}=")]
         return np.array(" ".join(x.partition("=")[2] for x in lines).split(), float)
 
     columns = numbers("split_feature").astype(np.int64)
@@ -129,15 +136,15 @@ def test_values_beside_a_threshold_stay_on_their_side(tmp_path: Path) -> None:
 def test_a_tree_of_one_leaf_is_exported(tmp_path: Path) -> None:
     features, labels = LIST, np.array([1.0, 2.0, 3.0, 4.0])
     text = booster({}, features, labels)
-    ranker = TreeRanker(text, FeatureMapping(NAMES), {})
+    ranker = from_text(text)
     export_ranker(ranker, tmp_path / "ranker.onnx", to="onnx")
     np.testing.assert_allclose(run(tmp_path / "ranker.onnx", LIST), [2.5] * 4)
 
 
-def test_a_ranker_without_trees_is_refused(tmp_path: Path) -> None:
+def test_a_ranker_without_trees_is_rejected(tmp_path: Path) -> None:
     data = lgb.Dataset(LIST, label=np.arange(4.0), params={"verbosity": -1})
     text = lgb.Booster({"verbosity": -1}, data).model_to_string()
-    empty = TreeRanker(text, FeatureMapping(NAMES), {})
+    empty = from_text(text)
     with pytest.raises(DataError, match="holds no trees"):
         export_ranker(empty, tmp_path / "ranker.onnx", to="onnx")
 
@@ -167,7 +174,7 @@ def test_the_description_says_what_the_file_reads(
     tmp_path: Path, to: str, done_by: str
 ) -> None:
     path = tmp_path / "ranker"
-    made = export_ranker(trees(), path, to=to)
+    made = export_ranker(forest(), path, to=to)
     about = json.loads((tmp_path / "ranker.json").read_text())
     assert made.about == tmp_path / "ranker.json"
     assert about["features"] == list(NAMES)
@@ -179,8 +186,19 @@ def test_the_description_says_what_the_file_reads(
     assert "affinerank" in about["versions"]
 
 
+def test_the_text_scores_features_that_are_scaled_as_the_description_says(
+    tmp_path: Path,
+) -> None:
+    ranker = forest()
+    export_ranker(ranker, tmp_path / "ranker", to="lightgbm")
+    low, high = LIST.min(axis=0), LIST.max(axis=0)
+    scaled = (LIST - low) / np.where(high == low, np.float32(1), high - low)
+    plain = lgb.Booster(model_file=str(tmp_path / "ranker"))
+    np.testing.assert_allclose(plain.predict(scaled), score(ranker, LIST), atol=1e-9)
+
+
 def test_no_normalisation_is_described_where_there_is_none(tmp_path: Path) -> None:
-    export_ranker(trees(min_max=False), tmp_path / "ranker", to="lightgbm")
+    export_ranker(forest(min_max=False), tmp_path / "ranker", to="lightgbm")
     about = json.loads((tmp_path / "ranker.json").read_text())
     assert about["normalisation"] is None
 
@@ -213,29 +231,24 @@ def test_a_file_that_scores_otherwise_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ranker = network()
-    first = ranker.networks.parameters[-1]
-    off = replace(
-        ranker,
-        networks=replace(
-            ranker.networks,
-            parameters=(*ranker.networks.parameters[:-1], first + torch.tensor(0.01)),
-        ),
-    )
+    *layers, last = layers_of(ranker)
+    shifted = (*layers, last + torch.tensor(0.01))
+    off = replace(ranker.model, parameters=shifted)  # type: ignore[type-var]
     before = (tmp_path / "ranker.onnx", tmp_path / "ranker.onnx.json")
     for path in before:
         path.write_text("as it was")
-    monkeypatch.setattr(export, "build_model", lambda _: build_model(off))
+    monkeypatch.setattr(export, "build_model", lambda _, m: build_model(off, m))
     with pytest.raises(DataError, match=r"scores otherwise .* by up to 0\.01 "):
         export_ranker(ranker, before[0], to="onnx")
     assert [path.read_text() for path in before] == ["as it was"] * 2
     assert sorted(tmp_path.iterdir()) == sorted(before)
 
 
-def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_exported_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "ranker"
-    with pytest.raises(ConfigError, match="network cannot be written as LightGBM"):
+    with pytest.raises(ConfigError, match=r"mlp cannot .* LightGBM .* to onnx"):
         export_ranker(network(), path, to="lightgbm")
-    with pytest.raises(ConfigError, match="onnx or lightgbm, got 'pmml'"):
+    with pytest.raises(ConfigError, match="'pmml'; known are onnx, lightgbm"):
         export_ranker(network(), path, to="pmml")
     (tmp_path / "ranker.json").mkdir()
     with pytest.raises(DataError, match=r"ranker\.json: expected the name of a file"):
@@ -249,17 +262,17 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
         ({"categories": [0], "min_data_per_group": 1}, "categories"),
         ({"zero_as_missing": True}, "zeros that count as missing"),
         ({"linear_tree": True}, "linear leaves"),
-        ({"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}, "averaged"),
+        ({"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}, "averages"),
     ],
 )
-def test_trees_that_onnx_would_not_get_right_are_refused(
+def test_trees_that_onnx_would_not_get_right_are_rejected(
     tmp_path: Path, settings: dict[str, Any], what: str
 ) -> None:
     rng = np.random.default_rng(0)
     features = rng.integers(0, 5, (500, 3)).astype(np.float64)
     labels = (features[:, 0] % 2) + features[:, 1] + features[:, 2]
     text = booster(settings, features, labels)
-    ranker = TreeRanker(text, FeatureMapping(NAMES), {})
+    ranker = from_text(text)
     with pytest.raises(DataError, match=f"{what}.*export to lightgbm"):
         export_ranker(ranker, tmp_path / "ranker.onnx", to="onnx")
     assert not list(tmp_path.iterdir())

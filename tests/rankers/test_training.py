@@ -1,35 +1,32 @@
 """Stacks of networks: what they learn, on what they depend, how they resume."""
 
-import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
-from affinerank.metrics import ndcg
-from affinerank.rankers.checkpoint import Checkpoint
-from affinerank.rankers.early_stopping import Validation
-from affinerank.rankers.load import load_ranker
-from affinerank.rankers.losses import LOSSES, Lists
-from affinerank.rankers.mlp import (
-    MLPRanker,
-    Networks,
-    NetworkSettings,
-    initial_parameters,
-)
+from affinerank.metrics import Metric
+from affinerank.rankers import Fitted, Targets, Validation, predict_all
+from affinerank.rankers.held_out import HeldOut
+from affinerank.rankers.lists import Lists
+from affinerank.rankers.losses import LOSSES
+from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.networks import Networks, initial_parameters
 from affinerank.rankers.operations import activate
 from affinerank.rankers.parallel import Group
-from affinerank.rankers.targets import Targets
+from affinerank.rankers.scaling import scaled
 from affinerank.rankers.training import (
-    Batch,
     NetworkTrainer,
+    Sample,
     choose_device,
     fit_networks,
 )
@@ -49,57 +46,83 @@ def problem(
     features = rng.random((offsets[-1], 5)).astype(np.float32)
     relevance = features[:, 1] - 0.5 * features[:, 3]
     noise = rng.normal(size=(networks, offsets[-1])) * 0.1
-    shown = np.ones((networks, offsets[-1]), dtype=bool)
-    return features, Targets(relevance + noise, shown), offsets
+    known = np.ones((networks, offsets[-1]), dtype=bool)
+    return features, Targets(relevance + noise, known), offsets
+
+
+def fit(
+    targets: Targets,
+    seeds: list[int],
+    settings: NetworkSettings = SMALL,
+    *,
+    features: np.ndarray | None = None,
+    validation: Validation | None = None,
+    checkpoint: Path | None = None,
+) -> list[Fitted]:
+    """Fit the problem's features to these targets."""
+    read, _, offsets = problem(networks=1)
+    return fit_networks(
+        read if features is None else features,
+        targets,
+        offsets,
+        seeds=seeds,
+        settings=settings,
+        validation=validation,
+        checkpoint=checkpoint,
+    )
+
+
+def scores_of(fitted: list[Fitted], features: np.ndarray) -> np.ndarray:
+    return predict_all([one.kept for one in fitted], features)
+
+
+def assert_same(fits: list[list[Fitted]]) -> None:
+    """The same numbers in all networks of two stacks, bit for bit."""
+    for one, other in zip(*fits, strict=True):
+        assert isinstance(one.model, Networks)
+        assert isinstance(other.model, Networks)
+        pairs = zip(one.model.parameters, other.model.parameters, strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def start(seeds: list[int]) -> Networks:
+    tensors = initial_parameters(5, seeds, SMALL)
+    return Networks(tuple(tensors), 5, SMALL, tuple(seeds))
 
 
 def test_networks_learn_an_order() -> None:
     features, targets, offsets = problem(networks=1, queries=120)
-    fitted = fit_networks(
+    (fitted,) = fit_networks(
         features, targets, offsets, seeds=[0], settings=replace(SMALL, epochs=15)
     )
-    scores = fitted.networks.predict(features)[0]
     labels = targets.weights[0] - targets.weights[0].min()
-    best = ndcg(scores, labels, offsets).mean()
-    start = Networks(tuple(initial_parameters(5, [0], SMALL)), 5, SMALL, (0,))
-    assert best > 0.97 > ndcg(start.predict(features)[0], labels, offsets).mean()
-    assert fitted.losses[-1] < fitted.losses[0]
+    best = Metric("nDCG")(fitted.model.predict(features), labels, offsets).mean
+    before = Metric("nDCG")(start([0]).predict(features), labels, offsets).mean
+    assert best > 0.97 > before
+    assert fitted.report["last_loss"] < fitted.report["first_loss"]
+    assert fitted.report["epochs"] == 15
+    assert fitted.chosen is None
+    assert fitted.chosen_at is None
 
 
 def test_negative_weights_are_learnt_like_their_shifted_selves() -> None:
-    features, targets, offsets = problem(networks=1)
-    shifted = Targets(targets.weights * 7.0 - 100.0, targets.shown)
-    fits = [
-        fit_networks(features, t, offsets, seeds=[0], settings=PLAIN)
-        for t in (targets, shifted)
-    ]
-    a, b = (fit.networks.predict(features) for fit in fits)
+    features, targets, _ = problem(networks=1)
+    shifted = Targets(targets.weights * 7.0 - 100.0, targets.known)
+    a, b = (scores_of(fit(t, [0], PLAIN), features) for t in (targets, shifted))
     np.testing.assert_allclose(a, b, atol=1e-3)
 
 
 def test_same_seed_same_weights_bit_for_bit() -> None:
-    features, targets, offsets = problem()
-    fits = [
-        fit_networks(features, targets, offsets, seeds=[4, 5], settings=SMALL)
-        for _ in range(2)
-    ]
-    for a, b in zip(
-        fits[0].networks.parameters, fits[1].networks.parameters, strict=True
-    ):
-        assert torch.equal(a, b)
+    _, targets, _ = problem()
+    assert_same([fit(targets, [4, 5]) for _ in range(2)])
 
 
 def test_a_network_does_not_depend_on_its_neighbours_without_dropout() -> None:
-    features, targets, offsets = problem(networks=3)
-    together = fit_networks(features, targets, offsets, seeds=[7, 8, 9], settings=PLAIN)
-    one = Targets(targets.weights[1:2], targets.shown[1:2])
-    alone = fit_networks(features, one, offsets, seeds=[8], settings=PLAIN)
-    np.testing.assert_allclose(
-        together.networks.predict(features)[1],
-        alone.networks.predict(features)[0],
-        rtol=1e-4,
-        atol=1e-4,
-    )
+    features, targets, _ = problem(networks=3)
+    together = scores_of(fit(targets, [7, 8, 9], PLAIN), features)
+    one = Targets(targets.weights[1:2], targets.known[1:2])
+    alone = scores_of(fit(one, [8], PLAIN), features)
+    np.testing.assert_allclose(together[1], alone[0], rtol=1e-4, atol=1e-4)
 
 
 def test_initialisation_and_dropout_depend_on_a_networks_seed_alone() -> None:
@@ -140,92 +163,82 @@ def test_batches_come_from_the_data_seed_and_the_epoch_alone() -> None:
     rows = []
     for seeds, settings in (([1, 2], SMALL), ([9, 8], replace(SMALL, loss="squared"))):
         trainer = NetworkTrainer(features, offsets, seeds, settings)
-        rows.append([batch.rows.tolist() for batch in trainer.batches(1)])
+        rows.append([batch.rows.tolist() for batch in trainer.samples(1)])
     assert rows[0] == rows[1]
     other = NetworkTrainer(features, offsets, [1, 2], replace(SMALL, data_seed=1))
-    assert [batch.rows.tolist() for batch in other.batches(1)] != rows[0]
-    seen = [r for batch in trainer.batches(0) for r in _own_rows(batch)]
+    assert [batch.rows.tolist() for batch in other.samples(1)] != rows[0]
+    seen = [r for batch in trainer.samples(0) for r in _own_rows(batch)]
     assert sorted(seen) == list(range(len(features)))
-    assert targets.shown.all()
+    assert targets.known.all()
 
 
-def _own_rows(batch: Batch) -> list[int]:
+def _own_rows(batch: Sample) -> list[int]:
     rows: list[int] = batch.rows[: int(batch.lists.sizes.sum())].tolist()
     return rows
 
 
-def test_masked_documents_do_not_matter() -> None:
-    features, targets, offsets = problem(networks=1)
-    shown = np.random.default_rng(0).random(targets.shown.shape) < 0.7
-    wild = np.where(shown, targets.weights, 1e6)
-    fits = [
-        fit_networks(features, Targets(w, shown), offsets, seeds=[0], settings=SMALL)
-        for w in (targets.weights, wild)
-    ]
-    for a, b in zip(
-        fits[0].networks.parameters, fits[1].networks.parameters, strict=True
-    ):
-        assert torch.equal(a, b)
+def test_unknown_documents_do_not_matter() -> None:
+    _, targets, _ = problem(networks=1)
+    known = np.random.default_rng(0).random(targets.known.shape) < 0.7
+    wild = np.where(known, targets.weights, 1e6)
+    assert_same([fit(Targets(w, known), [0]) for w in (targets.weights, wild)])
 
 
 def test_weights_are_scaled_by_their_spread_within_queries() -> None:
     weights = np.array([[1.0, 3.0, 10.0, 10.0, 99.0]])
-    shown = np.array([[True, True, True, True, False]])
-    scaled, _ = Targets(weights, shown).scaled(Lists.of(np.array([2, 3])))
+    known = np.array([[True, True, True, True, False]])
+    found = scaled(Targets(weights, known), Lists.of(np.array([2, 3])))
     spread = np.sqrt((1 + 1 + 0 + 0) / 4)
-    np.testing.assert_allclose(scaled, [[1, 3, 10, 10, 0]] / spread, rtol=1e-6)
+    expected = [[1, 3, 10, 10, 0]] / spread
+    np.testing.assert_allclose(found.weights, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("centred", [False, True])
 def test_the_spread_of_weights_is_that_of_a_loop_over_queries(centred: bool) -> None:
     rng = np.random.default_rng(0)
-    weights, shown = rng.normal(size=(3, 6)), rng.random((3, 6)) < 0.8
+    weights, known = rng.normal(size=(3, 6)), rng.random((3, 6)) < 0.8
     share = rng.random((3, 3))
     sizes = np.array([3, 1, 2])
-    scaled, counts_for = Targets(weights, shown, share).scaled(
-        Lists.of(sizes), centred=centred
-    )
+    found = scaled(Targets(weights, known, share), Lists.of(sizes), centred=centred)
     for i in range(3):
         squares, count, expected = 0.0, 0, np.zeros(6)
         for query, docs in enumerate(np.split(np.arange(6), [3, 4])):
-            seen = docs[shown[i, docs]]
+            seen = docs[known[i, docs]]
             away = weights[i, seen] - weights[i, seen].sum() / max(len(seen), 1)
             counts = 3 * share[i, query] / share[i].sum()
             squares += np.sum((away * counts) ** 2)
             count += len(seen)
             expected[seen] = away if centred else weights[i, seen]
-            np.testing.assert_allclose(counts_for[i, docs], counts, rtol=1e-6)
-        np.testing.assert_allclose(
-            scaled[i], expected / np.sqrt(squares / count), rtol=1e-5, atol=1e-7
-        )
+            np.testing.assert_allclose(found.share[i, docs], counts, rtol=1e-6)
+        expected /= np.sqrt(squares / count)
+        np.testing.assert_allclose(found.weights[i], expected, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([[1.0, 1.0, 2.0]], "same for all documents of each query"),
-        ([[1.0, np.nan, 2.0]], "network 0: weights must be finite"),
-        ([[1.0, 0.0, 2.0], [1.0, np.inf, 2.0]], "network 1: weights must be finite"),
-        ([[1.0, 0.0, 2.0], [1.0, 1.0, 2.0]], "network 1: the weights are the same"),
+        ([[1.0, 1.0, 2.0]], "ranker 0: .* no order to learn"),
+        ([[1.0, np.nan, 2.0]], "ranker 0: weights must be finite"),
+        ([[1.0, 0.0, 2.0], [1.0, np.inf, 2.0]], "ranker 1: weights must be finite"),
+        ([[1.0, 0.0, 2.0], [1.0, 1.0, 2.0]], "ranker 1: .* no order to learn"),
         ([[1e200, 0.0, 1e200]], "and so must their squares"),
     ],
 )
-def test_weights_that_teach_nothing_are_refused(
+def test_weights_that_teach_nothing_are_rejected(
     weights: list[list[float]], message: str
 ) -> None:
+    targets = Targets(np.array(weights), np.ones((len(weights), 3), dtype=bool))
     with pytest.raises(DataError, match=message):
-        Targets(np.array(weights), np.ones((len(weights), 3), dtype=bool)).scaled(
-            Lists.of(np.array([2, 1]))
-        )
+        scaled(targets, Lists.of(np.array([2, 1])))
 
 
 def test_training_goes_on_step_by_step_with_changing_weights() -> None:
     features, targets, offsets = problem(networks=1)
     trainer = NetworkTrainer(features, offsets, [0], SMALL)
     trainer.set_targets(targets)
-    first = trainer.step(trainer.batch(np.arange(4)))
-    trainer.set_targets(Targets(-targets.weights, targets.shown))
-    second = trainer.step(trainer.batch(np.arange(4)))
+    first = trainer.step(*trainer.sampled([np.arange(4)]))
+    trainer.set_targets(Targets(-targets.weights, targets.known))
+    second = trainer.step(*trainer.sampled([np.arange(4)]))
     assert trainer.steps == 2
     assert torch.isfinite(first).all()
     assert second != first
@@ -240,123 +253,157 @@ def test_a_loss_that_is_not_finite_names_epoch_batch_and_network() -> None:
         trainer.epoch(0)
 
 
-def test_a_killed_training_ends_with_the_same_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    features, targets, offsets = problem()
-    path = tmp_path / "training.safetensors"
-    undisturbed = fit_networks(features, targets, offsets, seeds=[0, 1], settings=SMALL)
+@contextmanager
+def interrupted() -> Iterator[None]:
+    """Interrupt every training at its third epoch."""
     real = NetworkTrainer.epoch
 
-    def killed(self: NetworkTrainer, number: int) -> torch.Tensor:
+    def epoch(self: NetworkTrainer, number: int) -> torch.Tensor:
         if number == 2:
             raise KeyboardInterrupt
         return real(self, number)
 
-    monkeypatch.setattr(NetworkTrainer, "epoch", killed)
-    with pytest.raises(KeyboardInterrupt):
-        fit_networks(
-            features, targets, offsets, seeds=[0, 1], settings=SMALL, checkpoint=path
-        )
-    assert path.exists()
-    monkeypatch.setattr(NetworkTrainer, "epoch", real)
-    resumed = fit_networks(
-        features, targets, offsets, seeds=[0, 1], settings=SMALL, checkpoint=path
-    )
-    assert not path.exists()
-    np.testing.assert_array_equal(resumed.losses, undisturbed.losses)
-    for a, b in zip(
-        resumed.networks.parameters, undisturbed.networks.parameters, strict=True
-    ):
-        assert torch.equal(a, b)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NetworkTrainer, "epoch", epoch)
+        yield
 
 
-def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
-    features, targets, offsets = problem()
+@pytest.mark.parametrize("patience", [None, 2])
+def test_an_interrupted_training_ends_with_the_same_weights(
+    tmp_path: Path, patience: int | None
+) -> None:
+    _, targets, _ = problem()
+    validation = None if patience is None else Validation(*problem(seed=1))
+    settings = replace(SMALL, epochs=6, patience=patience, learning_rate=0.3)
+    undisturbed = fit(targets, [0, 1], settings, validation=validation)
     path = tmp_path / "training.safetensors"
-    trainer = NetworkTrainer(features, offsets, [0, 1], SMALL)
-    Checkpoint(path, "other").write(trainer, None, [np.zeros(2)])
-    for content in (path.read_bytes(), b"broken"):
-        path.write_bytes(content)
-        with pytest.raises(DataError, match="remove it to start anew"):
-            fit_networks(
-                features,
-                targets,
-                offsets,
-                seeds=[0, 1],
-                settings=SMALL,
-                checkpoint=path,
-            )
+
+    def resumed() -> list[Fitted]:
+        return fit(targets, [0, 1], settings, validation=validation, checkpoint=path)
+
+    with interrupted(), pytest.raises(KeyboardInterrupt):
+        resumed()
+    assert path.exists()
+    again = resumed()
+    assert not path.exists()
+    assert_same([again, undisturbed])
+    for one, other in zip(again, undisturbed, strict=True):
+        assert one.report == other.report
+        assert one.chosen_at == other.chosen_at
+        features = problem()[0]
+        np.testing.assert_array_equal(
+            one.kept.predict(features), other.kept.predict(features)
+        )
 
 
-def test_a_checkpoint_is_of_the_same_features(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_checkpoint_of_another_training_is_rejected(tmp_path: Path) -> None:
+    features, targets, _ = problem()
+    path = tmp_path / "training.safetensors"
+    with interrupted(), pytest.raises(KeyboardInterrupt):
+        fit(targets, [0, 1], checkpoint=path)
+    content = path.read_bytes()
+    for settings, given in (
+        (replace(SMALL, epochs=4), features),
+        (SMALL, 1 - features),
+    ):
+        with pytest.raises(DataError, match="a checkpoint of another training"):
+            fit(targets, [0, 1], settings, features=given, checkpoint=path)
+    assert path.read_bytes() == content
+    path.write_bytes(b"broken")
+    with pytest.raises(DataError, match=r"training\.safetensors: not a checkpoint"):
+        fit(targets, [0, 1], checkpoint=path)
+
+
+def dcg_of(validation: Validation, scores: np.ndarray) -> np.ndarray:
+    """What each ranker's scores are worth, query by query."""
+    targets, offsets = validation.targets, validation.offsets
+    share = targets.of_queries(offsets)
+    values = np.zeros(len(scores))
+    for i, row in enumerate(scores):
+        for query, (first, last) in enumerate(pairwise(offsets)):
+            docs = np.arange(first, last)[targets.known[i, first:last]]
+            order = docs[np.argsort(-row[docs], kind="stable")]
+            gains = targets.weights[i, order] / np.log2(np.arange(len(order)) + 2)
+            values[i] += share[i, query] * gains.sum()
+    return values
+
+
+def held_out(networks: int = 2, queries: int = 30) -> Validation:
+    """Other queries of the same problem, some documents not known."""
+    features, targets, offsets = problem(networks, queries, seed=1)
+    rng = np.random.default_rng(2)
+    known = rng.random(targets.known.shape) < 0.8
+    share = rng.random((networks, queries))
+    return Validation(features, Targets(targets.weights, known, share), offsets)
+
+
+def test_the_held_out_value_is_the_written_out_sum() -> None:
+    validation = held_out(networks=3)
+    scores = start([0, 1, 2]).scores(validation.features)
+    judge = HeldOut(validation, "cpu")
+    expected = dcg_of(validation, scores)
+    np.testing.assert_allclose(judge.dcg(torch.from_numpy(scores)), expected, rtol=1e-6)
+    assert judge.value(1, scores[1]) == pytest.approx(expected[1])
+
+
+@pytest.mark.parametrize("patience", [None, 2])
+def test_held_out_weights_choose_an_epoch_of_each_network(
+    patience: int | None,
 ) -> None:
     features, targets, offsets = problem()
-    path = tmp_path / "training.safetensors"
-    monkeypatch.setattr(Checkpoint, "remove", lambda _: None)
-    for given in (features, features):
-        fit_networks(
-            given, targets, offsets, seeds=[0, 1], settings=SMALL, checkpoint=path
-        )
-    with pytest.raises(DataError, match="a checkpoint of another training"):
-        fit_networks(
-            1 - features,
-            targets,
-            offsets,
-            seeds=[0, 1],
-            settings=SMALL,
-            checkpoint=path,
-        )
-
-
-def test_early_stopping_keeps_the_best_of_each_network() -> None:
-    features, targets, offsets = problem()
-    held, held_targets, held_offsets = problem(seed=1)
-    validation = Validation(held, held_targets, held_offsets)
-    settings = replace(SMALL, epochs=30, patience=2, learning_rate=0.5)
-    fitted = fit_networks(
-        features,
-        targets,
-        offsets,
-        seeds=[0, 1],
-        settings=settings,
-        validation=validation,
-    )
-    assert len(fitted.losses) <= 30
-    best = validation.values(fitted.networks)
+    validation = held_out()
+    settings = replace(SMALL, epochs=30, patience=patience, learning_rate=0.5)
+    fitted = fit(targets, [0, 1], settings, validation=validation)
     trainer = NetworkTrainer(features, offsets, [0, 1], settings)
     trainer.set_targets(targets)
-    expected, waited = np.full(2, -np.inf), np.zeros(2)
-    for epoch in range(len(fitted.losses)):
+    best, chosen, waited = np.full(2, -np.inf), np.zeros(2, int), np.zeros(2)
+    scores = np.zeros((2, len(features)))
+    for epoch in range(fitted[0].report["epochs"]):
         trainer.epoch(epoch)
-        for i, value in enumerate(validation.values(trainer.networks())):
-            if waited[i] < 2:  # its own patience, not its neighbour's
-                waited[i] = 0 if value > expected[i] else waited[i] + 1
-                expected[i] = max(expected[i], value)
-    np.testing.assert_allclose(best, expected)
-    with pytest.raises(ConfigError, match="needs validation weights"):
-        fit_networks(features, targets, offsets, seeds=[0, 1], settings=settings)
+        now = trainer.networks()
+        for i, value in enumerate(dcg_of(validation, now.scores(validation.features))):
+            if waited[i] < (patience or np.inf):  # its own patience
+                waited[i] = 0 if value > best[i] else waited[i] + 1
+                if value > best[i]:
+                    best[i], chosen[i] = value, epoch + 1
+                    scores[i] = now.scores(features)[i]
+    assert [one.chosen_at for one in fitted] == chosen.tolist()
+    np.testing.assert_array_equal(scores_of(fitted, features), scores)
+    last = predict_all([one.model for one in fitted], features)
+    np.testing.assert_array_equal(last, trainer.networks().scores(features))
+    if patience is None:
+        assert fitted[0].report["epochs"] == 30
+    else:
+        assert min(waited) >= patience
+        with pytest.raises(ConfigError, match="needs validation weights"):
+            fit(targets, [0, 1], settings)
+
+
+def test_validation_does_not_change_what_is_trained() -> None:
+    _, targets, _ = problem()
+    judged = fit(targets, [0, 1], validation=held_out())
+    assert_same([judged, fit(targets, [0, 1])])
 
 
 def test_early_stopping_of_a_network_does_not_depend_on_its_neighbours() -> None:
     features, targets, offsets = problem(networks=4, queries=12)
-    held, held_targets, held_offsets = problem(networks=4, queries=12, seed=1)
+    held = held_out(networks=4, queries=12)
     settings = replace(PLAIN, epochs=12, patience=1, learning_rate=0.3)
 
-    def scores(chosen: list[int]) -> np.ndarray:
-        def part(t: Targets) -> Targets:
-            return Targets(t.weights[chosen], t.shown[chosen])
+    def part(t: Targets, chosen: list[int]) -> Targets:
+        share = t.share[chosen] if t.share.size else t.share
+        return Targets(t.weights[chosen], t.known[chosen], share)
 
+    def scores(chosen: list[int]) -> np.ndarray:
         fitted = fit_networks(
             features,
-            part(targets),
+            part(targets, chosen),
             offsets,
             seeds=chosen,
             settings=settings,
-            validation=Validation(held, part(held_targets), held_offsets),
+            validation=replace(held, targets=part(held.targets, chosen)),
         )
-        return fitted.networks.predict(features)
+        return scores_of(fitted, features)
 
     together = scores([0, 1, 2, 3])
     for i in range(4):
@@ -364,17 +411,16 @@ def test_early_stopping_of_a_network_does_not_depend_on_its_neighbours() -> None
 
 
 def test_validation_does_not_move_with_the_gauge_where_lists_were_cut() -> None:
-    features, targets, offsets = problem(networks=2, queries=20)
-    shown = np.random.default_rng(0).random(targets.shown.shape) < 0.5
-    networks = Networks(tuple(initial_parameters(5, [0, 1], SMALL)), 5, SMALL, (0, 1))
-    shared = np.stack([targets.weights[0], targets.weights[0]])
-    both = np.stack([shown[0], shown[0]])
+    held = held_out(networks=1)
+    scores = start([0, 1]).scores(held.features)
 
     def gap(weights: np.ndarray) -> float:
-        values = Validation(features, Targets(weights, both), offsets).values(networks)
-        return float(values[0] - values[1])
+        moved = replace(held, targets=replace(held.targets, weights=weights))
+        judge = HeldOut(moved, "cpu")
+        return judge.value(0, scores[0]) - judge.value(0, scores[1])
 
-    assert gap(2.0 * shared - 5.0) == pytest.approx(2.0 * gap(shared), abs=1e-9)
+    weights = held.targets.weights
+    assert gap(2.0 * weights - 5.0) == pytest.approx(2.0 * gap(weights), rel=1e-4)
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
@@ -385,58 +431,84 @@ def test_a_step_depends_on_the_documents_of_its_queries_alone(loss: str) -> None
     found = []
     for change in (0.0, 0.5):
         trainer = NetworkTrainer(features, offsets, [0], replace(PLAIN, loss=loss))
-        trainer.set_targets(Targets(weights, targets.shown))
-        trainer._weights[:, torch.from_numpy(others)] += change
-        found.append(trainer.step(trainer.batch(np.arange(3))).item())
+        trainer.set_targets(Targets(weights, targets.known))
+        trainer.learnt.weights[:, torch.from_numpy(others)] += change
+        found.append(trainer.step(*trainer.sampled([np.arange(3)])).item())
     assert found[0] == found[1]
 
 
 def test_squared_error_does_not_move_with_the_gauge() -> None:
-    features, targets, offsets = problem(networks=1)
+    features, targets, _ = problem(networks=1)
     settings = replace(PLAIN, loss="squared")
     a, b = (
-        fit_networks(
-            features, Targets(w, targets.shown), offsets, seeds=[0], settings=settings
-        ).networks.predict(features)
+        scores_of(fit(Targets(w, targets.known), [0], settings), features)
         for w in (targets.weights, 3.0 * targets.weights - 5.0)
     )
     np.testing.assert_allclose(a, b, atol=1e-3)
+
+
+def test_a_loss_without_a_minimum_is_rejected_before_training() -> None:
+    _, targets, _ = problem(networks=1)
+    with pytest.raises(DataError, match="softmax has no minimum"):
+        fit(targets, [0], replace(PLAIN, loss="softmax"))
 
 
 def test_prediction_in_blocks_is_prediction_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     features, _, _ = problem()
-    networks = Networks(tuple(initial_parameters(5, [0, 1], SMALL)), 5, SMALL, (0, 1))
-    whole = networks.predict(features)
-    monkeypatch.setattr("affinerank.rankers.mlp.DOCS_AT_ONCE", 7)
-    np.testing.assert_allclose(networks.predict(features), whole, atol=1e-6)
+    networks = start([0, 1])
+    whole = networks.scores(features)
+    monkeypatch.setattr("affinerank.rankers.networks.DOCS_AT_ONCE", 7)
+    monkeypatch.setattr("affinerank.rankers.networks.LEAST_AT_ONCE", 3)
+    np.testing.assert_allclose(networks.scores(features), whole, atol=1e-6)
 
 
-def test_missing_values_and_other_features_are_refused() -> None:
-    features, targets, offsets = problem()
+def test_networks_apart_score_as_in_their_stack() -> None:
+    features, _, _ = problem()
+    stack = start([3, 1, 2])
+    apart = stack.apart()
+    assert [one.seeds for one in apart] == [(3,), (1,), (2,)]
+    for one, scores in zip(apart, stack.scores(features), strict=True):
+        np.testing.assert_allclose(one.predict(features), scores, atol=1e-6)
+        for own, whole in zip(one.parameters, stack.parameters, strict=True):
+            assert own.untyped_storage().data_ptr() == (
+                whole.untyped_storage().data_ptr()
+            )
+
+
+def test_missing_values_and_targets_of_another_shape_are_rejected() -> None:
+    features, targets, _ = problem()
     broken = features.copy()
     broken[3, 2] = np.nan
-    with pytest.raises(DataError, match="document 3, feature 3: the value is missing"):
-        fit_networks(broken, targets, offsets, seeds=[0, 1], settings=SMALL)
-    networks = Networks(tuple(initial_parameters(5, [0], SMALL)), 5, SMALL, (0,))
-    with pytest.raises(DataError, match="read 5 features, got 4"):
-        networks.predict(features[:, :4])
+    missing = "document 3, feature 3: the value is missing"
+    with pytest.raises(DataError, match=missing):
+        fit(targets, [0, 1], features=broken)
+    held = held_out()
+    held.features[3, 2] = np.nan
+    with pytest.raises(DataError, match=missing):
+        fit(targets, [0, 1], validation=held)
+    with pytest.raises(DataError, match=r"\[1 seeds, .* got \(2, "):
+        fit(targets, [0])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"hidden": ()}, "hidden layers need 1 unit or more"),
-        ({"dropout": (0.1,)}, "one share for each of 3 hidden layers, got 1"),
+        (
+            {"dropout": (0.1,)},
+            "3 shares from 0 to below 1, one for each hidden layer, got (0.1,)",
+        ),
         ({"dropout": (0.0, 0.1, 1.0)}, "from 0 to below 1"),
-        ({"loss": "hinge"}, "loss must be lambda, squared, softmax, got 'hinge'"),
+        ({"loss": "hinge"}, "no loss 'hinge'; known are lambda, squared, softmax"),
         ({"precision": "half"}, "got 'half'"),
         ({"epochs": 0}, "epochs must be 1 or more, got 0"),
+        ({"patience": 0}, "patience must be 1 or more, got 0"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0, got 0.0"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(
+def test_settings_that_cannot_be_meant_are_rejected(
     change: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -444,91 +516,24 @@ def test_settings_that_cannot_be_meant_are_refused(
     assert message in str(caught.value)
 
 
-def test_cuda_is_refused_where_there_is_none() -> None:
+def test_cuda_is_rejected_where_there_is_none() -> None:
     if torch.cuda.is_available():
         assert choose_device("auto", Group(0, 1, 0)).type == "cuda"
         return
-    with pytest.raises(ConfigError, match="there is none here"):
+    with pytest.raises(ConfigError, match="there is no device cuda:0"):
         choose_device("cuda", Group(0, 1, 0))
     with pytest.raises(ConfigError, match="device must be auto, cpu or cuda"):
         choose_device("gpu?", Group(0, 1, 0))
 
 
-def saved(folder: Path) -> MLPRanker:
-    networks = Networks(tuple(initial_parameters(3, [6], SMALL)), 3, SMALL, (6,))
-    ranker = MLPRanker(networks, FeatureMapping(("a", "b", "c")), {"seed": 6})
-    ranker.save(folder)
-    return ranker
-
-
-def test_what_fills_missing_values_is_saved_with_the_network(tmp_path: Path) -> None:
-    ranker = saved(tmp_path / "before")
-    mapping = replace(ranker.mapping, fill=(0.5, 0.0, 0.125))
-    replace(ranker, mapping=mapping).save(tmp_path / "model")
-    assert load_ranker(tmp_path / "model").mapping == mapping
-    path = tmp_path / "model" / "ranker.json"
-    path.write_text(path.read_text().replace("0.125", "NaN"))
-    with pytest.raises(DataError, match="fill must be 3 numbers"):
-        load_ranker(tmp_path / "model")
-
-
-def test_a_network_of_before_refuses_missing_values(tmp_path: Path) -> None:
-    saved(tmp_path / "model")
-    path = tmp_path / "model" / "ranker.json"
-    about = json.loads(path.read_text())
-    del about["fill"]
-    path.write_text(json.dumps(about))
-    loaded = load_ranker(tmp_path / "model")
-    assert loaded.mapping.fill is None
-    with pytest.raises(DataError, match="was not taught what to put there"):
-        loaded.predict(np.full((1, 3), np.nan, np.float32))
-
-
-def test_a_saved_network_scores_as_before(tmp_path: Path) -> None:
-    ranker = saved(tmp_path / "model")
-    loaded = load_ranker(tmp_path / "model")
-    features = np.random.default_rng(0).random((9, 3)).astype(np.float32)
-    np.testing.assert_array_equal(loaded.predict(features), ranker.predict(features))
-    assert loaded.mapping == ranker.mapping
-    assert loaded.provenance == {"seed": 6}
-    names = sorted(path.name for path in (tmp_path / "model").iterdir())
-    assert names == ["model.safetensors", "ranker.json"]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (
-            '"version": 1',
-            '"version": 9',
-            "version 1, got 'affinerank-ranker' version 9",
-        ),
-        ('"c"', '"c", "d", "e", "f", "g", "h", "i"', "the tensors have shapes"),
-        ('"mlp"', '"forest"', "there is no kind of ranker 'forest'"),
-        ('"hidden"', '"layers"', "not a ranker saved by AffineRank"),
-        ("{", "[", "not a ranker saved by AffineRank"),
-    ],
-)
-def test_a_changed_folder_is_refused(
-    tmp_path: Path, old: str, new: str, message: str
-) -> None:
-    saved(tmp_path / "model")
-    path = tmp_path / "model" / "ranker.json"
-    path.write_text(path.read_text().replace(old, new, 1))
-    with pytest.raises(DataError) as caught:
-        load_ranker(tmp_path / "model")
-    assert message in str(caught.value)
-
-
 PARALLEL = """
 import sys, numpy as np
 sys.path.insert(0, {tests!r})
-from test_training import problem, PLAIN
-from affinerank.rankers.training import fit_networks
-features, targets, offsets = problem()
-fitted = fit_networks(features, targets, offsets, seeds=[0, 1], settings=PLAIN)
-np.save(sys.argv[1] + __import__("os").environ.get("RANK", "0") + ".npy",
-        fitted.networks.predict(features))
+from test_training import PLAIN, fit, held_out, problem, scores_of
+from affinerank.rankers.parallel import Group
+features, targets, _ = problem()
+fitted = fit(targets, [0, 1], PLAIN, validation=held_out())
+np.save(f"{{sys.argv[1]}}{{Group.current().rank}}.npy", scores_of(fitted, features))
 """
 
 
@@ -544,13 +549,35 @@ def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
         env=environment,
         timeout=120,
     )
-    features, targets, offsets = problem()
-    alone = fit_networks(features, targets, offsets, seeds=[0, 1], settings=PLAIN)
+    features, targets, _ = problem()
+    alone = scores_of(fit(targets, [0, 1], PLAIN, validation=held_out()), features)
     for rank in (0, 1):
         scores = np.load(tmp_path / f"two{rank}.npy")
-        np.testing.assert_allclose(
-            scores, alone.networks.predict(features), rtol=1e-3, atol=1e-3
-        )
+        np.testing.assert_allclose(scores, alone, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_held_out_queries_are_worth_on_cuda_what_they_are_worth_off_it() -> None:
+    validation = held_out(networks=3)
+    scores = torch.from_numpy(start([0, 1, 2]).scores(validation.features)).float()
+    expected = HeldOut(validation, "cpu").dcg(scores)
+    found = HeldOut(validation, "cuda").dcg(scores.cuda())
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_networks_are_fitted_and_chosen_on_cuda(precision: str) -> None:
+    features, targets, _ = problem()
+    settings = replace(SMALL, device="cuda", precision=precision, epochs=6)
+    fitted = fit(targets, [0, 1], settings, validation=held_out())
+    on_cpu = fit(targets, [0, 1], replace(SMALL, epochs=6), validation=held_out())
+    loose = 0.15 if precision == "bfloat16" else 0.02
+    np.testing.assert_allclose(
+        predict_all([one.model for one in fitted], features),
+        predict_all([one.model for one in on_cpu], features),
+        atol=loose,
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")

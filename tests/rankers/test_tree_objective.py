@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affinerank.metrics import dcg
+from affinerank.metrics import Metric
 from affinerank.rankers.tree_objective import LambdaObjective
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -133,7 +133,7 @@ def test_scores_are_not_written_to() -> None:
 
 def ideal(labels: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Best DCG of each document's query, which lambdarank divides by."""
-    best = dcg(labels, labels, offsets, cutoff=30)
+    best = Metric("DCG", 30)(labels, labels, offsets).values
     return np.repeat(np.maximum(best, 1e-9), np.diff(offsets))
 
 

@@ -1,0 +1,116 @@
+"""The page shows any sections: cards, tables, figures and steps by their data."""
+
+from dataclasses import replace
+from typing import Any
+
+from affinerank.audit.findings import Audit, Block, Column, Question, Section, Step
+from affinerank.audit.page import ROWS_LISTED, audit_page
+
+COLUMNS = (
+    Column("Name", "{name}"),
+    Column("Rate", "{rate:.2f}", "{low:.1f} to {high:.1f}"),
+    Column("Nested", "{deep[0][rank]}"),
+    Column("Verdict", mark="verdict"),
+    Column("Example", code="examples"),
+    Column("Missing", "{nothing}"),
+)
+ROWS: list[dict[str, Any]] = [
+    {
+        "name": "<b>",
+        "rate": 0.123,
+        "low": 0.1,
+        "high": 0.2,
+        "deep": [{"rank": 7}],
+        "verdict": "no",
+        "examples": [{"id": "&"}],
+    },
+    {
+        "name": "a name that is long enough to be prose",
+        "rate": None,
+        "deep": [],
+        "verdict": "good",
+        "examples": [],
+        "nothing": None,
+    },
+]
+QUESTION = Question("wine", "Is there <wine>?", wanted=True)
+
+
+def page_of(section: Section, *steps: Step) -> str:
+    return audit_page(Audit((section,), steps, "cellar"))
+
+
+def test_a_table_is_made_from_rows_of_data() -> None:
+    page = page_of(
+        Section(QUESTION, "yes", ("Two & more.",), {}, (Block(COLUMNS, ROWS),))
+    )
+    heads = "".join(f"<th>{c.head}</th>" for c in COLUMNS[:-1])
+    assert f"<tr>{heads}</tr>" in page  # what no row has is no column
+    assert (
+        '<tr><td>&lt;b&gt;</td><td>0.12 <small class="line">0.1 to 0.2</small></td>'
+        '<td>7</td><td><span class="mark bad">no</span></td>'
+        "<td><div><code>{&quot;id&quot;: &quot;&amp;&quot;}</code></div></td></tr>"
+    ) in page
+    prose = '<div class="words">a name that is long enough to be prose</div>'
+    assert f"<tr><td>{prose}</td><td></td><td></td><td></td><td></td></tr>" in page
+    assert '<p class="text">Two &amp; more.</p>' in page
+    assert "Is there &lt;wine&gt;?" in page
+    assert "Nothing is missing." in page
+
+
+def test_cards_say_the_verdict_in_its_colour() -> None:
+    wanted = {"yes": "good", "partly": "care", "no": "bad", "not found": "unknown"}
+    for verdict, colour in {**wanted, "unknown": "unknown"}.items():
+        page = page_of(Section(QUESTION, verdict, ()))
+        assert f'<a class="card {colour}" href="#section-wine">' in page
+        assert f"<strong>{verdict.capitalize()}</strong>" in page
+    unwanted = replace(QUESTION, wanted=False)
+    assert 'class="card care"' in page_of(Section(unwanted, "yes", ()))
+    silent = replace(QUESTION, wanted=None)
+    assert 'class="card ' not in page_of(Section(silent, "measured", ()))
+
+
+def test_long_tables_are_cut_and_empty_ones_left_out() -> None:
+    many = [{"name": str(i)} for i in range(ROWS_LISTED + 5)]
+    full = Block(COLUMNS[:1], many, "Full", notes=("A note.",))
+    empty = Block(COLUMNS[:1], [], "Empty", ("figure", {}), ("Left out.",))
+    page = page_of(Section(QUESTION, "yes", (), {}, (full, empty)))
+    assert f"<td>{ROWS_LISTED - 1}</td>" in page
+    assert f"<td>{ROWS_LISTED}</td>" not in page
+    assert f"The first {ROWS_LISTED} of {len(many)} rows" in page
+    assert "<h3>Full</h3>" in page
+    assert "A note." in page
+    assert "Empty" not in page
+    assert "Left out." not in page
+
+
+def test_steps_are_numbered_with_their_commands() -> None:
+    first = Step("sow", "Sow", ("Soon.",), {"grains": 3})
+    second = Step("reap", "Reap", ("Later.",), commands=("reap --all > barn",))
+    section = Section(QUESTION, "no", ("None.",), {"bottles": 0})
+    page = page_of(section, first, second)
+    assert "<h3>1. Sow</h3>" in page
+    assert "<h3>2. Reap</h3>" in page
+    assert "<pre>reap --all &gt; barn</pre>" in page
+    found = Audit((section,), (first, second), "cellar")
+    assert found.to_dict() == {
+        "source": "cellar",
+        "wine": {"verdict": "no", "says": ["None."], "bottles": 0},
+        "next": [
+            {"step": "sow", "title": "Sow", "says": ["Soon."], "grains": 3},
+            {
+                "step": "reap",
+                "title": "Reap",
+                "says": ["Later."],
+                "commands": ["reap --all > barn"],
+            },
+        ],
+    }
+    assert list(found.lines()) == [
+        "wine: no",
+        "  None.",
+        "next: Sow",
+        "  Soon.",
+        "next: Reap",
+        "  Later.",
+    ]

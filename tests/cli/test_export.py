@@ -1,0 +1,99 @@
+"""``affinerank export``: what it writes and prints, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from affinerank.cli import main
+from affinerank.data.features import FeatureMapping
+from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.networks import Networks, initial_parameters
+from affinerank.rankers.ranker import Ranker
+from affinerank.rankers.trees import fit_lambdamart
+
+pytest.importorskip("onnxruntime")
+NAMES = tuple(f"f{i}" for i in range(1, 11))
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    settings = NetworkSettings(hidden=(8, 4), device="cpu")
+    parameters = tuple(initial_parameters(len(NAMES), [3], settings))
+    networks = Networks(parameters, len(NAMES), settings, (3,))
+    Ranker("mlp", networks, FeatureMapping(NAMES), {}).save(tmp_path / "network")
+    return tmp_path / "network"
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Path:
+    features = np.random.default_rng(0).random((200, 10)).astype(np.float32)
+    labels = (features[:, 4] > 0.6).astype(np.float32)
+    model = fit_lambdamart(features, labels, np.arange(0, 201, 20))
+    Ranker("lightgbm", model, FeatureMapping(NAMES), {}).save(tmp_path / "trees")
+    return tmp_path / "trees"
+
+
+def test_a_network_is_written_and_the_largest_difference_printed(
+    network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "ranker.onnx"
+    assert main(["export", str(network), "--to", "onnx", "-o", str(output)]) == 0
+    printed = capsys.readouterr().out
+    assert "max difference" in printed.splitlines()[-1]
+    assert str(output) in printed
+    about = json.loads((tmp_path / "ranker.onnx.json").read_text())
+    assert about["features"] == list(NAMES)
+
+
+def test_data_of_ones_own_are_compared_on(
+    network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["export", str(network), "--to", "onnx", "-o", str(tmp_path / "a.onnx")]
+    assert main([*words, "--data", "yahoo-like:40", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["parity"]["lists"] == 14
+    assert printed["parity"]["relative"] < 1e-5
+
+
+def test_the_text_of_trees_is_the_ranker_s_own(trees: Path, tmp_path: Path) -> None:
+    output = tmp_path / "ranker.txt"
+    assert main(["export", str(trees), "--to", "lightgbm", "-o", str(output)]) == 0
+    assert output.read_bytes() == (trees / "model.txt").read_bytes()
+    about = json.loads((tmp_path / "ranker.txt.json").read_text())
+    assert about["normalisation"]["done_by"] == "the caller"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["network", "--to", "pmml", "-o", "a"], "there is no export format 'pmml'"),
+        (["network", "--to", "lightgbm", "-o", "a"], "mlp cannot be written as"),
+        (["nothing", "--to", "onnx", "-o", "a"], "there is no such file"),
+        (["network", "--to", "onnx", "-o", "no/a"], "there is no folder no"),
+        (["network", "--to", "onnx", "-o", "network"], "this is a folder"),
+        (["network", "--to", "onnx", "-o", "network/ranker.json"], "own folder"),
+        (["network", "--to", "onnx"], "Missing option"),
+        (
+            ["network", "--to", "onnx", "-o", "a", "--data", "few.txt"],
+            "neither a file",
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence_and_loses_nothing(
+    network: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(network.parent)
+    before = {p: p.read_bytes() for p in network.parent.rglob("*") if p.is_file()}
+    assert main(["export", *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert sentence in said.err
+    after = {p: p.read_bytes() for p in network.parent.rglob("*") if p.is_file()}
+    assert after == before

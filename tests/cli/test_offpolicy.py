@@ -1,0 +1,264 @@
+"""Judging by clicks and debiased labels, as a user of the command line meets them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from affinerank.cli import main
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models.trust import EstimatedBy, TrustModel
+from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.traffic import Traffic
+from affinerank.clicks.users import load_users
+from affinerank.data.catalog import DataSource
+from affinerank.pipeline import prepare_simulation, train_production_ranker
+
+WORLD = "yahoo-like:300"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of a production ranker on the test split, and a better ranker."""
+    here = tmp_path_factory.mktemp("offpolicy")
+    source = DataSource.parse(WORLD)
+    train, test = source.read("train"), source.read("test")
+    production = train_production_ranker(train)
+    train_production_ranker(train, n_queries=100, seed=1).save(here / "better")
+    shown: dict[str, Traffic] = {"all": Traffic(), "ten": Traffic(top_k=10)}
+    for name, traffic in shown.items():
+        simulation = prepare_simulation(
+            test, rankers={"production": production}, traffic=traffic
+        )
+        counts = simulate_counts(
+            simulation, simulation.sessions_for(2e5), rng=np.random.default_rng(0)
+        )
+        counts.save(here / f"{name}.parquet")
+    counts.holdout(0.5).save(here / "split.parquet")
+    simulation = prepare_simulation(train, rankers={"production": production})
+    simulate_counts(
+        simulation, simulation.sessions_for(2e5), rng=np.random.default_rng(1)
+    ).save(here / "learnt.parquet")
+    users = TrustModel.paper(depth=int(test.docs_per_query.max()))
+    users.save(here / "users.json")
+    gauged = TrustModel(
+        alpha=2 * users.alpha,
+        beta=users.beta + 0.3 * users.alpha,
+        identified="gauge",
+        estimated=EstimatedBy("two-level", features=True),
+    )
+    gauged.save(here / "estimated.json")
+    return here
+
+
+def evaluate(folder: Path, *options: str, counts: str = "all") -> int:
+    return main(
+        [
+            "evaluate",
+            str(folder / "better"),
+            "--data",
+            WORLD,
+            "--counts",
+            str(folder / f"{counts}.parquet"),
+            *options,
+        ]
+    )
+
+
+def users(folder: Path, name: str = "users") -> tuple[str, str]:
+    return "--users", str(folder / f"{name}.json")
+
+
+def test_a_new_ranker_has_a_value_and_a_verdict(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = (*users(folder), "--against", "logged")
+    assert evaluate(folder, *options, "--json") == 0
+    about = json.loads(capsys.readouterr().out)
+    (row,) = about["rankers"]
+    assert about["metric"] == "DCG@10"
+    assert not about["users_estimated"]
+    assert row["never_shown_share"] == 0
+    assert row["effective_impressions"] < row["impressions"]
+    value, difference = row["value"], row["against_logged"]
+    assert value["estimate"] - row["logged"]["estimate"] == pytest.approx(
+        difference["estimate"]
+    )
+    for over in ("over_sessions", "over_queries"):
+        low, high = value[over]["low"], value[over]["high"]
+        assert low < value["estimate"] < high
+    verdict = "better" if difference["over_queries"]["low"] > 0 else "undecided"
+    assert difference["verdict"] == verdict
+    assert evaluate(folder, *options) == 0
+    text = capsys.readouterr().out
+    assert text.count("over sessions (these queries)") == 3
+    assert text.count("over queries (future ones)") == 3
+    assert "verdict on future queries" in text
+
+
+def test_documents_never_shown_leave_bounds(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(folder, *users(folder), "--json", counts="ten") == 0
+    (row,) = json.loads(capsys.readouterr().out)["rankers"]
+    assert row["never_shown_share"] > 0.05
+    assert row["value"]["bounds"]
+    assert row["value"]["least"] < row["value"]["most"]
+    assert evaluate(folder, *users(folder), counts="ten") == 0
+    assert "bounds over queries" in capsys.readouterr().out
+
+
+def test_estimated_users_tell_only_differences(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = (*users(folder, "estimated"), "--replicates", "2")
+    assert evaluate(folder, *options, "--json") == 0
+    about = json.loads(capsys.readouterr().out)
+    (row,) = about["rankers"]
+    assert about["users_estimated"]
+    assert "value" not in row
+    assert "gauge" in about["units"]
+    assert about["refits"]["to"].startswith("the held-out clicks")
+    assert row["against_logged"]["over_queries"]["standard_error"] > 0
+    assert evaluate(folder, *options) == 0
+    assert "only differences are told" in capsys.readouterr().out
+    source = ("--estimated-from", str(folder / "learnt.parquet"))
+    assert evaluate(folder, *options, *source, "--json") == 0
+    other = json.loads(capsys.readouterr().out)
+    assert other["refits"]["to"] == "the clicks they were estimated from"
+    (apart,) = other["rankers"]
+    assert apart["against_logged"]["estimate"] == row["against_logged"]["estimate"]
+
+
+def test_the_naive_estimator_and_listed_weights_need_no_users(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--estimator", "naive", "--rank-weights", "1,0.5", "--json")
+    assert evaluate(folder, *options) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert about["metric"] == "rank weights 1, 0.5"
+
+
+def test_split_counts_are_judged_by_their_held_out_part(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(folder, *users(folder), "--json", counts="split") == 0
+    about = json.loads(capsys.readouterr().out)
+    held = ClickCounts.load(folder / "split.parquet").select("split", "holdout")
+    assert about["queries"] == held.summary()["queries"]
+
+
+def test_bad_questions_are_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    known, estimated = users(folder), users(folder, "estimated")
+    gauge_only = (*estimated, "--replicates", "2")
+    (tmp_path / "em.json").write_text((folder / "estimated.json").read_text())
+    em = load_users(tmp_path / "em.json")
+    replace(em, estimated=EstimatedBy("sigmoid")).save(tmp_path / "em.json")
+    for options, counts, words in (
+        ((*known, "--metric", "nDCG@10"), "all", "nDCG@10 cannot be estimated"),
+        ((*known, "--against", "me"), "all", "--against must be logged"),
+        ((*known, "--rank-weights", "a"), "all", "rank weights are numbers"),
+        ((*known, "--metric", "P@5", "--rank-weights", "1"), "all", "not both"),
+        ((), "all", "needs a user model"),
+        (("--estimator", "nope", *known), "all", "no estimator 'nope'"),
+        (("--users", "nowhere.json"), "all", "no such file"),
+        (known, "nowhere", "no such file"),
+        ((*estimated, "--estimator", "ips"), "all", "estimated"),
+        (gauge_only, "ten", "bounds need users that are known"),
+        (("--users", str(tmp_path / "em.json")), "all", "too slow to repeat"),
+        ((*known, "--split", "train"), "all", "share no document"),
+    ):
+        assert evaluate(folder, *options, counts=counts) == 2, options
+        fault = capsys.readouterr().err
+        assert words in fault
+        assert "Traceback" not in fault
+        assert fault.startswith("affinerank: ")
+        assert fault.count("\n") == 1
+    plain = ["evaluate", str(folder / "better"), "--data", WORLD]
+    assert main([*plain, *known]) == 2
+    assert "are about clicks: give --counts" in capsys.readouterr().err
+
+
+def test_queries_that_the_model_learnt_from_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    test = DataSource.parse(WORLD).read("test")
+    ranker = train_production_ranker(test, n_queries=20)
+    ranker.save(tmp_path / "leaky")
+    counts = str(folder / "all.parquet")
+    command = ["evaluate", str(tmp_path / "leaky"), "--data", WORLD, "--counts", counts]
+    assert main([*command, *users(folder)]) == 2
+    fault = capsys.readouterr().err
+    assert f"trained on 20 of the {test.n_queries} queries" in fault
+    example = fault.split("counts are of, '")[1].split("'")[0]
+    assert example in ranker.learnt_from
+
+
+def test_debias_writes_labels_with_their_gauge(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "labels.parquet"
+    command = ["debias", str(folder / "all.parquet"), "-o", str(target)]
+    assert main([*command, *users(folder), "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    labels = pq.read_table(target)
+    counts = ClickCounts.load(folder / "all.parquet")
+    assert labels.column_names == [
+        "query_id",
+        "doc_id",
+        "relevance",
+        "standard_error",
+        "impressions",
+        "clicks",
+    ]
+    assert about["documents"] == labels.num_rows == counts.summary()["documents"]
+    assert sum(labels["clicks"].to_pylist()) == counts.summary()["clicks"]
+    assert about["gauge"] == "relevance: 0 is irrelevant, 1 is relevant"
+    assert labels.schema.metadata[b"affinerank.gauge"].decode() == about["gauge"]
+    test = DataSource.parse(WORLD).read("test")
+    true = dict(zip(test.doc_ids.tolist(), test.relevance().tolist(), strict=True))
+    off = labels["relevance"].to_numpy()
+    off = off - [true[doc] for doc in labels["doc_id"].to_pylist()]
+    squares = labels["standard_error"].to_numpy() ** 2
+    assert abs(off.sum()) < 3 * np.sqrt(squares.sum())
+    assert np.mean(off**2) == pytest.approx(squares.mean(), rel=0.2)
+
+
+def test_debias_keeps_the_split_and_names_an_unknown_gauge(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "labels.parquet"
+    command = ["debias", str(folder / "split.parquet"), "-o", str(target)]
+    assert main([*command, *users(folder, "estimated")]) == 0
+    assert "up to a factor and a shift" in capsys.readouterr().out
+    labels = pq.read_table(target)
+    assert set(labels["split"].to_pylist()) == {"train", "holdout"}
+
+
+def test_debias_leaves_a_file_alone_when_it_fails(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "labels.parquet"
+    target.write_text("precious")
+    log = str(folder / "all.parquet")
+    for arguments, words in (
+        ([log], "needs a user model"),
+        ([log, "--users", "nowhere.json"], "no such file"),
+        ([str(tmp_path / "none.parquet"), *users(folder)], "no such file"),
+        ([str(target), *users(folder)], "could not be read as Parquet"),
+        ([log, *users(folder), "--estimator", "nope"], "no estimator 'nope'"),
+        ([log, *users(folder), "--clip", "x"], "clip must be a number"),
+        ([log, *users(folder, "estimated"), "--estimator", "ips"], "up to gauge"),
+    ):
+        assert main(["debias", *arguments, "-o", str(target)]) == 2
+        fault = capsys.readouterr().err
+        assert words in fault
+        assert fault.count("\n") == 1
+        assert target.read_text() == "precious"
+    assert main(["debias", log, *users(folder), "-o", "labels.csv"]) == 2
+    assert "must end in .parquet" in capsys.readouterr().err

@@ -1,0 +1,128 @@
+"""Users in files: written and read again, of earlier versions, and broken ones."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from affinerank.clicks.models.trust import EstimatedBy, TrustModel
+from affinerank.clicks.users import load_users, save_users
+from affinerank.errors import DataError
+
+KEPT = Path(__file__).parents[1] / "kept"
+
+
+@pytest.mark.parametrize(
+    "users",
+    [
+        TrustModel.paper(depth=12),
+        TrustModel.from_zeta([0.9, 0.4], [0.6, 0.1], provenance={"from": "é"}),
+        TrustModel(alpha=np.array([3.0]), beta=np.array([-1.0]), identified="gauge"),
+    ],
+)
+def test_a_file_gives_the_model_back(users: TrustModel, tmp_path: Path) -> None:
+    save_users(users, tmp_path / "users.json")
+    again = load_users(tmp_path / "users.json")
+    assert again.to_dict() == users.to_dict()
+    np.testing.assert_array_equal(again.alpha, users.alpha)
+    np.testing.assert_array_equal(again.beta, users.beta)
+
+
+GOOD = {
+    "format": "affinerank-users",
+    "version": 1,
+    **TrustModel.paper(depth=2).to_dict(),
+}
+ZETA = {**GOOD, "identified": "zeta"}
+
+
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        ({**GOOD, "version": 2}, "version 1, got .* version 2"),
+        ({**GOOD, "format": "x"}, "format 'affinerank-users' .*got 'x'"),
+        ({"alpha": [1]}, "not a user model"),
+        ([], "not a user model"),
+        (7, "not a user model"),
+        ({**GOOD, "model": "x"}, "no click model 'x'"),
+        ({**GOOD, "model": ["x"]}, "not a user model"),
+        ({**GOOD, "theta": None}, "theta must be one number per rank"),
+        ({**GOOD, "theta": "x"}, "not a user model"),
+        ({**GOOD, "theta": [10**400, 1]}, "not a user model"),
+        ({**GOOD, "alpha": [0.5, 0.5]}, "alpha does not follow from theta"),
+        ({**GOOD, "alpha": [1, 2, 3]}, "not a user model"),
+        ({**GOOD, "theta": [1.0]}, "'theta': 1, 'eps_plus': 2"),
+        ({**ZETA, "alpha": [[1]]}, r"alpha must .*got shape \(1, 1\)"),
+        ({**ZETA, "alpha": [1, float("nan")]}, "alpha at rank 2 .*got nan"),
+        ({**GOOD, "identified": "maybe"}, "identified .*got 'maybe'"),
+        ({**GOOD, "identified": []}, r"identified .*got \[\]"),
+        ({**GOOD, "provenance": "me"}, "provenance .*got 'me'"),
+        ({**GOOD, "estimated": 7}, "not a user model"),
+        ({**GOOD, "estimated": {"method": "m"}}, "not a user model"),
+        ({**GOOD, "segments": {}}, "segments"),
+        ({**GOOD, "segments": [1]}, "segments"),
+        ({**GOOD, "segments": {"a": 1}}, "segments 'a'"),
+    ],
+)
+def test_a_broken_file_is_one_sentence_that_names_it(
+    about: Any, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "users.json"
+    path.write_text(json.dumps(about))
+    with pytest.raises(DataError, match=message) as caught:
+        load_users(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_json_is_one_sentence(text: bytes, tmp_path: Path) -> None:
+    (tmp_path / "users.json").write_bytes(text)
+    with pytest.raises(DataError, match="not a user model"):
+        load_users(tmp_path / "users.json")
+
+
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no such file"):
+        load_users(tmp_path / "none.json")
+    with pytest.raises(DataError, match="this is a folder"):
+        load_users(tmp_path)
+
+
+def test_a_file_names_its_format_and_click_model(tmp_path: Path) -> None:
+    save_users(TrustModel.paper(depth=2), tmp_path / "users.json")
+    about = json.loads((tmp_path / "users.json").read_text())
+    assert (about["format"], about["version"]) == ("affinerank-users", 1)
+    assert about["model"] == TrustModel.name
+
+
+@pytest.mark.parametrize("name", ["users-eps", "users-zeta", "users-gauge"])
+def test_files_of_version_0_1_are_read(name: str) -> None:
+    expected = json.loads((KEPT / "expected.json").read_text())[name]
+    users = load_users(KEPT / f"{name}.json")
+    assert (users.identified, users.depth) == (expected["identified"], 10)
+    for part in ("alpha", "beta", "theta", "eps_plus", "eps_minus"):
+        if part in expected:
+            np.testing.assert_array_equal(getattr(users, part), expected[part])
+    about = json.loads((KEPT / f"{name}.json").read_text())
+    assert users.provenance == about["provenance"]
+    method = about["provenance"].get("estimated_by")
+    if method is None:
+        assert users.estimated is None
+    else:
+        assert users.estimated == EstimatedBy(
+            method, about["provenance"].get("features", True), 200.0
+        )
+
+
+def test_one_segment_of_a_file_of_version_0_1_is_read() -> None:
+    path = KEPT / "users-segments.json"
+    models = json.loads(path.read_text())["segments"]
+    for segment, about in models.items():
+        users = load_users(path, segment)
+        np.testing.assert_array_equal(users.alpha, about["alpha"])
+    for wrong in (None, "nowhere"):
+        with pytest.raises(DataError, match="segments 'desktop'"):
+            load_users(path, wrong)
