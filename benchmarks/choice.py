@@ -21,30 +21,26 @@ from typing import Any
 
 import numpy as np
 
+from affinerank.bias import EstimationSettings
 from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models import ClickModel
 from affinerank.clicks.simulate import simulate_counts
-from affinerank.clicks.usermodel import UserModel
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
+from affinerank.defaults import ESTIMATOR, RANKER, TREES
 from affinerank.pipeline import (
-    Candidate,
-    ChoiceSettings,
-    EstimationSettings,
-    Ranker,
-    compare,
     estimate_users,
-    judge,
     prepare_simulation,
-    score,
+    train,
     train_production_ranker,
-    train_rankers,
-    train_trees,
 )
-from affinerank.rankers.gbdt import TreeSettings
+from affinerank.pipeline.choice import Candidate, ChoiceSettings, compare
+from affinerank.rankers import Ranker, judge, score
 from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.trees import TreeSettings
 from affinerank.seeds import stage_rng
 
-AFFINE = "mlp, affine"  # what `train` does where nothing is said
+AFFINE = f"{RANKER}, {ESTIMATOR}"  # what `train` does where nothing is given
 
 
 def main() -> None:
@@ -79,7 +75,7 @@ def main() -> None:
 
 
 def one(
-    train: RankingDataset,
+    data: RankingDataset,
     test: RankingDataset,
     clicks: float,
     run: int,
@@ -87,37 +83,37 @@ def one(
 ) -> dict[str, Any]:
     """One log: what was chosen, and what each candidate is worth."""
     above = options.relevant_above
-    production = train_production_ranker(train, relevant_above=above, seed=run)
+    production = train_production_ranker(data, relevant_above=above, seed=run)
     simulation = prepare_simulation(
-        train, rankers={"p": production}, relevant_above=above, seed=run
+        data, rankers={"p": production}, relevant_above=above, seed=run
     )
     counts = simulate_counts(
         simulation, simulation.sessions_for(clicks), rng=stage_rng("clicks", run)
     )
     users = simulation.users
     if options.estimated:
-        asked = EstimationSettings(seed=run)
-        users = estimate_users(counts, train, settings=asked).users
-    settings = ChoiceSettings(
+        settings = EstimationSettings(seed=run)
+        users = estimate_users(counts, data, settings=settings).users
+    compared = ChoiceSettings(
         {
-            "mlp": NetworkSettings(
+            RANKER: NetworkSettings(
                 hidden=tuple(int(size) for size in options.hidden.split(",")),
                 epochs=options.epochs,
                 device="cpu",
             ),
-            "lightgbm": TreeSettings(
+            TREES: TreeSettings(
                 trees=options.trees, leaves=15, learning_rate=0.1, threads=1
             ),
         },
         seed=run,
     )
     started = time.perf_counter()
-    choice = compare(counts, train, users, settings=settings)
+    choice = compare(counts, data, users, settings=compared)
     seconds = time.perf_counter() - started
     value = {
         named(row.candidate): float(
             judge(
-                score(refitted(row.candidate, counts, train, users, settings), test),
+                score(refitted(row.candidate, counts, data, users, compared), test),
                 test,
                 above,
             ).mean
@@ -129,7 +125,7 @@ def one(
         "seconds": seconds,
         "production": float(judge(score(production, test), test, above).mean),
         "value": value,
-        "choice": choice.summary(),
+        "choice": choice.to_dict(),
     }
 
 
@@ -142,20 +138,20 @@ def refitted(
     candidate: Candidate,
     counts: ClickCounts,
     data: RankingDataset,
-    users: UserModel,
+    users: ClickModel,
     settings: ChoiceSettings,
 ) -> Ranker:
-    kind = settings.kinds[candidate.ranker]
-    common: dict[str, Any] = {
-        "estimators": [candidate.estimator],
-        "seeds": [settings.seed],
-        "clip": candidate.clip,
-    }
-    name = candidate.estimator, settings.seed
-    if isinstance(kind, NetworkSettings):
-        fitted = train_rankers(counts, data, users, settings=kind, **common)
-        return fitted.rankers[name]
-    return train_trees(counts, data, users, settings=kind, **common).rankers[name]
+    trained = train(
+        counts,
+        data,
+        users,
+        ranker=candidate.ranker,
+        settings=settings.rankers[candidate.ranker],
+        estimators=[candidate.estimator],
+        seeds=[settings.seed],
+        clip=candidate.clip,
+    )
+    return trained.rankers[candidate.estimator, settings.seed]
 
 
 def report(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
@@ -171,7 +167,7 @@ def report(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
     print(
         f"{options.data}, {rows[0]['clicks']:g} clicks, {len(rows)} runs; networks "
         f"{options.hidden}, {options.epochs} epochs; {options.trees} trees; comparing "
-        f"took {np.mean([row['seconds'] for row in rows]):.0f} s a run"
+        f"took {np.mean([row['seconds'] for row in rows]):.0f} s per run"
     )
     print("candidate                      nDCG@10  taken  regret: of the mean  of runs")
     for name, each in values.items():

@@ -10,7 +10,7 @@ The others have no place for counts, so their lists are made in two ways:
 - *sessions*: lists as they were shown, labels 0 and 1: sessions of the log with a click
   (one without says nothing in a pairwise loss), drawn at random, as many as fit: a row
   for each impression copies the features.
-- *counts*: every click of the log, one list a query: the label of a document is the
+- *counts*: every click of the log, one list per query: the label of a document is the
   number of its clicks, the gain linear in it. Here every list has one order, so a
   document has one position.
 
@@ -27,7 +27,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,32 +37,29 @@ import lightgbm as lgb
 import numpy as np
 import pyarrow.parquet as pq
 import xgboost
-from numpy.typing import NDArray
 
+from affinerank.arrays import Floats, Ids, Ints, Matrix
+from affinerank.bias import EstimationSettings
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.join import join_counts
+from affinerank.clicks.rows import rows_of
 from affinerank.clicks.simulate import write_session_log
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
+from affinerank.defaults import ESTIMATOR, RANKER, RELEVANT_ABOVE
+from affinerank.defaults import TREES as TREE_RANKER
 from affinerank.pipeline import (
-    EstimationSettings,
-    Ranker,
     estimate_users,
-    judge,
     prepare_simulation,
-    score,
     train_production_ranker,
-    train_rankers,
-    train_trees,
 )
-from affinerank.rankers.gbdt import TreeSettings
+from affinerank.pipeline import train as train_ranker
+from affinerank.rankers import Ranker, judge, score
 from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.trees import TreeSettings
 from affinerank.seeds import stage_rng
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Scorer = Callable[[RankingDataset], Floats]
 
 TREES, LEAVES, RATE = 300, 31, 0.05
@@ -80,7 +77,7 @@ class Lists:
         rank: ``[n_rows]`` from 1.
     """
 
-    features: NDArray[np.float32]
+    features: Matrix
     labels: Ints
     sizes: Ints
     rank: Ints
@@ -163,7 +160,7 @@ def run(
         started = time.perf_counter()
         predict = learn()
         took = time.perf_counter() - started
-        found[name] = (float(judge(predict(test), test, 2.0).mean), took)
+        found[name] = (float(judge(predict(test), test, RELEVANT_ABOVE).mean), took)
     return found
 
 
@@ -179,7 +176,7 @@ def listed_sessions(
     rng = stage_rng("baseline", seed)
     size = min(n_sessions, len(with_click))
     chosen = np.isin(session, rng.choice(with_click, size, replace=False))
-    doc = rows_of(table["query_id"].to_numpy(), table["doc_id"].to_numpy(), data)
+    doc = documents(table["query_id"].to_numpy(), table["doc_id"].to_numpy(), data)
     order = np.flatnonzero(chosen)
     order = order[np.lexsort((rank[order], session[order]))]
     _, sizes = np.unique(session[order], return_counts=True)
@@ -188,7 +185,7 @@ def listed_sessions(
     )
 
 
-def rows_of(query_id: Ints, doc_id: Ints, data: RankingDataset) -> Ints:
+def documents(query_id: Ids, doc_id: Ids, data: RankingDataset) -> Ints:
     """Rows of the data that these documents are in."""
     number = {
         pair: i
@@ -205,17 +202,12 @@ def rows_of(query_id: Ints, doc_id: Ints, data: RankingDataset) -> Ints:
 
 
 def listed_counts(counts: ClickCounts, data: RankingDataset) -> Lists:
-    """One list a query, in the order of its ranks, labelled with clicks."""
-    joined = join_counts(counts, data)
-    query, rank = data.query_of_doc[joined.doc], joined.counts.rank
-    order = np.lexsort((rank, query))
-    _, sizes = np.unique(query, return_counts=True)
-    return Lists(
-        data.features[joined.doc[order]],
-        joined.counts.clicks[order],
-        sizes,
-        rank[order],
-    )
+    """One list per query, in the order of its ranks, labelled with clicks."""
+    rows = rows_of(counts, data)
+    rows = rows.select(np.lexsort((rows.rank, rows.query)))
+    _, sizes = np.unique(rows.query, return_counts=True)
+    clicks = rows.clicks.astype(np.int64)
+    return Lists(data.features[rows.doc], clicks, sizes, rows.rank)
 
 
 def scorer(ranker: Ranker) -> Scorer:
@@ -226,19 +218,18 @@ def ours(
     counts: ClickCounts, data: RankingDataset, seed: int, threads: int, kind: str
 ) -> Scorer:
     """Estimate how users click from the counts alone, correct, learn."""
-    asked = EstimationSettings(seed=seed)
-    users = estimate_users(counts, data, settings=asked).users
-    rankers: Mapping[tuple[str, int], Ranker]
-    if kind == "networks":
-        rankers = train_rankers(
-            counts, data, users, seeds=[seed], settings=NETWORK
-        ).rankers
-    else:
-        shape = TreeSettings(
-            trees=TREES, leaves=LEAVES, learning_rate=RATE, threads=threads
-        )
-        rankers = train_trees(counts, data, users, seeds=[seed], settings=shape).rankers
-    return scorer(rankers["affine", seed])
+    users = estimate_users(counts, data, settings=EstimationSettings(seed=seed)).users
+    shape = TreeSettings(
+        trees=TREES, leaves=LEAVES, learning_rate=RATE, threads=threads
+    )
+    ranker, settings = {
+        "networks": (RANKER, NETWORK),
+        "trees": (TREE_RANKER, shape),
+    }[kind]
+    trained = train_ranker(
+        counts, data, users, ranker=ranker, settings=settings, seeds=[seed]
+    )
+    return scorer(trained.rankers[ESTIMATOR, seed])
 
 
 def by_lightgbm(

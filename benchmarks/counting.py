@@ -1,6 +1,6 @@
 """Counting a click log: against the bare query, by size, and within its memory.
 
-Writes logs of several sizes into a temporary folder (ten rows a session, about six
+Writes logs of several sizes into a temporary folder (ten rows per session, about six
 groups for ten rows, ids of queries and documents as text) and prints
 
 - seconds of our counting, unchecked and checked, of the bare DuckDB query, of pandas
@@ -169,25 +169,25 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    asked = arguments()
-    if asked.measure:
-        measure(asked.measure, asked.folder)
+    args = arguments()
+    if args.measure:
+        measure(args.measure, args.folder)
         return
-    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
+    with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder = Path(name)
         room = shutil.disk_usage(folder).free
-        rows = [int(n) for n in asked.rows if n * BYTES_PER_ROW * 10 < room]
+        rows = [int(n) for n in args.rows if n * BYTES_PER_ROW * 10 < room]
         print(f"DuckDB {duckdb.__version__}, {os.cpu_count()} cores, {MEMORY}")
-        if asked.compare:
-            log = write_log(int(asked.compare), folder)
-            print(f"\n{int(asked.compare):,} rows, {log.stat().st_size / 1e6:.0f} MB")
-            compare(log, folder, asked.repeats)
+        if args.compare:
+            log = write_log(int(args.compare), folder)
+            print(f"\n{int(args.compare):,} rows, {log.stat().st_size / 1e6:.0f} MB")
+            compare(log, folder, args.repeats)
             log.unlink()
         print(f"\n{'rows':>12} {'bare':>8} {'unchecked':>10} {'checked':>8}", end="")
-        print("   microseconds a row")
+        print("   microseconds per row")
         for size in rows:
             log = write_log(size, folder)
-            repeats = asked.repeats if size < 100e6 else 1
+            repeats = args.repeats if size < 100e6 else 1
             taken = [
                 min(seconds(run, log, folder) for _ in range(repeats)) / size * 1e6
                 for run in (bare, unchecked, checked)

@@ -34,36 +34,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from affinerank.bias.cells import population_of
-from affinerank.bias.covariates import halves_of, predict_relevance
-from affinerank.bias.documents import ClickRows, documents
-from affinerank.bias.em_runs import EMRun
+from affinerank.arrays import Floats, Ints, Matrix
+from affinerank.bias.em.estimate import fit_em
+from affinerank.bias.em.run import Run
 from affinerank.bias.gauge import gauge_error
-from affinerank.bias.level_mixture import MixtureSettings, fit_mixture
-from affinerank.bias.levels import aligned_fit
-from affinerank.bias.mixture import Prior
-from affinerank.bias.mixture_fit import first_guess
+from affinerank.bias.method import EstimationSettings
+from affinerank.bias.mixture.covariates import predict_relevance
+from affinerank.bias.mixture.estimate import fit_mixture
+from affinerank.bias.mixture.fit import first_guess
+from affinerank.bias.mixture.population import population_of
+from affinerank.bias.mixture.search import aligned_fit
 from affinerank.bias.pooling import pool_ranks
-from affinerank.bias.regression_em import fit_regression_em
-from affinerank.clicks.join import JoinedCounts, join_counts
-from affinerank.clicks.simulate import Traffic, prepare, simulate_counts
-from affinerank.clicks.usermodel import UserModel
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.rows import ClickRows, rows_of
+from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.traffic import Traffic, prepare
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import AffineRankError, AffineRankWarning
 from affinerank.metrics import ranks_by_score
-from affinerank.pipeline import (
-    judge,
-    relevance_of,
-    score,
-    stacked,
-    train_production_ranker,
-    weigh,
-)
+from affinerank.pipeline import train_production_ranker, weigh
+from affinerank.pipeline.simulation import relevance_of
+from affinerank.pipeline.training import Lists
+from affinerank.pipeline.weighing import with_clip
 from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.ranker import judge, predict_all, score
 from affinerank.rankers.training import fit_networks
 from affinerank.seeds import stage_rng
 
@@ -97,8 +94,8 @@ DEFAULTS = {
 }
 Key = tuple[Any, ...]
 Row = dict[str, Any]
-Found = dict[Key, UserModel | None]
-Drawn = dict["Cell", JoinedCounts]
+Found = dict[Key, TrustModel | None]
+Drawn = dict["Cell", ClickRows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +118,9 @@ class World:
     path: Path
     train: RankingDataset
     test: RankingDataset
-    features: NDArray[np.float32]
-    test_features: NDArray[np.float32]
-    ranks: dict[int, NDArray[np.int64]]
+    features: Matrix
+    test_features: Matrix
+    ranks: dict[int, Ints]
 
 
 SHARED: list[World] = []
@@ -141,7 +138,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=type(default), default=default)
     options = parser.parse_args()
     if options.table is not None:
-        print_tables(rows_of(sorted(options.table.glob("*.jsonl"))))
+        print_tables(read_rows(sorted(options.table.glob("*.jsonl"))))
     elif options.out is None:
         parser.error("give --out or --table")
     elif os.environ.get("OMP_NUM_THREADS") != "1":
@@ -162,7 +159,7 @@ def run(options: argparse.Namespace) -> None:
     note(f"{options.world}: {SHARED[0].train.n_docs} documents")
     methods = options.methods.split(",")
     cells = cells_of(options)
-    rows = rows_of([path])
+    rows = read_rows([path])
     found: Found = {
         key_of(row): users_of(row) for row in rows if row["kind"] == "estimate"
     }
@@ -244,12 +241,12 @@ def read_world(options: argparse.Namespace, path: Path) -> World:
     return World(path, train, test, features, test_features, ranks)
 
 
-def truth_of(cell: Cell) -> UserModel:
+def truth_of(cell: Cell) -> TrustModel:
     depth = int(SHARED[0].train.docs_per_query.max())
-    return UserModel.paper(eta=cell.eta, eps_minus_1=cell.eps, depth=depth)
+    return TrustModel.paper(eta=cell.eta, eps_minus_1=cell.eps, depth=depth)
 
 
-def draw(cell: Cell) -> JoinedCounts:
+def draw(cell: Cell) -> ClickRows:
     """Clicks as ``pipeline.prepare_simulation`` has them, scored only once a run."""
     world = SHARED[0]
     simulation = prepare(
@@ -262,20 +259,12 @@ def draw(cell: Cell) -> JoinedCounts:
     )
     n_sessions = simulation.sessions_for(cell.clicks)
     counts = simulate_counts(simulation, n_sessions, rng=stage_rng("clicks", cell.run))
-    return join_counts(counts, world.train)
+    return rows_of(counts, world.train)
 
 
 def estimate(cell: Cell, method: str) -> Row:
     """One estimate, in a process of its own, which writes it down."""
-    world, joined = SHARED[0], draw(cell)
-    counts, rng = joined.counts, np.random.default_rng(cell.run)
-    rows = ClickRows(
-        joined.doc,
-        world.train.query_of_doc[joined.doc],
-        counts.rank,
-        counts.impressions.astype(np.float64),
-        counts.clicks.astype(np.float64),
-    )
+    world, rows, rng = SHARED[0], draw(cell), np.random.default_rng(cell.run)
     started, more = time.perf_counter(), Row()
     try:
         if method == "true":
@@ -284,17 +273,18 @@ def estimate(cell: Cell, method: str) -> Row:
             users, n_pools = covariate_iv(rows, world.features, rng)
             more = {"pools": n_pools}
         else:
-            settings = MixtureSettings(most_levels=2) if method == "two-level" else None
+            most = 2 if method == "two-level" else 7
             features = world.features if method == DEFAULT else None
-            fitted = fit_mixture(rows, features, rng=rng, settings=settings)
+            settings = EstimationSettings()
+            fitted = fit_mixture(rows, features, settings, rng, most_levels=most)
             users = fitted.users
             more = {
                 "pools": fitted.pools.n_pools,
                 "levels": fitted.fit.levels.levels.round(4).tolist(),
-                "correlation": fitted.correlation,
+                "correlation": fitted.about["feature_correlation"],
             }
         more["seconds"] = time.perf_counter() - started
-        row = estimate_row(cell, method, users, joined, more)
+        row = estimate_row(cell, method, users, rows, more)
     except Exception as error:  # one estimate lost, not all
         row = named("estimate", cell, method) | {"error": repr(error)}
     append(world.path, row)
@@ -302,24 +292,21 @@ def estimate(cell: Cell, method: str) -> Row:
 
 
 def covariate_iv(
-    rows: ClickRows, features: NDArray[np.float32], rng: np.random.Generator
-) -> tuple[UserModel, int]:
+    rows: ClickRows, features: Matrix, rng: np.random.Generator
+) -> tuple[TrustModel, int]:
     """Slope and intercept of clicks on a prediction from other queries' clicks."""
-    pools = pool_ranks(rows.rank, rows.impressions, rows.clicks)
-    docs = documents(rows, pools)
-    plain = population_of(docs, pools.mean_rank)
-    rough = aligned_fit(plain, first_guess(plain, pools.n_pools), Prior())
-    shown = np.unique(rows.doc[rows.impressions > 0])
-    half = halves_of(docs.query, rng)[docs.query]
-    about = predict_relevance(plain, rough.levels, features[shown], half)
+    pools = pool_ranks(rows)
+    docs = population_of(rows, pools).halved(rng)
+    rough = aligned_fit(docs, first_guess(docs)).levels
+    about = predict_relevance(docs, rough, features)
     z, seen, clicks = about.features[docs.doc_of_row], docs.impressions, docs.clicks
     n, nz, nzz, c, cz = (
-        np.bincount(docs.pool, values, minlength=pools.n_pools)
+        docs.by_pool(values)
         for values in (seen, seen * z, seen * z**2, clicks, clicks * z)
     )
     slope = (cz - c * nz / n) / (nzz - nz**2 / n)
     level = (c - slope * nz) / n
-    users = UserModel(
+    users = TrustModel(
         alpha=slope[pools.of_rank], beta=level[pools.of_rank], identified="gauge"
     )
     return users, pools.n_pools
@@ -331,15 +318,11 @@ def estimate_em(
     network: NetworkSettings,
 ) -> Found:
     world, started = SHARED[0], time.perf_counter()
-    runs = [
-        EMRun.of(drawn[cell], world.train, activation=method, seed=cell.run)
-        for cell, method in jobs
-    ]
+    runs = [Run(drawn[cell], method, cell.run) for cell, method in jobs]
 
     def fit(chosen: Sequence[int]) -> list[Any]:
         mine = [runs[i] for i in chosen]
-        offsets = world.train.offsets
-        return fit_regression_em(world.features, offsets, mine, network=network)
+        return list(fit_em(world.features, mine, network=network))
 
     fits, errors = surviving(fit, len(runs))
     took = (time.perf_counter() - started) / len(jobs)
@@ -348,7 +331,8 @@ def estimate_em(
         row = named("estimate", cell, method) | {"error": errors.get(i)}
         if i in fits:
             more = {"seconds": took, "converged": fits[i].converged}
-            more |= {"updates": fits[i].updates, "fallen": len(fits[i].fallen_ranks)}
+            more["updates"] = len(fits[i].trace)
+            more["fallen"] = len(fits[i].fallen_ranks)
             row = estimate_row(cell, method, fits[i].users, drawn[cell], more)
         append(world.path, row)
         found[key_of(row)] = users_of(row)
@@ -356,27 +340,28 @@ def estimate_em(
 
 
 def train(
-    jobs: list[tuple[Cell, str, UserModel]],
+    jobs: list[tuple[Cell, str, TrustModel]],
     drawn: Drawn,
     network: NetworkSettings,
     clip: str,
 ) -> set[Key]:
     """Train rankers with these users, judge them, and write that down."""
     world, started = SHARED[0], time.perf_counter()
-    weights = [
-        weigh(drawn[c], world.train, users, "affine", clip=clip or None)
-        for c, _, users in jobs
-    ]
+    estimator = with_clip("affine", clip or None)
+    weights = [weigh(drawn[c], estimator, users) for c, _, users in jobs]
 
     def fit(chosen: Sequence[int]) -> list[Any]:
+        offsets = world.train.offsets
+        lists = Lists(world.features, offsets, [weights[i] for i in chosen])
         fitted = fit_networks(
             world.features,
-            stacked([weights[i] for i in chosen]),
-            world.train.offsets,
+            lists.targets(),
+            offsets,
             seeds=[jobs[i][0].run for i in chosen],
             settings=network,
         )
-        return list(fitted.networks.predict(world.test_features))
+        models = [one.model for one in fitted]
+        return list(predict_all(models, world.test_features))
 
     scores, errors = surviving(fit, len(jobs))
     took = (time.perf_counter() - started) / len(jobs)
@@ -405,9 +390,9 @@ def surviving(
 
 
 def estimate_row(
-    cell: Cell, method: str, users: UserModel, joined: JoinedCounts, more: Row
+    cell: Cell, method: str, users: TrustModel, rows: ClickRows, more: Row
 ) -> Row:
-    seen = np.bincount(joined.counts.rank - 1, joined.counts.impressions)
+    seen = rows.by_rank(rows.impressions)
     error = gauge_error(users, truth_of(cell), seen)
     top = gauge_error(users, truth_of(cell), seen[:10])
     return named("estimate", cell, method) | {
@@ -428,10 +413,10 @@ def key_of(row: Row) -> Key:
     return (*(row[name] for name in Cell.__slots__), row["method"])
 
 
-def users_of(row: Row) -> UserModel | None:
+def users_of(row: Row) -> TrustModel | None:
     if "alpha" not in row:
         return None
-    return UserModel(alpha=row["alpha"], beta=row["beta"], identified="gauge")
+    return TrustModel(alpha=row["alpha"], beta=row["beta"], identified="gauge")
 
 
 def collected(futures: Iterable[Future[Row]]) -> Found:
@@ -447,7 +432,7 @@ def append(path: Path, row: Row) -> None:
         file.write(text.encode())
 
 
-def rows_of(paths: Iterable[Path]) -> list[Row]:
+def read_rows(paths: Iterable[Path]) -> list[Row]:
     rows = []
     for line in (x for p in paths if p.exists() for x in p.read_text().splitlines()):
         try:
@@ -516,7 +501,7 @@ def grouped(
 
 def paired(
     rows: list[Row], field: str, by: Sequence[str], first: str, second: str
-) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.float64]]]:
+) -> Iterator[tuple[str, Floats, Floats]]:
     """Values of two methods in the cells that both have, by group."""
     for group, methods in grouped(rows, field, by).items():
         a, b = methods.get(first, {}), methods.get(second, {})
@@ -525,7 +510,7 @@ def paired(
             yield ", ".join(map(str, group)), both[:, 0], both[:, 1]
 
 
-def mean_of(values: NDArray[np.float64]) -> str:
+def mean_of(values: Floats) -> str:
     if not len(values):
         return ""
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan

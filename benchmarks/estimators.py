@@ -13,25 +13,20 @@ from __future__ import annotations
 import argparse
 import time
 
-from affinerank.clicks.join import join_counts
+import numpy as np
+
+from affinerank.clicks.rows import rows_of
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
 from affinerank.data.features import FeatureMapping
-from affinerank.evaluation.runs import RunSummary
+from affinerank.defaults import ESTIMATOR, RANKER
+from affinerank.estimators import ESTIMATORS
 from affinerank.evaluation.significance import compare_runs
-from affinerank.pipeline import (
-    judge,
-    prepare_simulation,
-    score,
-    stacked,
-    train_production_ranker,
-    weigh,
-)
+from affinerank.pipeline import prepare_simulation, train_production_ranker, weigh
+from affinerank.pipeline.training import Lists, fit_all
+from affinerank.rankers import judge, predict_all, score
 from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.training import fit_networks
 from affinerank.seeds import stage_rng
-
-ESTIMATORS = ("naive", "ips", "bayes-ips", "affine", "full-information")
 
 
 def main() -> None:
@@ -54,24 +49,24 @@ def run(options: argparse.Namespace) -> None:
     source = DataSource.parse(options.data)
     train, test = source.read("train"), source.read("test")
     above = options.relevant_above
+    users = f"trust(eta={options.eta}, eps_minus_1={options.eps_minus})"
+    labels = train.relevance(above).astype(np.float64)
     production, weights = [], []
     for seed in range(options.runs):
         ranker = train_production_ranker(train, relevant_above=above, seed=seed)
-        production.append(judge(score(ranker, test), test, above))
+        production.append(judge(score(ranker, test), test, above).mean)
         simulation = prepare_simulation(
             train,
-            eta=options.eta,
-            eps_minus_1=options.eps_minus,
+            click_model=users,
             rankers={"production": ranker},
             relevant_above=above,
             seed=seed,
         )
         n_sessions = simulation.sessions_for(options.clicks)
         rng = stage_rng("clicks", seed)
-        joined = join_counts(simulate_counts(simulation, n_sessions, rng=rng), train)
+        rows = rows_of(simulate_counts(simulation, n_sessions, rng=rng), train)
         weights += [
-            weigh(joined, train, simulation.users, name, relevant_above=above)
-            for name in ESTIMATORS
+            weigh(rows, name, simulation.users, labels=labels) for name in ESTIMATORS
         ]
     settings = NetworkSettings(
         hidden=tuple(int(size) for size in options.hidden.split(",")),
@@ -82,46 +77,37 @@ def run(options: argparse.Namespace) -> None:
     )
     mapping = FeatureMapping.fit(train)
     started = time.perf_counter()
-    fitted = fit_networks(
-        mapping.apply(train).features,
-        stacked(weights),
-        train.offsets,
+    fitted = fit_all(
+        RANKER,
+        Lists(mapping.apply(train).features, train.offsets, weights),
         seeds=[seed for seed in range(options.runs) for _ in ESTIMATORS],
         settings=settings,
     )
     seconds = time.perf_counter() - started
-    scores = fitted.networks.predict(mapping.apply(test).features)
-    runs = {
-        name: RunSummary(
-            name,
-            [judge(s, test, above) for s in scores[i :: len(ESTIMATORS)]],
-        )
-        for i, name in enumerate(ESTIMATORS)
-    }
-    device = fitted.networks.parameters[0].device
+    scores = predict_all([one.model for one in fitted], mapping.apply(test).features)
+    values = [float(judge(s, test, above).mean) for s in scores]
     print(
         f"{options.data}, {options.clicks:g} clicks, eta = {options.eta:g}, eps-_1 = "
         f"{options.eps_minus:g}; runs and seeds {list(range(options.runs))}; "
         f"{options.hidden}, {options.epochs} epochs, learning rate "
-        f"{options.learning_rate:g}; {len(weights)} networks on {device} "
+        f"{options.learning_rate:g}; {len(weights)} networks on {options.device} "
         f"({options.precision}) in {seconds:.0f} s"
     )
-    report({"production": RunSummary("production", production), **runs})
+    runs = {name: values[i :: len(ESTIMATORS)] for i, name in enumerate(ESTIMATORS)}
+    report({"production": production, **runs})
 
 
-def report(runs: dict[str, RunSummary]) -> None:
-    affine = runs["affine"].means
-    tests = compare_runs({n: list(r.means) for n, r in runs.items()}, against="affine")
+def report(runs: dict[str, list[float]]) -> None:
+    tests = compare_runs(runs, against=ESTIMATOR)
     p = {test.first: test.p for test in tests}
-    print("estimator          nDCG@10  std error  affine - it  p (t-test)  runs")
-    for name, summary in runs.items():
-        ahead = float((affine - summary.means).mean())
+    print(f"estimator          nDCG@10  std error  {ESTIMATOR} - it  p (t-test)  runs")
+    for name, values in runs.items():
+        error = np.std(values, ddof=1) / np.sqrt(len(values))
+        ahead = np.mean(runs[ESTIMATOR]) - np.mean(values)
         print(
-            f"{name:<18} {summary.mean:.4f}   {summary.standard_error:.4f}     "
-            f"{ahead:+.4f}      {p.get(name, 1.0):.2g}      "
-            f"{[round(float(m), 4) for m in summary.means]}"
+            f"{name:<18} {np.mean(values):.4f}   {error:.4f}     {ahead:+.4f}      "
+            f"{p.get(name, 1.0):.2g}      {[round(value, 4) for value in values]}"
         )
-    print(runs["affine"].runs[0].name)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""A log of lists that were shown once each: how much memory each command takes.
+"""Measure the memory of each command on a log of lists that were shown once each.
 
 Writes a log and its features into a temporary folder, a chunk at a time: lists of ten
 documents with 50 features by the law of ``yahoo-like``, ordered by a production ranker
 and clicked by the paper's users with trust bias (eta = 1, eps-_1 = 0.65). Every list is
 a session of its own, with ids of its own (``--list-id session_id``). Then it runs
 count, estimate (by features) and train (one epoch of a network), each a process of its
-own, and prints seconds, those of the processor, and peak memory. A process that goes
-over ``--most`` is stopped.
+own, and prints seconds, CPU seconds and peak memory. A process that exceeds ``--most``
+is stopped.
 
-Peak memory is what the system says at the end of the process (``ru_maxrss``); pages of
-mapped files are in it, which the system takes back where memory is short.
+Peak memory is what the system reports at the end of the process (``ru_maxrss``); it
+includes pages of mapped files, which the system takes back if memory is short.
 
     python benchmarks/large_log.py [--rows 2e7] [--folder DIR] [--hidden 512,256,128]
 """
@@ -32,18 +32,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.clicks.usermodel import UserModel
-from affinerank.data.checks import default_feature_names
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.users import save_users
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.synthetic import WORLDS, _draw_split
+from affinerank.data.validation import default_feature_names
 from affinerank.metrics import ranks_by_score
-from affinerank.pipeline import train_production_ranker
-from affinerank.rankers.gbdt import TreeRanker
+from affinerank.pipeline.production import train_production_ranker
+from affinerank.rankers.ranker import Ranker, score
 
 LENGTH = 10
 LISTS_AT_ONCE = 20_000
 CATALOGUE = 5_000_000
-# A tenth of the features, each sqrt(10) times as clear: together they tell as much.
+# A tenth of the features, each sqrt(10) times as clear: as informative together.
 WORLD = replace(
     WORLDS["yahoo-like"],
     n_features=50,
@@ -53,7 +54,7 @@ WORLD = replace(
     clear=(8, 1.6),
     faint=(33, 1.3),
 )
-USERS = UserModel.paper(eta=1.0, eps_minus_1=0.65, depth=LENGTH)
+USERS = TrustModel.paper(eta=1.0, eps_minus_1=0.65, depth=LENGTH)
 
 
 def lists(n_lists: int) -> Iterator[RankingDataset]:
@@ -73,10 +74,9 @@ def lists(n_lists: int) -> Iterator[RankingDataset]:
         )
 
 
-def columns(data: RankingDataset, ranker: TreeRanker) -> tuple[pa.Table, pa.Table]:
+def columns(data: RankingDataset, ranker: Ranker) -> tuple[pa.Table, pa.Table]:
     """The rows of a log, and of features, of some lists that are shown once."""
-    scores = ranker.predict(ranker.mapping.apply(data).features)
-    rank = ranks_by_score(scores, data.offsets)
+    rank = ranks_by_score(score(ranker, data), data.offsets)
     first = int(data.query_ids[0])
     rng = np.random.default_rng([2, first])
     p = USERS.click_probability(rank, data.relevance())
@@ -111,7 +111,7 @@ def write(n_lists: int, folder: Path) -> None:
             writer.write_table(table)
     for writer in writers:
         writer.close()
-    USERS.save(folder / "truth.json")
+    save_users(USERS, folder / "truth.json")
 
 
 def measured(command: Sequence[str], most: float) -> tuple[str, str]:
@@ -190,7 +190,7 @@ def run(folder: Path, aside: Path, hidden: str, most: float) -> None:
                 "-o",
                 str(aside / "model"),
             ),
-            *("--epochs", "1", "--hidden", hidden, "--device", "cpu"),
+            *("--set", "epochs=1", "--set", f"hidden={hidden}", "--set", "device=cpu"),
         ],
     }
     print(f"{'':10}{'seconds':>9}{'CPU s':>9}{'peak GB':>9}")
@@ -199,9 +199,9 @@ def run(folder: Path, aside: Path, hidden: str, most: float) -> None:
         took, text = measured([*program, *command, "--json"], most)
         about = json.loads(text)
         wanted = ("rows", "sessions", "clicks", "method")
-        told = {key: about[key] for key in wanted if key in about}
-        told |= {"error": about.get("against_truth", {}).get("error")}
-        print(f"{name:10}{took}  {json.dumps(told)}", flush=True)
+        printed = {key: about[key] for key in wanted if key in about}
+        printed |= {"error": about.get("against_truth", {}).get("error")}
+        print(f"{name:10}{took}  {json.dumps(printed)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python benchmarks/networks.py            # on the CPU: ratios, side by side
     python benchmarks/networks.py --cuda     # on a GPU: TFLOP/s, memory
 
-Work is counted as 6 x weights x documents a step, the loss included in the time.
+Work is counted as 6 x weights x documents per step, the loss included in the time.
 """
 
 from __future__ import annotations
@@ -13,39 +13,37 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from affinerank.rankers.losses import Lists, Loss, lambda_loss
+from affinerank.rankers import Targets
+from affinerank.rankers.lists import Batch, Lists
+from affinerank.rankers.losses import lambda_loss
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.operations import activate
-from affinerank.rankers.targets import Targets
 from affinerank.rankers.training import NetworkTrainer
+
+Value = Callable[[Tensor, Batch], Tensor]
 
 FEATURES = 136
 
 
-def free_loss(
-    scores: Tensor, weights: Tensor, shown: Tensor, share: Tensor, lists: Lists
-) -> Tensor:
+def free_loss(scores: Tensor, batch: Batch) -> Tensor:
     """A loss that costs nothing: the sum of weighted scores."""
-    del shown, share, lists
-    return (scores * weights).sum(dim=1)
+    return (scores * batch.weights).sum(dim=1)
 
 
-def loop_loss(
-    scores: Tensor, weights: Tensor, shown: Tensor, share: Tensor, lists: Lists
-) -> Tensor:
+def loop_loss(scores: Tensor, batch: Batch) -> Tensor:
     """The same loss as LambdaLoss, a Python loop over queries, in float64."""
-    del shown, share
     total = scores.new_zeros(len(scores), dtype=torch.float64)
-    for index, held in lists.groups():
+    for index, held in batch.lists.groups():
         for row, mask in zip(index, held, strict=True):
             s = scores[:, row[mask]].double()
-            w = weights[:, row[mask]].double()
+            w = batch.weights[:, row[mask]].double()
             rank = s.argsort(dim=1, descending=True).argsort(dim=1) + 1
             apart = (rank[:, :, None] - rank[:, None, :]).abs().clamp(min=1)
             close = 1 / torch.log2(apart + 1.0) - 1 / torch.log2(apart + 2.0)
@@ -79,12 +77,12 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def step_seconds(
-    sizes: NDArray[np.int64], loss: Loss, n_networks: int = 1, repeats: int = 7
+    sizes: NDArray[np.int64], loss: Value, n_networks: int = 1, repeats: int = 7
 ) -> float:
     made = trainer(sizes, n_networks, NetworkSettings(device="cpu"))
-    made.loss = loss
-    batch = made.batch(np.arange(len(sizes)))
-    return seconds(lambda: made.step(batch), repeats)
+    made.loss = replace(made.loss, value=loss)
+    (sample,) = made.sampled([np.arange(len(sizes))])
+    return seconds(lambda: made.step(sample), repeats)
 
 
 def on_cpu() -> None:
@@ -106,25 +104,26 @@ def on_cpu() -> None:
         f"the loss alone, with its gradient: {fast:.4f} s, loop {slow:.4f} s, ", end=""
     )
     print(f"{slow / fast:.1f}x (bar 5)")
-    print("networks at once, seconds a step and network:", end=" ")
+    print("networks at once, seconds per step and network:", end=" ")
     for n in (1, 2, 4, 8):
         print(f"{n}: {step_seconds(even, lambda_loss, n, 5) / n:.4f}", end="  ")
     print()
     documents = int(even.sum())
-    print(f"documents a second: {documents / ours:,.0f}")
+    print(f"documents per second: {documents / ours:,.0f}")
 
 
-def loss_seconds(sizes: NDArray[np.int64], loss: Callable[..., Tensor]) -> float:
+def loss_seconds(sizes: NDArray[np.int64], loss: Value) -> float:
     rng = np.random.default_rng(0)
     lists = Lists.of(sizes)
     shape = (1, int(sizes.sum()))
     scores = torch.from_numpy(rng.normal(size=shape).astype(np.float32))
     weights = torch.from_numpy(rng.normal(size=shape).astype(np.float32))
-    shown, share = torch.ones(shape, dtype=torch.bool), torch.ones(shape)
+    known, share = torch.ones(shape, dtype=torch.bool), torch.ones(shape)
+    batch = Batch(weights, known, share, lists)
     scores.requires_grad_()
 
     def work() -> object:
-        value = loss(scores, weights, shown, share, lists)
+        value = loss(scores, batch)
         return torch.autograd.grad(value.sum(), scores)
 
     return seconds(work, 7)
@@ -147,13 +146,14 @@ def agreement(sizes: NDArray[np.int64]) -> None:
     shape = (3, int(sizes.sum()))
     scores, weights = (torch.from_numpy(rng.normal(size=shape)) for _ in range(2))
     scores[0, ::7] = scores[0, 0].item()  # ties
-    shown = torch.from_numpy(rng.random(shape) < 0.8)
+    known = torch.from_numpy(rng.random(shape) < 0.8)
     found = []
     for device, kind in (("cpu", torch.float64), ("cuda", torch.float32)):
         s = scores.to(device, kind).requires_grad_()
         lists = Lists.of(sizes, device)
         w = weights.to(device, kind)
-        loss = lambda_loss(s, w, shown.to(device), torch.ones_like(w), lists)
+        batch = Batch(w, known.to(device), torch.ones_like(w), lists)
+        loss = lambda_loss(s, batch)
         gradient = torch.autograd.grad(loss.sum(), s)[0]
         found.append((loss.detach().double().cpu(), gradient.double().cpu()))
     (a, b), (c, d) = found
@@ -186,14 +186,14 @@ def throughput(name: str, sizes: NDArray[np.int64], precision: str) -> None:
         made.epoch(epoch)
         torch.cuda.synchronize()
         times.append(time.perf_counter() - started)
-    n_weights = sum(p[0].numel() for p in made.parameters)
+    n_weights = sum(p[0].numel() for p in made.parameters())
     work = 6 * n_weights * int(sizes.sum()) * 64
     memory = torch.cuda.max_memory_allocated() / 2**30
     rate = work / statistics.median(times) / 1e12
     per_step = statistics.median(times) / math.ceil(len(sizes) / 32)
     print(
         f"{name:<14} {precision:<9} {rate:6.1f} TFLOP/s  "
-        f"{1e3 * per_step:6.2f} ms a step  peak memory {memory:.1f} GiB",
+        f"{1e3 * per_step:6.2f} ms per step  peak memory {memory:.1f} GiB",
         flush=True,
     )
 

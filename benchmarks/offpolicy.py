@@ -18,35 +18,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from affinerank.bias.level_mixture import fit_mixture
-from affinerank.clicks.join import JoinedCounts, join_counts
-from affinerank.clicks.simulate import Traffic, prepare, simulate_counts
-from affinerank.clicks.usermodel import UserModel
-from affinerank.corrections import ESTIMATORS
+from affinerank.arrays import Floats, Ints
+from affinerank.clicks.models.trust import EstimatedBy, TrustModel
+from affinerank.clicks.rows import ClickRows, rows_of
+from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.traffic import Traffic, prepare
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.evaluation.labels import label_documents
-from affinerank.evaluation.offpolicy import Estimate, Interval, estimate
+from affinerank.defaults import ESTIMATOR, METHOD
+from affinerank.estimators import ESTIMATORS
+from affinerank.evaluation.offpolicy import (
+    MOST_NEVER_SHOWN,
+    Estimate,
+    Interval,
+    estimate,
+    unknown_share,
+)
 from affinerank.evaluation.rank_weights import (
-    RankWeights,
+    DCG_10,
     centred,
     logged_weights,
-    never_shown_share,
     ranked_weights,
 )
-from affinerank.evaluation.refits import Held, Learnt, estimate_differences
-from affinerank.metrics import Metric, ranks_by_score
-from affinerank.pipeline import score, train_production_ranker
-from affinerank.pipeline.rows import click_rows
+from affinerank.evaluation.refits import Differences, Source, estimate_differences
+from affinerank.metrics import ranks_by_score
+from affinerank.pipeline import train_production_ranker, weigh
+from affinerank.rankers import score
 from affinerank.seeds import stage_rng
 
-Floats = NDArray[np.float64]
 Found = dict[str, tuple[Estimate, float, float]]
 
-DCG = RankWeights.of_metric(Metric("DCG", 10))
-NAMES = ("naive", "ips", "bayes-ips", "affine")
+NAMES = [name for name, row in ESTIMATORS.items() if row.needs != "labels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Case:
 CASES = (
     Case("all documents shown", Traffic()),
     Case("some queries more frequent", Traffic(queries="zipf:0.5")),
-    Case("ranks rotated", Traffic(rotate=0.5)),
+    Case("ranks rotated", Traffic(policies=("rotate(share=0.5)",))),
     Case("ten documents shown: bounds", Traffic(top_k=10), bounds=True),
 )
 
@@ -88,7 +91,7 @@ class Population:
     old: Floats
     new: Floats
 
-    def select(self, queries: NDArray[np.int64]) -> Population:
+    def select(self, queries: Ints) -> Population:
         """The queries at these positions."""
         rows = np.concatenate(
             [np.arange(*self.data.offsets[q : q + 2]) for q in queries]
@@ -112,7 +115,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     population = populated(options.population)
-    users = UserModel.paper(depth=int(population.data.docs_per_query.max()))
+    users = TrustModel.paper(depth=int(population.data.docs_per_query.max()))
     print(
         f"yahoo-like, synthetic: {options.logs} logs of {options.queries} out of "
         f"{options.population} queries, {options.clicks:g} clicks each; paper's users, "
@@ -156,32 +159,28 @@ def populated(n_queries: int) -> Population:
 def measure(
     case: Case,
     population: Population,
-    users: UserModel,
+    users: TrustModel,
     n_queries: int,
     clicks: float,
     seed: int,
 ) -> Found:
     """Simulate a log; estimate value and difference, each with both targets."""
-    log, joined = logged(case, population, users, n_queries, clicks, seed)
-    data = log.data
-    new = ranked_weights(log.new, data, DCG)
+    log, rows = logged(case, population, users, n_queries, clicks, seed)
+    new, query = ranked_weights(log.new, rows, DCG_10), rows.query_of_doc
+    old = logged_weights(rows, DCG_10)
     future = targets(population)
     found: Found = {}
     for name in NAMES:
-        labels = label_documents(joined, ESTIMATORS[name](joined.counts, users), data)
-        sessions = labels.share * joined.counts.n_sessions
-        old = logged_weights(joined, sessions, data, DCG)
-        weights = {"value": new, "difference": new - old}
-        unseen = never_shown_share(new, labels.shown, labels.share, data.query_of_doc)
-        if case.bounds and unseen <= 0.05:
+        weights = weigh(rows, name, users)
+        if case.bounds and unknown_share(weights, new, query) <= MOST_NEVER_SHOWN:
             raise SystemExit("this case shows too much to have bounds")
-        for what, given in weights.items():
+        for what, given in {"value": new, "difference": new - old}.items():
             if "rotated" in case.name and what == "difference":
                 continue  # what is logged is no one ranking, whose value we know
-            by_query = np.bincount(data.query_of_doc, log.relevance * given)
+            by_query = np.bincount(query, log.relevance * given)
             found[f"{name}, {what}"] = (
-                estimate(labels, given, data, bounds=case.bounds),
-                float(labels.share @ by_query),
+                estimate(weights, given, query, bounds=case.bounds),
+                float(weights.share @ by_query),
                 future[what],
             )
     return found
@@ -190,11 +189,11 @@ def measure(
 def logged(
     case: Case,
     population: Population,
-    users: UserModel,
+    users: TrustModel,
     n_queries: int,
     clicks: float,
     seed: int,
-) -> tuple[Population, JoinedCounts]:
+) -> tuple[Population, ClickRows]:
     """Draw the queries of a log, and clicks on their old ranking."""
     rng = stage_rng("traffic", seed)
     drawn = rng.choice(population.data.n_queries, n_queries, replace=False)
@@ -210,37 +209,40 @@ def logged(
     counts = simulate_counts(
         simulation, simulation.sessions_for(clicks), rng=stage_rng("clicks", seed)
     )
-    return log, join_counts(counts, log.data)
+    return log, rows_of(counts, log.data)
 
 
 def refitted(
-    population: Population, users: UserModel, n_queries: int, clicks: float, seed: int
+    population: Population, users: TrustModel, n_queries: int, clicks: float, seed: int
 ) -> tuple[Estimate, float, float]:
     """Estimate users and the difference from one log; both targets, in its units.
 
     Differences are in clicks at an average rank: those of relevance, times the mean
     alpha over impressions.
     """
-    log, joined = logged(CASES[0], population, users, n_queries, clicks, seed)
-    data, counts = log.data, joined.counts
-    shows = np.bincount(data.query_of_doc[joined.doc], counts.impressions)
-    sessions = np.asarray(shows / data.docs_per_query, dtype=np.float64)
-    change = ranked_weights(log.new, data, DCG)
-    change -= logged_weights(joined, sessions, data, DCG)
-    shown = np.ones(data.n_docs, dtype=bool)
-    held = Held(joined, data, centred(change, shown, data.query_of_doc)[None])
-    learnt = Learnt(click_rows(joined, data), None, "mixture")
-    fitted = fit_mixture(learnt.rows, rng=stage_rng("estimation", seed))
+    log, rows = logged(CASES[0], population, users, n_queries, clicks, seed)
+    query = rows.query_of_doc
+    change = ranked_weights(log.new, rows, DCG_10) - logged_weights(rows, DCG_10)
+    shown = rows.by_doc(rows.impressions) > 0
+    source = Source(rows, EstimatedBy(METHOD), held_out=True)
+    held = Differences(
+        rows,
+        centred(change, shown, query)[None],
+        lambda rows, users: weigh(rows, ESTIMATOR, users),
+    )
     found = estimate_differences(
-        held, fitted.users, learnt, same=True, rng=stage_rng("estimation", seed, 1)
+        held,
+        source.fit(rows, stage_rng("estimation", seed)).users,
+        source,
+        rng=stage_rng("estimation", seed, 1),
     )[0]
-    by_query = np.bincount(data.query_of_doc, log.relevance * change)
-    here = np.average(users.alpha[counts.rank - 1], weights=counts.impressions)
+    by_query = np.bincount(query, log.relevance * change)
+    here = np.average(users.alpha[rows.rank - 1], weights=rows.impressions)
     ranks = ranks_by_score(population.old, population.data.offsets)
     ahead = users.alpha[ranks - 1].mean()
     return (
         found,
-        float(by_query @ sessions / sessions.sum() * here),
+        float(by_query @ rows.share * here),
         float(targets(population)["difference"] * ahead),
     )
 
@@ -250,7 +252,7 @@ def targets(population: Population) -> Mapping[str, float]:
     data = population.data
     value = {}
     for name, scores in (("new", population.new), ("old", population.old)):
-        each = population.relevance * ranked_weights(scores, data, DCG)
+        each = population.relevance * DCG_10.at(ranks_by_score(scores, data.offsets))
         value[name] = float(each.sum() / data.n_queries)
     return {"value": value["new"], "difference": value["new"] - value["old"]}
 

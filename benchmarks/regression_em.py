@@ -3,8 +3,8 @@
 Simulates clicks under known bias, then prints
 
 - the time of the EM over that of training the same networks on the true parameters;
-- updates until two and three parameters a rank rest, in training and with the relevance
-  held fixed;
+- updates until two and three parameters per rank rest, in training and with the
+  relevance held fixed;
 - the spread of the probabilities of relevance under each activation, and the error of
   alpha and beta at the first ten ranks.
 
@@ -25,22 +25,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from affinerank.bias.em_runs import EMRun, EMSettings, Parameters
-from affinerank.bias.expectation import UPDATES, Rows, as_zeta, mean_movement
-from affinerank.bias.regression_em import RegressionEM, fit_regression_em
-from affinerank.bias.relevance import ACTIVATIONS
-from affinerank.clicks.join import join_counts
+from affinerank.arrays import Floats, Matrix
+from affinerank.bias.em.activations import ACTIVATIONS
+from affinerank.bias.em.estimate import EMFit, fit_em
+from affinerank.bias.em.run import EMSettings, Parameters, Run
+from affinerank.bias.em.updates import (
+    CellRows,
+    as_zeta,
+    mean_movement,
+    start_of,
+    updated,
+)
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.rows import rows_of
 from affinerank.clicks.simulate import simulate_counts
-from affinerank.clicks.usermodel import UserModel
 from affinerank.data.catalog import DataSource
-from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import AffineRankWarning
-from affinerank.pipeline import prepare_simulation, stacked, weigh
+from affinerank.pipeline import prepare_simulation, weigh
+from affinerank.pipeline.training import Lists as Training
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.losses import Lists
+from affinerank.rankers.lists import Lists
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.training import fit_networks
 from affinerank.seeds import stage_rng
@@ -69,18 +75,19 @@ def main() -> None:
 
 def run(options: argparse.Namespace) -> None:
     data = DataSource.parse(options.data).read("train")
-    simulation = prepare_simulation(
-        data, eta=options.eta, eps_minus_1=options.eps_minus, seed=0
+    users = TrustModel.paper(
+        eta=options.eta,
+        eps_minus_1=options.eps_minus,
+        depth=int(data.docs_per_query.max()),
     )
+    simulation = prepare_simulation(data, users, seed=0)
     counts = simulate_counts(
         simulation, simulation.sessions_for(options.clicks), rng=stage_rng("clicks", 0)
     )
-    joined = join_counts(counts, data)
+    rows = rows_of(counts, data)
     features = FeatureMapping.fit(data).apply(data).features
     runs = [
-        EMRun.of(joined, data, activation=name, seed=seed)
-        for name in ACTIVATIONS
-        for seed in range(options.runs)
+        Run(rows, name, seed) for name in ACTIVATIONS for seed in range(options.runs)
     ]
     network = NetworkSettings(
         hidden=tuple(int(size) for size in options.hidden.split(",")),
@@ -98,8 +105,8 @@ def run(options: argparse.Namespace) -> None:
         f"{options.data}: {data.n_docs} documents, {options.clicks:g} clicks, "
         f"{len(runs)} networks of {options.hidden}; {em}"
     )
-    weights = weigh(joined, data, simulation.users, "affine")
-    targets = stacked([weights], copies=len(runs))
+    weights = weigh(rows, "affine", users)
+    targets = Training(features, data.offsets, [weights] * len(runs)).targets()
 
     timed = replace(network, epochs=options.timed_epochs + 1)
 
@@ -114,31 +121,26 @@ def run(options: argparse.Namespace) -> None:
         )
 
     def estimated(progress: Progress) -> object:
-        return fit(features, data, runs, replace(em, tolerance=0.0), timed, progress)
+        return fit(features, runs, replace(em, tolerance=0.0), timed, progress)
 
     overhead(plain, estimated, network.epochs)
-    for parameters in ("two", "three"):
-        fits = fit(features, data, runs, replace(em, parameters=parameters), network)
-        report(parameters, fits, runs, features, data, simulation.users)
+    chosen: tuple[Parameters, ...] = ("two", "three")
+    for parameters in chosen:
+        fits = fit(features, runs, replace(em, parameters=parameters), network)
+        report(parameters, fits, runs, features, users)
 
 
 def fit(
-    features: NDArray[np.float32],
-    data: RankingDataset,
-    runs: list[EMRun],
+    features: Matrix,
+    runs: list[Run],
     settings: EMSettings,
     network: NetworkSettings,
     progress: Progress = quiet,
-) -> list[RegressionEM]:
+) -> list[EMFit]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AffineRankWarning)  # the table says as much
-        return fit_regression_em(
-            features,
-            data.offsets,
-            runs,
-            settings=settings,
-            network=network,
-            progress=progress,
+        return fit_em(
+            features, runs, settings=settings, network=network, progress=progress
         )
 
 
@@ -147,7 +149,7 @@ def overhead(
     estimated: Callable[[Progress], object],
     epochs: int,
 ) -> None:
-    """Print seconds an epoch of both, medians of turns taken side by side.
+    """Print seconds per epoch of both, medians of turns taken side by side.
 
     The first epoch has the early updates, so it is reported by itself.
     """
@@ -178,22 +180,19 @@ def epoch_seconds(work: Callable[[Progress], object]) -> list[float]:
 
 def report(
     parameters: Parameters,
-    fits: list[RegressionEM],
-    runs: list[EMRun],
-    features: NDArray[np.float32],
-    data: RankingDataset,
-    users: UserModel,
+    fits: list[EMFit],
+    runs: list[Run],
+    features: Matrix,
+    users: TrustModel,
 ) -> None:
-    print(f"{parameters} parameters a rank")
+    print(f"{parameters} parameters per rank")
     print(
         "activation    converged  updates  fixed relevance  relevance: mean   std  "
         "5%    50%   95%   rmse alpha  beta  fallen"
     )
     for name in ACTIVATIONS:
         mine = [i for i, run in enumerate(runs) if run.activation == name]
-        rows = [
-            row_of(parameters, fits[i], runs[i], features, data, users) for i in mine
-        ]
+        rows = [row_of(parameters, fits[i], runs[i], features, users) for i in mine]
         mean = {key: np.mean([row[key] for row in rows]) for key in rows[0]}
         print(
             f"{name:<13} {mean['converged']:8.2f} {mean['updates']:9.1f} "
@@ -205,19 +204,18 @@ def report(
 
 def row_of(
     parameters: Parameters,
-    fitted: RegressionEM,
-    run: EMRun,
-    features: NDArray[np.float32],
-    data: RankingDataset,
-    users: UserModel,
+    fitted: EMFit,
+    run: Run,
+    features: Matrix,
+    users: TrustModel,
 ) -> dict[str, Any]:
-    relevance = relevance_of(fitted, run, features, data)
+    relevance = relevance_of(fitted, run, features)
     known = relevance[~np.isnan(relevance)]
     low, half, high = np.quantile(known, [0.05, 0.5, 0.95])
     top = slice(0, 10)
     return {
         "converged": fitted.converged,
-        "updates": fitted.updates,
+        "updates": len(fitted.trace),
         "fixed": iterations_to_rest(parameters, run, relevance),
         "mean": known.mean(),
         "std": known.std(),
@@ -230,44 +228,35 @@ def row_of(
     }
 
 
-def relevance_of(
-    fitted: RegressionEM,
-    run: EMRun,
-    features: NDArray[np.float32],
-    data: RankingDataset,
-) -> NDArray[np.float64]:
-    scores = torch.from_numpy(fitted.networks.predict(features))
-    shown = np.bincount(run.doc, run.impressions, minlength=data.n_docs) > 0
-    relevance: NDArray[np.float64] = ACTIVATIONS[run.activation](
-        scores, torch.from_numpy(shown)[None], Lists.of(np.diff(data.offsets))
-    )[0].numpy()
+def relevance_of(fitted: EMFit, run: Run, features: Matrix) -> Floats:
+    scores = torch.from_numpy(fitted.ranker.scores(features))
+    shown = torch.from_numpy(run.rows.by_doc(run.rows.impressions) > 0)[None]
+    lists = Lists.of(np.bincount(run.rows.query_of_doc))
+    relevance: Floats = ACTIVATIONS[run.activation](scores, shown, lists)[0].numpy()
     return relevance
 
 
-def iterations_to_rest(
-    parameters: Parameters, run: EMRun, relevance: NDArray[np.float64]
-) -> int:
+def iterations_to_rest(parameters: Parameters, run: Run, relevance: Floats) -> int:
     """E-steps with this relevance until the mean movement is below 0.00001."""
-    taken = ~np.isnan(relevance[run.doc])
-    depth = int(run.rank.max())
+    kept, depth = run.rows.select(~np.isnan(relevance[run.rows.doc])), run.rows.depth
     cell, doc, impressions, clicks = (
-        torch.from_numpy(column[taken])
-        for column in (run.rank - 1, run.doc, run.impressions, run.clicks)
+        torch.from_numpy(column)
+        for column in (kept.rank - 1, kept.doc, kept.impressions, kept.clicks)
     )
-    rows = Rows.sorted_by_cell(cell, doc, impressions, clicks, depth)
+    rows = CellRows.of(cell, doc, impressions, clicks, depth)
     by_row = torch.from_numpy(relevance)[rows.doc].clamp(1e-6, 1 - 1e-6)
     clicked = rows.summed(rows.clicks)[None]
-    values = EMSettings(parameters=parameters).start(depth)
+    values = start_of(EMSettings(parameters=parameters), depth)
     for iteration in range(1, MOST + 1):
-        updated = UPDATES[parameters](values, by_row, rows)
-        before, after = as_zeta(values)[:, None], as_zeta(updated)[:, None]
+        better = updated(values, by_row, rows)
+        before, after = as_zeta(values)[:, None], as_zeta(better)[:, None]
         if float(mean_movement(before, after, clicked)) < 1e-5:
             return iteration
-        values = updated
+        values = better
     return MOST
 
 
-def rmse(estimate: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
+def rmse(estimate: Floats, truth: Floats) -> float:
     return float(np.sqrt(np.mean((estimate - truth) ** 2)))
 
 

@@ -1,4 +1,4 @@
-"""Simulating clicks: counts of 8e6 clicks on full-size worlds, and a session log.
+"""Simulate clicks: counts of 8e6 clicks on full-size worlds, and a session log.
 
 python benchmarks/simulation.py [--clicks 8e6] [--worlds yahoo-like mslr-like]
 """
@@ -13,14 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from affinerank.clicks.simulate import (
-    Simulation,
-    Traffic,
-    prepare,
-    simulate_counts,
-    write_session_log,
-)
-from affinerank.clicks.usermodel import UserModel
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.simulate import simulate_counts, write_session_log
+from affinerank.clicks.traffic import Simulation, Traffic, prepare
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.metrics import ranks_by_score
@@ -28,19 +23,21 @@ from affinerank.metrics import ranks_by_score
 TRAFFICS = {
     "full lists": Traffic(),
     "top 10": Traffic(top_k=10),
-    "top 10, swaps, rotations": Traffic(top_k=10, swap=0.1, rotate=0.1),
+    "top 10, swaps, rotations": Traffic(
+        top_k=10, policies=("swap(share=0.1)", "rotate(share=0.1)")
+    ),
 }
 
 
 def prepared(data: RankingDataset, traffic: Traffic) -> Simulation:
-    """Rank by labels with noise: what ranks does not matter to the cost."""
+    """Rank by labels with noise: the cost does not depend on the ranker."""
     rng = np.random.default_rng(0)
     scores = data.known_labels() + rng.normal(0, 2, data.n_docs)
     return prepare(
         data,
         {"production": ranks_by_score(scores, data.offsets)},
         data.relevance(2.0),
-        UserModel.paper(depth=int(data.docs_per_query.max())),
+        TrustModel.paper(depth=int(data.docs_per_query.max())),
         traffic=traffic,
         rng=rng,
     )
@@ -51,19 +48,19 @@ def main() -> None:
     parser.add_argument("--clicks", type=float, default=8e6)
     parser.add_argument("--worlds", nargs="*", default=["yahoo-like", "mslr-like"])
     parser.add_argument("--repeats", type=int, default=3)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     print(
         f"{'world':11} {'lists':25} {'sessions':>10} {'clicks':>10} {'groups':>10} "
         f"{'counts s':>9} {'log rows':>11} {'M rows/s':>9}"
     )
-    for world in asked.worlds:
+    for world in args.worlds:
         data = DataSource.parse(world).read("train")
         for name, traffic in TRAFFICS.items():
             simulation = prepared(data, traffic)
             taken = []
-            for seed in range(asked.repeats):
+            for seed in range(args.repeats):
                 started = time.perf_counter()
-                sessions = simulation.sessions_for(asked.clicks)
+                sessions = simulation.sessions_for(args.clicks)
                 rng = np.random.default_rng(seed)
                 counts = simulate_counts(simulation, sessions, rng=rng)
                 taken.append(time.perf_counter() - started)

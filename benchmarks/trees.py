@@ -21,20 +21,12 @@ import numpy as np
 
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
-from affinerank.evaluation.runs import RunSummary
-from affinerank.metrics import MetricValues
-from affinerank.pipeline import (
-    judge,
-    prepare_simulation,
-    score,
-    train_production_ranker,
-    train_trees,
-)
-from affinerank.rankers.gbdt import TreeRanker, TreeSettings, fit_lambdamart
+from affinerank.estimators import ESTIMATORS
+from affinerank.pipeline import prepare_simulation, train, train_production_ranker
+from affinerank.rankers import Ranker, judge, score, trees
 from affinerank.rankers.tree_objective import LambdaObjective
 from affinerank.seeds import stage_rng
 
-ESTIMATORS = ("naive", "ips", "bayes-ips", "affine", "full-information")
 FEATURES = 136
 
 
@@ -96,22 +88,23 @@ def speed(options: argparse.Namespace) -> None:
 def quality(options: argparse.Namespace) -> None:
     """Mean nDCG@10 over runs; run r has its own production ranker and clicks."""
     source = DataSource.parse(options.data)
-    train, test = source.read("train"), source.read("test")
-    settings = TreeSettings(trees=options.trees, threads=options.threads)
-    values: dict[str, list[MetricValues]] = {}
+    data, test = source.read("train"), source.read("test")
+    settings = trees.TreeSettings(trees=options.trees, threads=options.threads)
+    values: dict[str, list[float]] = {}
     for seed in range(options.runs):
-        production = train_production_ranker(train, seed=seed)
-        simulation = prepare_simulation(train, rankers={"p": production}, seed=seed)
+        production = train_production_ranker(data, seed=seed)
+        simulation = prepare_simulation(data, rankers={"p": production}, seed=seed)
         counts = simulate_counts(
             simulation,
             simulation.sessions_for(options.clicks),
             rng=stage_rng("clicks", seed),
         )
-        trained = train_trees(
+        trained = train(
             counts,
-            train,
+            data,
             simulation.users,
-            estimators=ESTIMATORS,
+            ranker=trees.ROW.name,
+            estimators=list(ESTIMATORS),
             seeds=[seed],
             settings=settings,
         )
@@ -119,24 +112,22 @@ def quality(options: argparse.Namespace) -> None:
             name: ranker for (name, _), ranker in trained.rankers.items()
         }
         mapping = rankers["affine"].mapping
-        mapped, relevance = mapping.apply(train), train.relevance(2.0)
-        model = fit_lambdamart(mapped.features, relevance, train.offsets, seed=seed)
-        rankers["lambdarank, labels"] = TreeRanker(model, mapping, {})
+        mapped, relevance = mapping.apply(data).features, data.relevance(2.0)
+        model = trees.fit_lambdamart(mapped, relevance, data.offsets, seed=seed)
+        rankers["lambdarank, labels"] = Ranker(trees.ROW.name, model, mapping, {})
         for name, ranker in rankers.items():
-            found = judge(score(ranker, test), test, 2.0)
+            found = judge(score(ranker, test), test, 2.0).mean
             values.setdefault(name, []).append(found)
-            print(f"run {seed}: {name:<20} {found.mean:.4f}", flush=True)
+            print(f"run {seed}: {name:<20} {found:.4f}", flush=True)
     print(
         f"{options.data}, {options.clicks:g} clicks, {options.trees} trees, seeds "
         f"{list(range(options.runs))}"
     )
     print("estimator            nDCG@10  std error  runs")
     for name, runs in values.items():
-        summary = RunSummary(name, runs)
-        means = [round(float(mean), 4) for mean in summary.means]
-        print(
-            f"{name:<20} {summary.mean:.4f}   {summary.standard_error:.4f}     {means}"
-        )
+        error = np.std(runs, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else np.nan
+        means = [round(value, 4) for value in runs]
+        print(f"{name:<20} {np.mean(runs):.4f}   {error:.4f}     {means}")
 
 
 if __name__ == "__main__":

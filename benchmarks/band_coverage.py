@@ -5,7 +5,7 @@ default method and for interventions, how often the 95 % bands of alpha and beta
 the truth (gauge for inference, mean over ranks); how the error E falls with clicks; and
 how often the test finds trust bias where there is none, and where there is.
 
-    python benchmarks/coverage.py --logs 200 --workers 2
+    python benchmarks/band_coverage.py --logs 200 --workers 2
 """
 
 from __future__ import annotations
@@ -24,20 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.bias.documents import ClickRows
-from affinerank.bias.gauge import gauge_error, inference_gauge
-from affinerank.bias.interventions import Interventions, fit_interventions
-from affinerank.bias.level_mixture import LevelMixture, fit_mixture
-from affinerank.bias.mixture import Prior
-from affinerank.bias.pooling import RankPools
-from affinerank.bias.trust import trust_test
-from affinerank.bias.uncertainty import for_inference, mixture_bands, precision_of
-from affinerank.clicks.join import join_counts
-from affinerank.clicks.simulate import Traffic, simulate_counts
-from affinerank.clicks.usermodel import UserModel
+from affinerank.bias import METHODS, Estimate, EstimationSettings
+from affinerank.bias.gauge import gauge_error
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.rows import rows_of
+from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.traffic import Traffic
 from affinerank.data.catalog import DataSource
 from affinerank.data.features import FeatureMapping
+from affinerank.defaults import METHOD, METHOD_FROM_SWAPS
 from affinerank.pipeline import prepare_simulation
+from affinerank.progress import quiet
 from affinerank.seeds import stage_rng
 
 DEPTH = 10
@@ -113,66 +110,50 @@ def measure(case: Case, seed: int, *, n_queries: int) -> dict[str, Any]:
     """Simulate a log, estimate, and compare with the truth."""
     data = DataSource.parse(f"yahoo-like:{n_queries}@{seed}").read("train")
     users = true_users(case)
-    traffic = Traffic(top_k=DEPTH, rotate=case.rotate)
+    policies = (f"rotate(share={case.rotate})",) if case.rotate else ()
     simulation = prepare_simulation(
-        data, users, relevance=case.relevance, traffic=traffic, seed=seed
+        data,
+        users,
+        relevance=case.relevance,
+        traffic=Traffic(top_k=DEPTH, policies=policies),
+        seed=seed,
     )
     counts = simulate_counts(
         simulation, simulation.sessions_for(case.clicks), rng=stage_rng("clicks", seed)
     )
-    joined = join_counts(counts, data)
-    rows = ClickRows(
-        joined.doc,
-        data.query_of_doc[joined.doc],
-        joined.counts.rank,
-        joined.counts.impressions.astype(np.float64),
-        joined.counts.clicks.astype(np.float64),
-    )
+    rows = rows_of(counts, data)
     features = FeatureMapping.fit(data).apply(data).features
-    fitted = fit_mixture(rows, features, rng=stage_rng("estimation", seed))
-    test = trust_test(fitted.population, fitted.fit, fitted.half, Prior())
-    found: dict[str, Any] = {"default": compared(fitted, users, Prior())}
-    found["found"] = test is not None and test.found
+    methods = {"default": METHOD}
     if case.interventions:
-        moved = fit_interventions(rows, rng=stage_rng("estimation", seed))
-        found["interventions"] = compared(moved, users, Prior())
+        methods["interventions"] = METHOD_FROM_SWAPS
+    found: dict[str, Any] = {}
+    for name, method in methods.items():
+        settings = EstimationSettings(method, seed=seed)
+        estimate = METHODS[method].fit(rows, features, settings, quiet)
+        found[name] = compared(estimate, users)
+        if method == METHOD:
+            found["found"] = estimate.test is not None and estimate.test.found
     return found
 
 
-def true_users(case: Case) -> UserModel:
+def true_users(case: Case) -> TrustModel:
     if not case.constant:
-        return UserModel.paper(eta=1.0, eps_minus_1=case.eps_minus, depth=DEPTH)
+        return TrustModel.paper(eta=1.0, eps_minus_1=case.eps_minus, depth=DEPTH)
     theta = 1.0 / np.arange(1.0, DEPTH + 1)
     noise = np.full(DEPTH, case.eps_minus)
-    return UserModel.from_eps(theta, np.full(DEPTH, 0.9), noise)
+    return TrustModel.from_eps(theta, np.full(DEPTH, 0.9), noise)
 
 
-def compared(
-    fitted: LevelMixture | Interventions, users: UserModel, prior: Prior
-) -> dict[str, float]:
+def compared(estimate: Estimate, users: TrustModel) -> dict[str, float]:
     """E, and the share of pools of ranks whose band covers the truth."""
-    pools = fitted.pools
-    seen = pools.pool_impressions
-    truth = inference_gauge(pooled(users, pools), seen)
-    precision = precision_of(fitted.population, fitted.fit, prior)
-    bands = mixture_bands(fitted.fit, precision, for_inference(seen))
+    truth = estimate.truth_by_rank(users)
     covered = {}
     for name in ("alpha", "beta"):
-        low, high = bands.interval(name)
-        value = getattr(truth, name)
+        low, high = estimate.inference.interval(name)
+        value = np.array(truth[name])
         covered[name] = float(np.mean((low <= value) & (value <= high)))
-    error = gauge_error(fitted.users, users, pools.impressions).error
+    error = gauge_error(estimate.users, users, estimate.pools.impressions).error
     return {"E": error, **covered}
-
-
-def pooled(users: UserModel, pools: RankPools) -> UserModel:
-    alpha, beta = users.at(np.arange(1, len(pools.of_rank) + 1))
-    seen = pools.pool_impressions
-    return UserModel(
-        alpha=np.bincount(pools.of_rank, alpha * pools.impressions) / seen,
-        beta=np.bincount(pools.of_rank, beta * pools.impressions) / seen,
-        identified="gauge",
-    )
 
 
 def summary(case: Case, found: Sequence[dict[str, Any]]) -> list[str]:
