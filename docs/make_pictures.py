@@ -1,7 +1,7 @@
-"""Draws the pictures of idea.md: `python docs/make_pictures.py`, SVG into docs/images.
+"""Draw the pictures of idea.md into docs/images: ``python docs/make_pictures.py``.
 
-Expectations under the paper's users, not samples; the relevant shares by rank are those
-of a production ranker on a synthetic world.
+They show expectations under the paper's users, not samples. The relevant shares by rank
+are those of a production ranker on a synthetic world.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from affinerank.bias.gauge import display_gauge
 from affinerank.charts import Spec, save_figure
 from affinerank.metrics import ranks_by_score
 
-USERS = ar.UserModel.paper(eta=1.0, eps_minus_1=0.65, depth=10)
+USERS = ar.TrustModel.paper(eta=1.0, eps_minus_1=0.65, depth=10)
 RANKS = np.arange(1, 11)
 SHOWN = (1, 2, 3, 10)
 DARK, MIDDLE, LIGHT = "#08306b", "#2171b5", "#9ecae1"
@@ -34,7 +34,7 @@ CONFIG: Spec = {
 
 
 def chart(values: list[dict[str, Any]], **content: Any) -> Spec:
-    """A specification with its data."""
+    """Return a specification with its data."""
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "data": {"values": values},
@@ -44,13 +44,13 @@ def chart(values: list[dict[str, Any]], **content: Any) -> Spec:
 
 
 def axis(field: str, title: str, **scale: Any) -> Spec:
-    """A channel of numbers."""
+    """Return a channel of numbers."""
     about: Spec = {"field": field, "type": "quantitative", "title": title}
     return {**about, **({"scale": scale} if scale else {})}
 
 
 def relevant_share() -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Share of relevant documents at ranks 1 to 10 under a production ranker."""
+    """Return the share of relevant documents at ranks 1 to 10."""
     data = ar.load("yahoo-like:1000").train
     ranker = ar.train_production_ranker(data, seed=0)
     ranks = ranks_by_score(ar.score(ranker, data), data.offsets)
@@ -59,7 +59,7 @@ def relevant_share() -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def clicks_by_rank() -> Spec:
-    """Of 100 impressions at a rank: relevant documents, and clicks on what."""
+    """Draw relevant documents, and clicks on them and on others, by rank."""
     share = relevant_share()
     parts = {
         "clicks on relevant documents": share * USERS.zeta_plus,
@@ -116,7 +116,7 @@ def clicks_by_rank() -> Spec:
 
 
 def corrections() -> Spec:
-    """Expected click against relevance by rank: raw, by IPS, and affine."""
+    """Draw expected clicks against relevance by rank: raw, by IPS, affine."""
     panels: dict[str, Callable[[float, int], float]] = {
         "Clicks": lambda p, _: p,
         "IPS: clicks / theta": lambda p, k: p / float(USERS.theta[k - 1]),
@@ -170,7 +170,7 @@ def corrections() -> Spec:
 
 
 def gauges() -> Spec:
-    """The same users in two gauges: other numbers, the same order of documents."""
+    """Draw the same users in two gauges: other numbers, the same order."""
     moved = display_gauge(USERS)
     named = {"true alpha and beta": USERS, "as estimate prints them": moved}
     values: list[dict[str, Any]] = [
