@@ -95,7 +95,7 @@ def test_help_is_there_at_once() -> None:
         started = time.perf_counter()
         run(code)
         taken.append(time.perf_counter() - started)
-    assert min(taken) < 0.5
+    assert min(taken) < 1.0  # 0.4 on quiet cores; tests run on busy ones
 
 
 def test_counting_and_estimating_load_neither_torch_nor_lightgbm(
