@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-ESTIMATOR = "affine"
+ESTIMATOR = "posterior"
+JUDGE = "posterior(prior=rank)"  # of clicks on queries without rankers of others
+CORRECTION = "affine"  # unbiased: what rankings are evaluated by
+RECIPE = "chosen"
+PAPER = "paper"
+LABELS = "full-information"
 BASELINE = "naive"  # what other estimators are compared with
 CLICK_MODEL = "trust"
 POLICY = "fixed"
 RANKER = "mlp"
 TREES = "lightgbm"  # what a production ranker is made of
+QUICK = "linear-model"  # what predicts relevance where no ranker is asked for
 LOSS = "lambda"
 METHOD = "mixture"
 METHOD_FROM_SWAPS = "interventions"  # where documents were shown at several ranks

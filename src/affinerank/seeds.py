@@ -12,7 +12,15 @@ import numpy as np
 
 # The place of a stage is part of its stream: add new ones at the end.
 Stage = Literal[
-    "production", "traffic", "clicks", "batches", "baseline", "estimation", "choice"
+    "production",
+    "traffic",
+    "clicks",
+    "batches",
+    "baseline",
+    "estimation",
+    "choice",
+    "folds",
+    "held out",
 ]
 
 

@@ -11,24 +11,36 @@ from affinerank.arrays import Floats
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.estimators import ESTIMATORS, Evidence, Weights
+from affinerank.estimators import ESTIMATORS, Evidence, Fold, Weights
 
 USERS = TrustModel.paper(depth=10)
 
 
 @dataclass(frozen=True)
 class Log:
-    """Rows of counts, and labels of their documents."""
+    """Rows of counts, and labels of their documents, and made-up scores."""
 
     rows: ClickRows
     labels: Floats
+    scores: Floats
+
+    def folds(self, learns: tuple[str, ...]) -> list[Fold]:
+        """Each query is predicted by itself, and all others weigh.
+
+        No ranker is trained: all have the same scores, each in its own unit.
+        """
+        if not learns:
+            return []
+        scores = {name: (i + 1) * self.scores for i, name in enumerate(learns)}
+        every = np.eye(self.rows.n_queries, dtype=bool)
+        return [Fold(~one, one, scores) for one in every]
 
     def weigh(self, name: str, users: ClickModel | None = USERS) -> Weights:
         """Weigh the documents by a row of the table, with its default options."""
         row = ESTIMATORS[name]
-        return row.weigh(
-            Evidence(self.rows, users, labels=self.labels, options=row.options())
-        )
+        options = row.options()
+        folds = self.folds(row.learns(options))
+        return row.weigh(Evidence(self.rows, users, None, self.labels, folds, options))
 
 
 @st.composite
@@ -55,7 +67,8 @@ def logs(draw: st.DrawFn) -> Log:
         query_of_doc=np.repeat(np.arange(3), 12),
         sessions=sessions.sum(axis=1).astype(np.float64),
     )
-    return Log(rows, rng.integers(0, 2, 36).astype(np.float64))
+    labels = rng.integers(0, 2, 36).astype(np.float64)
+    return Log(rows, labels, labels + rng.normal(size=36))
 
 
 def one_row(clicks: float = 0, rank: int = 1, impressions: float = 1) -> ClickRows:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from affinerank.arrays import Floats
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import AffineRankError, ConfigError
@@ -82,7 +83,8 @@ def test_numbering_documents_and_queries_anew_moves_weights_with_them(
 ) -> None:
     rng = np.random.default_rng(seed)
     order, queries = rng.permutation(36), rng.permutation(3)
-    turned = Log(log.rows.renumbered(order, queries), log.labels[order])
+    rows = log.rows.renumbered(order, queries)
+    turned = Log(rows, log.labels[order], log.scores[order])
     plain = log.weigh(name)
     moved = Weights(
         plain.weight[order],
@@ -110,14 +112,29 @@ def _arrays(rows: ClickRows) -> list[np.ndarray]:
     return [getattr(rows, name) for name in names]
 
 
-@from_clicks
+@pytest.mark.parametrize(
+    ("name", "times_alpha"),
+    [
+        # Each impression is corrected by itself, so each counts the same.
+        ("naive", False),
+        ("ips", False),
+        ("bayes-ips", False),
+        ("affine", False),
+        # All are corrected at once, so each counts by its alpha.
+        ("policy-aware", True),
+        ("intervention-aware", True),
+    ],
+)
 @given(log=logs(), seed=st.integers(0, 2**32 - 1))
 def test_weights_of_a_log_are_the_mean_of_its_halves_by_impressions(
-    name: str, log: Log, seed: int
+    name: str, times_alpha: bool, log: Log, seed: int
 ) -> None:
     whole, rows = log.weigh(name), log.rows
-    if whole.slope is None:
-        return
+
+    def counted(part: ClickRows) -> Floats:
+        alpha = USERS.at(part)[0] if times_alpha else 1.0
+        return part.by_doc(part.impressions * alpha)
+
     rng = np.random.default_rng(seed)
     n, c = rows.impressions.astype(np.int64), rows.clicks.astype(np.int64)
     shown = rng.binomial(n, 0.5)
@@ -130,10 +147,8 @@ def test_weights_of_a_log_are_the_mean_of_its_halves_by_impressions(
         part = part.select(some > 0)
         if len(part):
             half = replace(log, rows=part).weigh(name)
-            total += half.weight * part.by_doc(part.impressions)
-    np.testing.assert_allclose(
-        total, whole.weight * rows.by_doc(rows.impressions), atol=1e-8
-    )
+            total += half.weight * counted(part)
+    np.testing.assert_allclose(total, whole.weight * counted(rows), atol=1e-8)
 
 
 @from_clicks
@@ -174,7 +189,10 @@ def test_moving_along_the_gauge_rescales_and_shifts_every_weight_alike(
     name: str, log: Log, a: float, t: float
 ) -> None:
     moved = TrustModel(
-        alpha=a * USERS.alpha, beta=USERS.beta + t * USERS.alpha, identified="gauge"
+        alpha=a * USERS.alpha,
+        beta=USERS.beta + t * USERS.alpha,
+        identified="gauge",
+        span=((0 - t) / a, (1 - t) / a),
     )
     plain, shifted = log.weigh(name), log.weigh(name, moved)
     known = plain.known

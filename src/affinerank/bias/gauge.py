@@ -133,7 +133,10 @@ def inference_gauge(users: TrustModel, impressions: ArrayLike) -> TrustModel:
 
 def _in_gauge(users: TrustModel, a: float, t: float) -> TrustModel:
     alpha, beta = a * users.alpha, users.beta + t * users.alpha
-    return replace(users, alpha=alpha, beta=beta, identified="gauge", _eps=None)
+    span = users.span and ((users.span[0] - t) / a, (users.span[1] - t) / a)
+    return replace(
+        users, alpha=alpha, beta=beta, identified="gauge", span=span, _eps=None
+    )
 
 
 def _shares(impressions: ArrayLike) -> Floats:

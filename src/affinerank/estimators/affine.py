@@ -1,18 +1,96 @@
-"""Affine: removes position and trust bias (Vardasbi, Oosterhuis, de Rijke, 2020)."""
+r"""Affine: removes position and trust bias (Vardasbi, Oosterhuis, de Rijke, 2020).
+
+A document's rows are averaged, each corrected by itself:
+
+.. math::
+
+    w_d = \sum_k h_k s_k \Big/ \sum_k h_k, \qquad
+    s_k = \frac{c_k - n_k \beta_k}{n_k \alpha_k}
+
+with :math:`h_k = n_k` (``equal``), or by what a row knows (``information``),
+
+.. math::
+
+    h_k = \frac{n_k \alpha_k^2}{p_k (1 - p_k)},
+
+where p is the click rate of the other documents at the rank. A document's own clicks
+have no part in h, so both are unbiased.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from affinerank.arrays import Floats
+from affinerank.clicks.rows import ClickRows
+from affinerank.errors import ConfigError
 from affinerank.estimators.correction import corrected
 from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
+
+EQUAL, INFORMATION = "equal", "information"
+
+
+@dataclass(frozen=True, slots=True)
+class AffineOptions(Division):
+    """Options of the affine estimator.
+
+    Attributes:
+        rows: What the ranks that a document was shown at count: every impression
+            ``equal``, or each rank by its ``information`` on relevance.
+    """
+
+    rows: str = EQUAL
+
+    def __post_init__(self) -> None:
+        """Reject what is no rule."""
+        Division.__post_init__(self)
+        if self.rows not in (EQUAL, INFORMATION):
+            raise ConfigError(
+                f"rows must be {EQUAL} or {INFORMATION}, got {self.rows!r}"
+            )
 
 
 def weigh(evidence: Evidence) -> Weights:
     """Subtract the clicks that trust alone brings, then divide: (c - beta) / alpha."""
-    alpha, beta = evidence.known_users.at(evidence.rows)
-    alpha = evidence.options.clipped(alpha, evidence.rows)
-    return corrected(evidence.rows, alpha, beta)
+    rows, options = evidence.rows, evidence.options
+    alpha, beta = evidence.known_users.at(rows)
+    alpha = options.clipped(alpha, rows)
+    if isinstance(options, AffineOptions) and options.rows == INFORMATION:
+        alpha = _by_information(alpha, rows)
+    return corrected(rows, alpha, beta)
+
+
+def _by_information(alpha: Floats, rows: ClickRows) -> Floats:
+    r"""``[n_rows]`` slopes whose mean per impression weighs rows by information.
+
+    :math:`\alpha_k n_k \sum h / (h_k \sum n)`; 0 stays 0.
+    """
+    rate = _rate_of_others(rows)
+    spread = rate * (1.0 - rate)
+    n = rows.impressions
+    known = rows.by_doc(n * alpha**2 / spread)[rows.doc]
+    slope = np.zeros_like(alpha)
+    shown = alpha * rows.by_doc(n)[rows.doc]
+    return np.divide(known * spread, shown, out=slope, where=alpha != 0)
+
+
+def _rate_of_others(rows: ClickRows) -> Floats:
+    """``[n_rows]`` click rate at each row's rank, of all documents but the row's own.
+
+    With half a click in one impression added, so that no rate is 0 or 1.
+    """
+    _, own = np.unique(rows.doc * (rows.depth + 1) + rows.rank, return_inverse=True)
+
+    def others(values: ArrayLike) -> Floats:
+        whole = rows.by_rank(values)[rows.rank - 1]
+        return np.asarray(whole - np.bincount(own, values)[own], dtype=np.float64)
+
+    return (others(rows.clicks) + 0.5) / (others(rows.impressions) + 1.0)
 
 
 ROW = Estimator(
-    name="affine", title="Affine", needs="gauge", weigh=weigh, options=Division
+    name="affine", title="Affine", needs="gauge", weigh=weigh, options=AffineOptions
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,7 +18,8 @@ from affinerank.errors import ConfigError
 # What an estimator must know of the users: nothing, alpha and beta up to gauge,
 # examination itself; or labels in their place.
 Needs = Literal["nothing", "gauge", "examination", "labels"]
-Regress = Callable[..., Any]
+# What rankers learn out of fold besides weights: clicks themselves, by likelihood.
+CLICKS = "clicks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +70,37 @@ def parse_clip(clip: str | float, n_sessions: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Fold:
+    """Rankers that learnt from some queries, and their scores of all documents.
+
+    Queries are in three parts: those that the rankers learnt from; those that say how
+    to combine them (``weighs``); and those whose relevance is predicted (``predicts``),
+    none of whose clicks had a say.
+
+    Attributes:
+        weighs: ``[n_queries]``.
+        predicts: ``[n_queries]``.
+        scores: ``[n_docs]`` by each ranker, named by what it learnt: ``CLICKS``, or the
+            weights of an estimator.
+    """
+
+    weighs: Bools
+    predicts: Bools
+    scores: Mapping[str, Floats]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
     """What an estimator may look at.
 
     Attributes:
         rows: Impressions and clicks.
         users: How users click; ``None`` for estimators that need not know.
-        policy: What is shown with which probability, where that is known.
+        policy: ``[n_docs, depth]`` probability that a session shows the document at
+            each rank, where that is known.
         labels: ``[n_docs]`` relevance, where there are labels.
-        regress: Trains a ranker out of fold, where the caller allows that.
+        folds: Rankers that learnt from other queries, where the estimator's ``learns``
+            asks for some; every query is predicted in one fold.
         options: Of the estimator: an instance of its ``options``.
     """
 
@@ -85,7 +108,7 @@ class Evidence:
     users: ClickModel | None = None
     policy: Any = None
     labels: Floats | None = None
-    regress: Regress | None = None
+    folds: Sequence[Fold] = ()
     options: Any = field(default_factory=NoOptions)
 
     @property
@@ -106,10 +129,12 @@ class Weights:
         known: ``[n_docs]`` whether anything is known of the document. What is not known
             has no weight, not the weight 0.
         share: ``[n_queries]`` share of the sessions.
-        variance: ``[n_docs]`` of the weight, by chance of clicking; unbiased, to be
-            added up over documents.
+        variance: ``[n_docs]`` of relevance around the weight, by chance of clicking and
+            by what features leave open; to be added up over documents.
         slope: ``[n_rows]`` what one more click of a row adds to its document's weight,
             if the estimator is linear in clicks; ``None`` if it is not.
+        kappa: ``[n_docs]`` share of the document's own clicks in its weight, where the
+            rest comes from other documents; ``None`` if all of it is its own.
     """
 
     weight: Floats
@@ -117,6 +142,12 @@ class Weights:
     share: Floats
     variance: Floats
     slope: Floats | None = None
+    kappa: Floats | None = None
+
+
+def _learns_nothing(options: Any) -> tuple[str, ...]:
+    del options
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +161,8 @@ class Estimator:
         weigh: From evidence to weights.
         meaning: What a weight is, in words, where users are known.
         options: Type of its options, a frozen dataclass.
+        learns: What rankers must learn out of fold for it, given its options:
+            ``CLICKS`` or estimators, by name.
     """
 
     name: str
@@ -138,6 +171,7 @@ class Estimator:
     weigh: Callable[[Evidence], Weights]
     meaning: str = "relevance: 0 is irrelevant, 1 is relevant"
     options: type = NoOptions
+    learns: Callable[[Any], tuple[str, ...]] = _learns_nothing
 
     @property
     def needs_users(self) -> bool:

@@ -79,6 +79,7 @@ class Mixture:
             alpha=levels.alpha[pool],
             beta=levels.zeta_minus[pool],
             identified="gauge",
+            span=(0.0, 1.0),
             provenance={**self.about, "levels": levels.levels.round(4).tolist()},
         )
 

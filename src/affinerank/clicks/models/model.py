@@ -58,6 +58,10 @@ class ClickModel(Protocol):
     def estimated(self) -> Any:
         """How it was estimated from clicks, or ``None``."""
 
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """Least and most relevance in its gauge; ``None`` where nobody says."""
+
     def at(self, rows: ClickRows) -> tuple[Floats, Floats]:
         """Slope alpha and intercept beta of each row."""
 

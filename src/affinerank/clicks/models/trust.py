@@ -92,6 +92,8 @@ class TrustModel:
         identified: What is known: ``eps``, ``zeta`` or ``gauge``.
         provenance: How and from what it came, for the reader of its file.
         estimated: How it was estimated from clicks; ``None`` if it was given.
+        span: Least and most relevance: 0 and 1 unless known up to gauge only; ``None``
+            where nobody says.
     """
 
     name: ClassVar[str] = "trust"
@@ -101,6 +103,7 @@ class TrustModel:
     identified: Identified
     provenance: Mapping[str, Any] = field(default_factory=dict)
     estimated: EstimatedBy | None = None
+    span: tuple[float, float] | None = None
     _eps: Floats | None = None  # theta, eps+ and eps-, one after another
 
     def __post_init__(self) -> None:
@@ -113,6 +116,10 @@ class TrustModel:
         alpha, beta = _by_rank(alpha=self.alpha, beta=self.beta)
         object.__setattr__(self, "alpha", alpha)
         object.__setattr__(self, "beta", beta)
+        if self.identified != "gauge":
+            object.__setattr__(self, "span", (0.0, 1.0))
+        if self.span is not None and not self.span[0] < self.span[1]:
+            raise DataError(f"span must be two rising numbers, got {self.span}")
 
     @classmethod
     def from_eps(
@@ -273,6 +280,8 @@ class TrustModel:
             about |= zip(PARTS, self._eps.tolist(), strict=True)
         if self.estimated is not None:
             about["estimated"] = asdict(self.estimated)
+        if self.identified == "gauge" and self.span is not None:
+            about["span"] = list(self.span)
         return about | {"provenance": dict(self.provenance)}
 
     @classmethod
@@ -285,6 +294,9 @@ class TrustModel:
         known["estimated"] = _estimated(about, provenance)
         if about["identified"] != "eps":
             known |= {name: about[name] for name in ("alpha", "beta", "identified")}
+            if about.get("span") is not None:
+                low, high = about["span"]
+                known["span"] = (float(low), float(high))
             return cls(**known)
         model = cls.from_eps(*(about[name] for name in PARTS), **known)
         for name in ("alpha", "beta"):

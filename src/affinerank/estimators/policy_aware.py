@@ -1,0 +1,112 @@
+r"""Policy-aware: corrects by how a document is shown (Oosterhuis, de Rijke, 2020).
+
+In its affine form, which removes trust bias too:
+
+.. math::
+
+    w_d = \frac{C_d / N_q - \bar\beta_d}{\bar\alpha_d}, \qquad
+    \bar\alpha_d = \sum_k P_{dk} \, \alpha_k, \qquad
+    \bar\beta_d = \sum_k P_{dk} \, \beta_k
+
+with the document's clicks C, its query's sessions N, and the probability P that a
+session shows it at rank k. Every document that may be shown has a weight, one that
+never was as well: :math:`-\bar\beta_d / \bar\alpha_d`, which is right on average.
+
+Where P is not known, shares of the sessions that were shown take its place:
+
+.. math::
+
+    w_d = \frac{C_d - \sum_k n_{dk} \beta_k}{\sum_k n_{dk} \alpha_k}
+
+Rows are added up over rankers, so both are the same as intervention-aware: the two
+differ where clicks of each ranker are corrected by themselves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from affinerank.arrays import Floats
+from affinerank.clicks.rows import ClickRows
+from affinerank.errors import DataError
+from affinerank.estimators.correction import corrected
+from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
+
+
+def weigh(evidence: Evidence) -> Weights:
+    """Average alpha and beta over how the document is shown, then correct once."""
+    if evidence.policy is None:
+        return _by_impressions(evidence)
+    return _by_policy(evidence, np.asarray(evidence.policy, dtype=np.float64))
+
+
+def _by_impressions(evidence: Evidence) -> Weights:
+    """Average over the impressions that there were."""
+    rows, n = evidence.rows, evidence.rows.impressions
+    alpha, beta = evidence.known_users.at(rows)
+    shown = rows.by_doc(n)[rows.doc]
+    mean_alpha = rows.by_doc(n * alpha)[rows.doc] / shown
+    mean_beta = rows.by_doc(n * beta)[rows.doc] / shown
+    return corrected(rows, evidence.options.clipped(mean_alpha, rows), mean_beta)
+
+
+def _by_policy(evidence: Evidence, policy: Floats) -> Weights:
+    """Average over ``policy [n_docs, depth]``: P(shown at each rank) in a session.
+
+    Where several rankers showed lists, their mean over sessions. The variance is that
+    of clicks in N sessions, what is shown included; half a click is added, so that it
+    is never 0.
+    """
+    rows = evidence.rows
+    _require_policy(policy, rows)
+    alpha, beta = evidence.known_users.at(_ranks(policy.shape[1]))
+    mean_alpha, mean_beta = policy @ alpha, policy @ beta
+    sessions = rows.sessions[rows.query_of_doc]
+    known = (mean_alpha != 0) & (sessions > 0)
+    slope = np.where(known, evidence.options.clipped(mean_alpha, rows), 1.0)
+    n = np.where(known, sessions, 1.0)
+    clicks = rows.by_doc(rows.clicks)
+    weight = np.where(known, (clicks / n - mean_beta) / slope, 0.0)
+    rate = (clicks + 0.5) / (n + 1.0)
+    variance = np.where(known, rate * (1.0 - rate) / (n * slope**2), 0.0)
+    return Weights(weight, known, rows.share, variance)
+
+
+def _ranks(depth: int) -> ClickRows:
+    """One document at each rank, to ask users for their alpha and beta."""
+    one = np.zeros(depth, dtype=np.int64)
+    rank = np.arange(1, depth + 1)
+    return ClickRows(
+        one, rank, one, np.ones(depth), np.zeros(depth), one[:1], np.ones(1)
+    )
+
+
+def _require_policy(policy: Floats, rows: ClickRows) -> None:
+    """Reject what are no probabilities, or not those of these rows."""
+    if policy.ndim != 2 or len(policy) != rows.n_docs or policy.shape[1] < rows.depth:
+        raise DataError(
+            f"policy must be [{rows.n_docs} documents, {rows.depth} ranks or more], "
+            f"got {policy.shape}"
+        )
+    if not (np.all(policy >= 0) and np.all(policy.sum(axis=1) <= 1 + 1e-9)):
+        raise DataError("policy must be probabilities, at most 1 in all per document")
+    if np.any(rows.context):
+        raise DataError(
+            "policy goes by rank, and these rows by what happened above as well"
+        )
+    never = np.flatnonzero(policy[rows.doc, rows.rank - 1] == 0)
+    if never.size:
+        row = never[0]
+        raise DataError(
+            f"document {rows.doc[row]} was shown at rank {rows.rank[row]}, where the "
+            "policy never shows it"
+        )
+
+
+ROW = Estimator(
+    name="policy-aware",
+    title="Policy-aware",
+    needs="gauge",
+    weigh=weigh,
+    options=Division,
+)

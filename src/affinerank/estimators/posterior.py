@@ -1,0 +1,71 @@
+"""Posterior: own clicks and what features predict, weighed by what each knows.
+
+With few clicks it is what rankers of other queries expect, with many it is affine. A
+document that was never shown is not masked, it is uncertain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from affinerank.defaults import CLIP
+from affinerank.errors import ConfigError
+from affinerank.estimators import affine, naive
+from affinerank.estimators.evidence import CLICKS, Estimator, Evidence, Weights
+from affinerank.estimators.prior import stacked_prior
+from affinerank.estimators.shrinkage import shrink
+from affinerank.estimators.unit import UnitLink
+
+PRIORS = ("features", "rank")
+
+
+@dataclass(frozen=True, slots=True)
+class PosteriorOptions:
+    """Options of the posterior.
+
+    Attributes:
+        prior: What is expected before a document's own clicks: by ``features``, with
+            rankers of other queries, or by the ``rank`` it was shown at alone.
+    """
+
+    prior: str = PRIORS[0]
+
+    def __post_init__(self) -> None:
+        """Reject a prior that does not exist."""
+        if self.prior not in PRIORS:
+            raise ConfigError(f"prior must be {' or '.join(PRIORS)}, got {self.prior}")
+
+
+def weigh(evidence: Evidence) -> Weights:
+    """Shrink corrected clicks towards the stacked prior."""
+    rows = evidence.rows
+    link = UnitLink.of(evidence.known_users, rows)
+    prior = stacked_prior(link, evidence.folds)
+    relevance, variance, kappa = shrink(link, prior.mean, prior.variance)
+    known = rows.sessions[rows.query_of_doc] > 0
+    return Weights(
+        np.where(known, link.back(relevance), 0.0),
+        known,
+        rows.share,
+        link.span**2 * variance,
+        kappa=kappa,
+    )
+
+
+def _learns(options: Any) -> tuple[str, ...]:
+    if options.prior == PRIORS[1]:
+        return ()
+    return (CLICKS, naive.ROW.name, f"{affine.ROW.name}(clip={CLIP})")
+
+
+ROW = Estimator(
+    name="posterior",
+    title="Posterior",
+    needs="gauge",
+    weigh=weigh,
+    options=PosteriorOptions,
+    learns=_learns,
+)

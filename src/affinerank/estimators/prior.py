@@ -1,0 +1,191 @@
+r"""What to expect of a document before its own clicks: a stack of rankers.
+
+Rankers that learnt from other queries score the document. What their scores mean is
+learnt from clicks, through the affine link,
+
+.. math::
+
+    m_d = \mathrm{sigmoid}(x_d \cdot w), \qquad
+    \max_w \sum_k c_k \log p_k + (n_k - c_k) \log(1 - p_k), \qquad
+    p_k = \alpha_k m_d + \beta_k,
+
+with columns x: each score less its query's mean, that mean where it means something,
+the logarithm of the rank shown, with a knot, and 1. How far relevance varies around
+that follows by moments: its variance is :math:`u_d = \rho \, m_d (1 - m_d)`.
+
+The clicks of a query never have a say in its own prior: rankers learn from some
+queries, others weigh them, and both predict the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from affinerank.arrays import Bools, Floats
+from affinerank.clicks.rows import ClickRows
+from affinerank.estimators.evidence import CLICKS, Fold
+from affinerank.estimators.unit import LEAST_RATE, UnitLink
+
+RIDGE, CONSTANT_RIDGE = 30.0, 0.01
+START = -1.0
+BOUNDS = {1: (0.0, None), -1: (None, 0.0), 0: (None, None)}
+FARTHEST = 4.0  # columns in units of their spread: nothing is expected beyond
+LEAST_MEAN = 1e-3
+KNOT = 10  # up to this rank the logarithm of the rank counts, and then differently
+LEAST_RHO, RHO_GUESS, RHO_SD = 0.02, 1.0, 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prior:
+    """Relevance of each document as other queries have it, from 0 to 1.
+
+    Attributes:
+        mean: ``[n_docs]``.
+        rho: ``[n_docs]`` variance in units of mean (1 - mean).
+    """
+
+    mean: Floats
+    rho: Floats
+
+    @property
+    def variance(self) -> Floats:
+        """``[n_docs]``."""
+        return self.rho * self.mean * (1.0 - self.mean)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """What a prior is made of.
+
+    Attributes:
+        values: ``[n_docs, k]``.
+        signs: ``[k]`` 1 where more means more relevant, -1 where less, 0 for both.
+    """
+
+    values: Floats
+    signs: tuple[int, ...]
+
+
+def stacked_prior(link: UnitLink, folds: Sequence[Fold]) -> Prior:
+    """Combine the rankers of each fold; without any, by the rank shown alone."""
+    rows = link.rows
+    rank = log_rank(rows)
+    mean, rho = np.full(rows.n_docs, 0.5), np.full(rows.n_docs, RHO_GUESS)
+    for fold in folds or halves(rows):
+        here = fold.predicts[rows.query_of_doc]
+        columns = _columns(fold, rows, rank)
+        expected = explain(columns, part_of(link, fold.weighs))
+        mean[here] = expected[here]
+        rho[here] = spread_around(expected, part_of(link, fold.weighs))
+    return Prior(mean, rho)
+
+
+def halves(rows: ClickRows) -> list[Fold]:
+    """Return folds without rankers: each half of the queries weighs for the other."""
+    odd = np.arange(rows.n_queries) % 2 == 1
+    return [Fold(odd, ~odd, {}), Fold(~odd, odd, {})]
+
+
+def part_of(link: UnitLink, queries: Bools) -> UnitLink:
+    """Keep the clicks on some queries."""
+    used = np.flatnonzero(queries[link.rows.query])
+    return UnitLink(link.rows.select(used), link.alpha[used], link.beta[used])
+
+
+def log_rank(rows: ClickRows) -> Floats:
+    """``[n_docs]`` mean logarithm of the rank shown; deeper than all if never shown."""
+    shown = rows.by_doc(rows.impressions)
+    total = rows.by_doc(rows.impressions * np.log(rows.rank))
+    deepest = np.zeros(rows.n_queries)
+    np.maximum.at(deepest, rows.query, rows.rank)
+    below = np.log1p(deepest)[rows.query_of_doc]
+    return np.where(shown > 0, total / np.maximum(shown, 1e-300), below)
+
+
+def _columns(fold: Fold, rows: ClickRows, rank: Floats) -> Columns:
+    """What the prior is made of, in units of its spread where clicks weigh it."""
+    query = rows.query_of_doc
+    size = np.maximum(np.bincount(query, minlength=rows.n_queries), 1)
+    found, signs = [], []
+    for name, scores in fold.scores.items():
+        mean = np.bincount(query, scores, minlength=rows.n_queries) / size
+        found.append(scores - mean[query])
+        signs.append(1)
+        if name == CLICKS:
+            found.append(mean[query])
+            signs.append(1)
+    knot = np.log(KNOT)
+    ranks = [np.minimum(rank, knot), np.maximum(rank - knot, 0.0)]
+    columns = np.stack([*found, *ranks], axis=1)
+    some = columns[fold.weighs[query]]
+    spread = some.std(axis=0)
+    columns = (columns - some.mean(axis=0)) / np.where(spread > 1e-12, spread, 1.0)
+    columns = np.clip(columns, -FARTHEST, FARTHEST)
+    return Columns(np.hstack([columns, np.ones((rows.n_docs, 1))]), (*signs, -1, -1, 0))
+
+
+def explain(columns: Columns, link: UnitLink) -> Floats:
+    """``[n_docs]`` relevance, averaged over what the coefficients may be.
+
+    Coefficients by maximum likelihood of the clicks, each of the sign that makes sense,
+    with a little ridge; what clicks leave open of them draws relevance to 1/2.
+    """
+    rows, n, clicks = link.rows, link.rows.impressions, link.rows.clicks
+    doc, back = np.unique(rows.doc, return_inverse=True)
+    x = columns.values[doc]
+    ridge = np.append(np.full(x.shape[1] - 1, RIDGE), CONSTANT_RIDGE)
+
+    def rates(w: Floats) -> tuple[Floats, Floats]:
+        m = expit(x @ w)
+        rate = link.alpha * m[back] + link.beta
+        return m, np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE)
+
+    def loss(w: Floats) -> tuple[float, Floats]:
+        m, p = rates(w)
+        value = -np.sum(clicks * np.log(p) + (n - clicks) * np.log1p(-p))
+        by_row = (clicks - n * p) / (p * (1.0 - p)) * link.alpha
+        slope = np.bincount(back, by_row, minlength=len(doc)) * m * (1.0 - m)
+        return value + 0.5 * float(ridge @ w**2), ridge * w - slope @ x
+
+    start = np.append(np.zeros(x.shape[1] - 1), START)
+    bounds = [BOUNDS[sign] for sign in columns.signs]
+    w = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    m, p = rates(w)
+    by_row = n * link.alpha**2 / (p * (1.0 - p))
+    known = np.bincount(back, by_row, minlength=len(doc)) * (m * (1.0 - m)) ** 2
+    precision = (x.T * known) @ x + np.diag(ridge)
+    score = columns.values @ w
+    open_ = np.einsum(
+        "ij,ji->i", columns.values, np.linalg.solve(precision, columns.values.T)
+    )
+    expected = expit(score / np.sqrt(1.0 + np.pi / 8.0 * open_))
+    return np.asarray(np.clip(expected, LEAST_MEAN, 1.0 - LEAST_MEAN))
+
+
+def spread_around(mean: Floats, link: UnitLink) -> float:
+    r"""How much relevance varies around the prior mean, by moments.
+
+    With :math:`z = c - n p`, :math:`E z^2 = n p (1 - p) + n (n - 1) \alpha^2 u`.
+    """
+    rows, n = link.rows, link.rows.impressions
+    m = mean[rows.doc]
+    p = link.rate(mean)
+    chance = n * p * (1.0 - p)
+    unit = n * (n - 1.0) * link.alpha**2 * m * (1.0 - m)  # at rho = 1
+    found = RHO_GUESS
+    for _ in range(3):
+        noise = chance + 2.0 * (chance + found * unit) ** 2  # about Var(z^2)
+        weight = unit / noise
+        information = float(weight @ unit)
+        if information <= 0:
+            return RHO_GUESS
+        excess = float(weight @ ((rows.clicks - n * p) ** 2 - chance))
+        held = RHO_SD**-2
+        found = (excess + RHO_GUESS * held) / (information + held)
+        found = float(np.clip(found, LEAST_RHO, 1.0))
+    return found

@@ -1,0 +1,104 @@
+"""Between what features predict and what own clicks say."""
+
+import numpy as np
+import pytest
+
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.rows import ClickRows
+from affinerank.errors import ConfigError
+from affinerank.estimators import (
+    Division,
+    Evidence,
+    Fold,
+    Weights,
+    direct,
+    doubly_robust,
+    intervention_aware,
+)
+from affinerank.estimators.correction import smoothed_variance
+from affinerank.estimators.evidence import CLICKS
+
+USERS = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])  # alpha .5 and .4
+# Two documents of a query of 10 sessions and one never shown; one of another query.
+ROWS = ClickRows(
+    doc=np.array([0, 0, 1, 1, 3]),
+    rank=np.array([1, 2, 1, 2, 1]),
+    context=np.zeros(5, dtype=np.int64),
+    impressions=np.array([8.0, 2.0, 2.0, 5.0, 6.0]),
+    clicks=np.array([6.0, 1.0, 2.0, 1.0, 3.0]),
+    query_of_doc=np.array([0, 0, 0, 1]),
+    sessions=np.array([10.0, 6.0]),
+)
+FIRST = np.array([True, False])
+SCORES = {CLICKS: np.array([1.0, -1.0, 0.5, 2.0])}
+FOLDS = [Fold(~FIRST, FIRST, SCORES), Fold(FIRST, ~FIRST, SCORES)]
+
+
+def by(tau: str | float | None = None, users: TrustModel = USERS) -> Weights:
+    kind = doubly_robust.ROW.options
+    options = kind() if tau is None else kind(tau=tau)
+    return doubly_robust.weigh(Evidence(ROWS, users, folds=FOLDS, options=options))
+
+
+PREDICTED = direct.weigh(Evidence(ROWS, USERS, folds=FOLDS))
+OWN = intervention_aware.weigh(Evidence(ROWS, USERS, options=Division()))
+
+
+def test_without_a_threshold_own_clicks_decide_where_there_are_some() -> None:
+    found, shown = by(0), OWN.known
+    np.testing.assert_allclose(found.weight[shown], OWN.weight[shown])
+    assert found.kappa is not None
+    np.testing.assert_allclose(found.kappa, shown)
+    np.testing.assert_allclose(found.weight[~shown], PREDICTED.weight[~shown])
+    np.testing.assert_allclose(found.variance[~shown], PREDICTED.variance[~shown])
+    assert found.known.all()
+
+
+def test_with_a_huge_threshold_features_decide() -> None:
+    found = by(1e12)
+    np.testing.assert_allclose(found.weight, PREDICTED.weight, atol=1e-9)
+    np.testing.assert_allclose(found.variance, PREDICTED.variance, atol=1e-9)
+
+
+def test_weights_are_the_written_out_sums() -> None:
+    found = by(0.4)
+    a = 2 * 0.5 + 5 * 0.4
+    s = 3 - 2 * 0.4 - 5 * 0.1
+    kappa = a / (0.4 * 10)
+    r = PREDICTED.weight[1]
+    assert found.weight[1] == pytest.approx(r + kappa * (s / a - r))
+    assert found.kappa is not None
+    np.testing.assert_allclose(found.kappa, [1, kappa, 0, 1])  # 4.8 > 4, 3 < 4
+    clicking = smoothed_variance(ROWS)[2:4].sum() / a**2
+    variance = (1 - kappa) ** 2 * PREDICTED.variance[1] + kappa**2 * clicking
+    assert found.variance[1] == pytest.approx(variance)
+
+
+def test_the_rule_goes_by_sessions() -> None:
+    np.testing.assert_array_equal(by("2/sqrt(n)").weight, by(2 / np.sqrt(16)).weight)
+    np.testing.assert_array_equal(by().weight, by(1.0).weight)  # 10/sqrt(16) is above
+
+
+def test_weights_move_with_the_gauge() -> None:
+    a, t = 0.4, -0.7
+    moved = TrustModel(
+        alpha=a * USERS.alpha,
+        beta=USERS.beta + t * USERS.alpha,
+        identified="gauge",
+        span=((0 - t) / a, (1 - t) / a),
+    )
+    plain, shifted = by(0.4), by(0.4, moved)
+    np.testing.assert_allclose(shifted.weight, (plain.weight - t) / a)
+    np.testing.assert_allclose(shifted.variance, plain.variance / a**2)
+    assert plain.kappa is not None
+    assert shifted.kappa is not None
+    np.testing.assert_allclose(shifted.kappa, plain.kappa)
+
+
+def test_what_it_cannot_do_without_is_asked_for() -> None:
+    row = doubly_robust.ROW
+    assert row.learns(row.options()) == (CLICKS,)
+    with pytest.raises(ConfigError, match=f"{row.name} needs features"):
+        doubly_robust.weigh(Evidence(ROWS, USERS, options=row.options()))
+    with pytest.raises(ConfigError, match=r"tau must be.*'ten'"):
+        row.options(tau="ten")

@@ -1,0 +1,130 @@
+"""Known policies: expectations over all that sessions show and all clicks, exact."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from affinerank.arrays import Floats
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.rows import ClickRows
+from affinerank.errors import DataError
+from affinerank.estimators import Division, Evidence, Weights, policy_aware
+
+USERS = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])  # alpha .5 and .4
+RELEVANCE = np.array([0.9, 0.3, 0.6])
+# Lists of two out of three documents, and how often each is shown.
+LISTS = {(0, 1): 0.7, (2, 0): 0.2, (1, 0): 0.1}
+POLICY = np.array([[0.7, 0.3], [0.1, 0.7], [0.2, 0.0]])
+SESSIONS = 2
+
+
+def weigh(rows: ClickRows, policy: Floats | None, clip: float | None = None) -> Weights:
+    options = Division(clip)
+    return policy_aware.weigh(Evidence(rows, USERS, policy=policy, options=options))
+
+
+def sessions() -> list[tuple[float, list[tuple[int, int, int]]]]:
+    """What may happen in a session: its chance; document, rank and click of each."""
+    found = []
+    for docs, share in LISTS.items():
+        rates = USERS.click_probability([1, 2], RELEVANCE[list(docs)])
+        for clicks in product((0, 1), repeat=2):
+            chance = share
+            for p, c in zip(rates, clicks, strict=True):
+                chance *= p if c else 1 - p
+            found.append((chance, list(zip(docs, (1, 2), clicks, strict=True))))
+    return found
+
+
+def rows_of(events: list[tuple[int, int, int]]) -> ClickRows:
+    """Rows of all that happened, a query with no session besides."""
+    cells = sorted({(doc, rank) for doc, rank, _ in events})
+    seen = [[c for d, k, c in events if (d, k) == cell] for cell in cells]
+    return ClickRows(
+        doc=np.array([doc for doc, _ in cells]),
+        rank=np.array([rank for _, rank in cells]),
+        context=np.zeros(len(cells), dtype=np.int64),
+        impressions=np.array([len(clicks) for clicks in seen], dtype=np.float64),
+        clicks=np.array([sum(clicks) for clicks in seen], dtype=np.float64),
+        query_of_doc=np.array([0, 0, 0, 1]),
+        sessions=np.array([SESSIONS, 0.0]),
+    )
+
+
+WITH_OTHER = np.vstack([POLICY, [[0.5, 0.5]]])
+
+
+def test_a_known_policy_is_unbiased_for_documents_that_were_never_shown_too() -> None:
+    mean, square = np.zeros(3), np.zeros(3)
+    for first, second in product(sessions(), repeat=2):
+        chance = first[0] * second[0]
+        found = weigh(rows_of(first[1] + second[1]), WITH_OTHER)
+        assert found.known.tolist() == [True, True, True, False]
+        assert np.all(found.variance[:3] > 0)
+        mean += chance * found.weight[:3]
+        square += chance * found.weight[:3] ** 2
+    np.testing.assert_allclose(mean, RELEVANCE, atol=1e-12)
+    # Clicks are binomial: a session clicks a document with the chance q.
+    alpha, beta = POLICY @ USERS.alpha, POLICY @ USERS.beta
+    q = alpha * RELEVANCE + beta
+    variance = q * (1 - q) / SESSIONS / alpha**2
+    np.testing.assert_allclose(square - mean**2, variance, rtol=1e-9)
+
+
+def test_weights_are_the_written_out_sums() -> None:
+    rows = rows_of([(0, 1, 1), (1, 2, 0), (0, 1, 1), (1, 2, 1)])
+    found = weigh(rows, WITH_OTHER)
+    alpha = 0.7 * 0.5 + 0.3 * 0.4, 0.1 * 0.5 + 0.7 * 0.4, 0.2 * 0.5
+    beta = 0.7 * 0.4 + 0.3 * 0.1, 0.1 * 0.4 + 0.7 * 0.1, 0.2 * 0.4
+    expected = (
+        (2 / 2 - beta[0]) / alpha[0],
+        (1 / 2 - beta[1]) / alpha[1],
+        -beta[2] / alpha[2],
+        0.0,
+    )
+    np.testing.assert_allclose(found.weight, expected)
+    rate = 2.5 / 3
+    assert found.variance[0] == pytest.approx(rate * (1 - rate) / 2 / alpha[0] ** 2)
+    clipped = weigh(rows, WITH_OTHER, 0.2)
+    np.testing.assert_allclose(clipped.weight[:2], expected[:2])
+    assert clipped.weight[2] == pytest.approx(-beta[2] / 0.2)
+
+
+def test_a_policy_that_did_as_it_said_gives_what_shares_of_sessions_give() -> None:
+    rows = rows_of([(0, 1, 1), (1, 2, 0), (1, 1, 0), (0, 2, 1)])
+    shares = np.array([[0.5, 0.5], [0.5, 0.5], [0, 0], [0, 0]])
+    by_policy, by_shares = weigh(rows, shares), weigh(rows, None)
+    np.testing.assert_allclose(by_policy.weight, by_shares.weight)
+    np.testing.assert_array_equal(by_policy.known, by_shares.known)
+
+
+def test_weights_move_with_the_gauge() -> None:
+    a, t = 1.7, -0.4
+    moved = TrustModel(
+        alpha=a * USERS.alpha, beta=USERS.beta + t * USERS.alpha, identified="gauge"
+    )
+    rows = rows_of([(0, 1, 1), (1, 2, 0), (1, 1, 0), (0, 2, 1)])
+    for policy in (WITH_OTHER, None):
+        plain = weigh(rows, policy)
+        evidence = Evidence(rows, moved, policy=policy, options=Division())
+        shifted, known = policy_aware.weigh(evidence), plain.known
+        np.testing.assert_allclose(
+            shifted.weight[known], (plain.weight[known] - t) / a, atol=1e-12
+        )
+        np.testing.assert_allclose(shifted.variance, plain.variance / a**2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (WITH_OTHER[:3], r"4 documents, 2 ranks.*\(3, 2\)"),
+        (WITH_OTHER[:, :1], r"4 documents, 2 ranks.*\(4, 1\)"),
+        (WITH_OTHER * 2, "at most 1"),
+        (WITH_OTHER - 0.6, "probabilities"),
+        (WITH_OTHER * [[0], [1], [1], [1]], "document 0 was shown at rank 1"),
+    ],
+)
+def test_a_policy_that_does_not_fit_is_rejected(policy: Floats, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        weigh(rows_of([(0, 1, 1), (1, 2, 0)]), policy)
