@@ -24,6 +24,7 @@ from affinerank.rankers import (
     Targets,
     Validation,
     judge,
+    linear,
     mlp,
     predict_all,
     score,
@@ -292,6 +293,7 @@ def test_every_kind_learns_from_what_is_known_and_says_what_was_chosen() -> None
     small: dict[str, Any] = {
         mlp.ROW.name: NetworkSettings(**few),  # type: ignore[arg-type]
         trees.ROW.name: trees.TreeSettings(trees=4),
+        linear.ROW.name: linear.LinearSettings(ridge=(10.0, 30.0, 100.0, 300.0)),
     }
     for name, kind in RANKERS.items():
         fitted = kind.fit(
@@ -305,7 +307,9 @@ def test_every_kind_learns_from_what_is_known_and_says_what_was_chosen() -> None
         assert len(fitted) == 2
         for one, wanted in zip(fitted, weights, strict=True):
             assert one.kept is one.chosen
+            assert one.chosen_at is not None
             assert one.chosen_at in range(1, 5)
+            assert one.trace[one.chosen_at - 1] == max(one.trace)
             assert all(np.isfinite(value) for value in one.report.values())
             assert np.corrcoef(one.kept.predict(features), wanted)[0, 1] > 0.3
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -316,7 +317,8 @@ def test_a_checkpoint_of_another_training_is_rejected(tmp_path: Path) -> None:
 
 def dcg_of(validation: Validation, scores: np.ndarray) -> np.ndarray:
     """What each ranker's scores are worth, query by query."""
-    targets, offsets = validation.targets, validation.offsets
+    targets: Any = validation.targets
+    offsets = validation.offsets
     share = targets.of_queries(offsets)
     values = np.zeros(len(scores))
     for i, row in enumerate(scores):
@@ -342,7 +344,8 @@ def test_the_held_out_value_is_the_written_out_sum() -> None:
     scores = start([0, 1, 2]).scores(validation.features)
     judge = HeldOut(validation, "cpu")
     expected = dcg_of(validation, scores)
-    np.testing.assert_allclose(judge.dcg(torch.from_numpy(scores)), expected, rtol=1e-6)
+    found = judge.judge(torch.from_numpy(scores))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert judge.value(1, scores[1]) == pytest.approx(expected[1])
 
 
@@ -390,7 +393,7 @@ def test_early_stopping_of_a_network_does_not_depend_on_its_neighbours() -> None
     held = held_out(networks=4, queries=12)
     settings = replace(PLAIN, epochs=12, patience=1, learning_rate=0.3)
 
-    def part(t: Targets, chosen: list[int]) -> Targets:
+    def part(t: Any, chosen: list[int]) -> Targets:
         share = t.share[chosen] if t.share.size else t.share
         return Targets(t.weights[chosen], t.known[chosen], share)
 
@@ -413,13 +416,14 @@ def test_early_stopping_of_a_network_does_not_depend_on_its_neighbours() -> None
 def test_validation_does_not_move_with_the_gauge_where_lists_were_cut() -> None:
     held = held_out(networks=1)
     scores = start([0, 1]).scores(held.features)
+    learnt: Any = held.targets
 
     def gap(weights: np.ndarray) -> float:
-        moved = replace(held, targets=replace(held.targets, weights=weights))
+        moved = replace(held, targets=replace(learnt, weights=weights))
         judge = HeldOut(moved, "cpu")
         return judge.value(0, scores[0]) - judge.value(0, scores[1])
 
-    weights = held.targets.weights
+    weights = learnt.weights
     assert gap(2.0 * weights - 5.0) == pytest.approx(2.0 * gap(weights), rel=1e-4)
 
 
@@ -432,7 +436,8 @@ def test_a_step_depends_on_the_documents_of_its_queries_alone(loss: str) -> None
     for change in (0.0, 0.5):
         trainer = NetworkTrainer(features, offsets, [0], replace(PLAIN, loss=loss))
         trainer.set_targets(Targets(weights, targets.known))
-        trainer.learnt.weights[:, torch.from_numpy(others)] += change
+        learnt: Any = trainer.learnt
+        learnt.weights[:, torch.from_numpy(others)] += change
         found.append(trainer.step(*trainer.sampled([np.arange(3)])).item())
     assert found[0] == found[1]
 
@@ -560,8 +565,8 @@ def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
 def test_held_out_queries_are_worth_on_cuda_what_they_are_worth_off_it() -> None:
     validation = held_out(networks=3)
     scores = torch.from_numpy(start([0, 1, 2]).scores(validation.features)).float()
-    expected = HeldOut(validation, "cpu").dcg(scores)
-    found = HeldOut(validation, "cuda").dcg(scores.cuda())
+    expected = HeldOut(validation, "cpu").judge(scores)
+    found = HeldOut(validation, "cuda").judge(scores.cuda())
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-5, atol=0)
 
 

@@ -1,4 +1,4 @@
-"""LambdaMART's gradients against a double loop from the formula, and their laws."""
+"""Gradients of trees: against double loops and written-out numbers, and their laws."""
 
 import math
 from itertools import pairwise
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from affinerank.errors import DataError
 from affinerank.metrics import Metric
-from affinerank.rankers.tree_objective import LambdaObjective
+from affinerank.rankers.tree_objective import ClickObjective, LambdaObjective
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -151,3 +152,64 @@ def test_from_binary_labels_the_first_tree_is_that_of_lambdarank() -> None:
         booster = lgb.train({**basic, **asked}, data, num_boost_round=1)
         values.append(booster.predict(features))
     np.testing.assert_allclose(values[0], values[1], rtol=1e-4)
+
+
+N = np.array([[10, 4], [20, 0]], dtype=np.float32)
+CLICKS = np.array([[3, 1], [8, 0]], dtype=np.float32)
+ALPHA = np.array([[0.5, 0.25], [0.5, 0]], dtype=np.float32)
+BETA = np.array([[0.25, 0.125], [0.25, 0]], dtype=np.float32)
+EXPLAINED = ClickObjective(N, CLICKS, ALPHA, BETA)
+
+
+def test_the_derivatives_of_two_clicked_documents_are_the_written_out_numbers() -> None:
+    gradient, hessian = EXPLAINED(np.array([0.0, math.log(3)]))
+    # Relevance 1/2: rates 1/2 and 1/4, which move by 1/8 and 1/16.
+    up = (3 - 5) / (1 / 4) / 8 + (1 - 1) / (3 / 16) / 16
+    curve = 10 / (1 / 4) / 64 + 4 / (3 / 16) / 256
+    # Relevance 3/4: rate 5/8, which moves by 3/32; the other slot is empty.
+    other = (8 - 12.5) / (15 / 64) * 3 / 32
+    other_curve = 20 / (15 / 64) * (3 / 32) ** 2
+    np.testing.assert_allclose(gradient, [-up, -other], rtol=1e-6)
+    np.testing.assert_allclose(hessian, [curve, other_curve], rtol=1e-6)
+
+
+def surprise(scores: np.ndarray) -> float:
+    """Minus the log-likelihood of the clicks."""
+    rate = ALPHA / (1 + np.exp(-scores[:, None])) + BETA
+    shown = N > 0
+    n, clicks, p = N[shown], CLICKS[shown], rate[shown]
+    return -float(np.sum(clicks * np.log(p) + (n - clicks) * np.log(1 - p)))
+
+
+def test_gradients_of_clicks_are_differences_of_the_likelihood() -> None:
+    scores = np.array([-0.7, 1.3])
+    gradient, _ = EXPLAINED(scores)
+    for d, step in enumerate(1e-5 * np.eye(2)):
+        change = (surprise(scores + step) - surprise(scores - step)) / 2e-5
+        assert gradient[d] == pytest.approx(change, rel=1e-5)
+
+
+def test_second_derivatives_of_clicks_are_expected_ones() -> None:
+    """That is, those of the likelihood where clicks are what rates expect."""
+    scores = np.array([-0.7, 1.3])
+    rate = ALPHA / (1 + np.exp(-scores[:, None])) + BETA
+    expected = ClickObjective(N, (N * rate).astype(np.float32), ALPHA, BETA)
+    _, hessian = expected(scores)
+    for d, step in enumerate(1e-3 * np.eye(2)):
+        up, down = expected(scores + step)[0][d], expected(scores - step)[0][d]
+        assert hessian[d] == pytest.approx((up - down) / 2e-3, rel=1e-3)
+
+
+def test_second_derivatives_start_at_a_quarter_whatever_the_number_of_clicks() -> None:
+    for times in (1, 1000):
+        many = ClickObjective(times * N, times * CLICKS, ALPHA, BETA, start=-1.0)
+        plain, scaled = many(np.zeros(2)), many.scaled()(np.zeros(2))
+        assert scaled[1].mean() == pytest.approx(0.25)
+        np.testing.assert_allclose(scaled[0] / scaled[1], plain[0] / plain[1], 1e-5)
+        np.testing.assert_allclose(
+            plain, times * np.array(EXPLAINED(np.full(2, -1.0))), 1e-5
+        )
+    with pytest.raises(DataError, match="clicks tell of relevance"):
+        ClickObjective(N, CLICKS, 0 * ALPHA, BETA).scaled()
+    for found in EXPLAINED(np.array([1000.0, -1000.0])):
+        assert np.all(np.isfinite(found))

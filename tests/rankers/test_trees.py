@@ -1,19 +1,24 @@
 """LightGBM rankers: they learn, they are saved and loaded, and reject what is wrong."""
 
 import json
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Any
 
 import lightgbm as lgb
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import expit
 
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import Metric
 from affinerank.rankers import Fitted, Ranker, Targets, Validation
-from affinerank.rankers.held_out import HeldOut
+from affinerank.rankers import trees as trees_module
+from affinerank.rankers.held_out import HeldOut, judge_of
 from affinerank.rankers.loading import load_ranker
+from affinerank.rankers.targets import ClickTargets
 from affinerank.rankers.trees import (
     ROW,
     TreeModel,
@@ -110,14 +115,20 @@ def targets(weights: np.ndarray = WEIGHTS, known: np.ndarray | None = None) -> T
 
 
 def fitted(
-    learnt: Targets | None = None,
+    learnt: Targets | ClickTargets | None = None,
     features: np.ndarray = FEATURES,
     settings: TreeSettings = SMALL,
     validation: Validation | None = None,
+    lengths: list[int] | None = None,
 ) -> Fitted:
-    learnt = learnt or targets()
     (trees,) = fit_trees(
-        features, learnt, OFFSETS, seeds=[0], settings=settings, validation=validation
+        features,
+        learnt or targets(),
+        OFFSETS,
+        seeds=[0],
+        settings=settings,
+        validation=validation,
+        lengths=lengths,
     )
     return trees
 
@@ -163,11 +174,16 @@ def test_missing_values_are_read() -> None:
 
 
 def test_rankers_do_not_depend_on_those_beside_them() -> None:
-    known = np.stack([np.ones(400, bool), RNG.random(400) < 0.5, np.ones(400, bool)])
-    stack = Targets(np.stack([WEIGHTS, WEIGHTS, -WEIGHTS]), known)
-    together = fit_trees(FEATURES, stack, OFFSETS, seeds=[0, 0, 0], settings=SMALL)
+    known = np.ones((5, 400), bool)
+    known[1] = RNG.random(400) < 0.5
+    weights = np.stack([WEIGHTS, WEIGHTS, -WEIGHTS, np.abs(WEIGHTS), WEIGHTS])
+    share = RNG.random((5, 20))
+    share[2:] = 1.0
+    stack = Targets(weights, known, share)
+    together = fit_trees(FEATURES, stack, OFFSETS, seeds=[0] * 5, settings=SMALL)
     for i, trees in enumerate(together):
-        alone = fitted(targets(stack.weights[i], known[i]))
+        own = targets(weights[i], known[i])
+        alone = fitted(replace(own, share=share[i : i + 1]))
         assert text_of(trees.model) == text_of(alone.model)
 
 
@@ -191,6 +207,8 @@ def test_early_stopping_keeps_the_trees_that_held_out_weights_like_best() -> Non
     judge = HeldOut(held, "cpu")
     best = judge.value(0, scores_of(trees))
     assert best == pytest.approx(trees.report["best_held_out"])
+    assert trees.trace[n - 1] == max(trees.trace) == trees.report["best_held_out"]
+    assert len(trees.trace) == n + 5
     for fewer in range(1, n):
         part = fitted(settings=replace(SMALL, trees=fewer))
         assert judge.value(0, scores_of(part)) < best
@@ -206,6 +224,162 @@ def test_without_patience_all_trees_are_trained_and_the_best_is_still_chosen() -
     stopped = fitted(settings=replace(long, patience=39), validation=held)
     assert trees.chosen_at == stopped.chosen_at
     assert text_of(trees.chosen) == text_of(stopped.chosen)
+
+
+def test_lengths_are_the_trees_of_each_ranker() -> None:
+    both = Targets(np.stack([WEIGHTS, -WEIGHTS]), np.ones((2, 400), bool))
+    told: list[tuple[str, int, int]] = []
+    planned = fit_trees(
+        FEATURES,
+        both,
+        OFFSETS,
+        seeds=[0, 0],
+        settings=SMALL,
+        lengths=[2, 7],
+        progress=lambda *step: told.append(step),
+    )
+    assert told == [("training trees", done, 9) for done in range(1, 10)]
+    for i, n in enumerate([2, 7]):
+        asked = replace(SMALL, trees=n)
+        alone = fitted(targets(both.weights[i]), settings=asked)
+        assert (planned[i].chosen_at, planned[i].trace) == (n, [])
+        assert planned[i].report["trees"] == n
+        assert planned[i].chosen == planned[i].model == alone.model
+
+
+def by_lightgbm(features: np.ndarray, **fields: Any) -> np.ndarray:
+    """Scores of LightGBM's own lambdarank, trained directly with linear gains."""
+    data = lgb.Dataset(features, **fields)
+    asked = {
+        "objective": "lambdarank",
+        "label_gain": [step / 255 for step in range(256)],
+        "num_leaves": SMALL.leaves,
+        "learning_rate": SMALL.learning_rate,
+        "num_threads": 1,
+        "verbosity": -1,
+    }
+    return np.asarray(lgb.train(asked, data, SMALL.trees).predict(FEATURES))
+
+
+def test_native_trees_of_labels_are_those_of_lightgbm() -> None:
+    native = fitted(targets(LABELS), settings=replace(SMALL, objective="native"))
+    expected = by_lightgbm(FEATURES, label=255 * LABELS, group=np.diff(OFFSETS))
+    np.testing.assert_array_equal(scores_of(native), expected)
+    assert "\nobjective=lambdarank\n" in text_of(native.model)
+
+
+def test_native_trees_read_weights_in_steps_and_shares_as_weights() -> None:
+    known = (RNG.random(400) < 0.7) & (np.arange(400) >= 20)  # the first query is lost
+    share = RNG.random((1, 20))
+    learnt = replace(targets(WEIGHTS, known), share=share)
+    native = fitted(learnt, settings=replace(SMALL, objective="native"))
+    weights = WEIGHTS[known].clip(0)
+    expected = by_lightgbm(
+        FEATURES[known],
+        label=np.rint(weights / weights.max() * 255),
+        group=np.add.reduceat(known, OFFSETS[:-1], dtype=int)[1:],
+        weight=np.repeat(share[0] / share.mean(), 20)[known],
+    )
+    np.testing.assert_array_equal(scores_of(native), expected)
+
+
+@pytest.mark.parametrize(
+    ("weights", "native"),
+    [
+        (LABELS, True),
+        (LABELS - 0.25, True),
+        (LABELS - 0.26, False),
+        (0.2 * (LABELS - 1), False),
+    ],
+)
+def test_the_objective_goes_by_the_sign(weights: np.ndarray, native: bool) -> None:
+    same = replace(SMALL, objective="native" if native else "any-sign")
+    found, expected = fitted(targets(weights)), fitted(targets(weights), settings=same)
+    assert found.model == expected.model
+    assert ("objective=lambdarank" in text_of(found.model)) == native
+
+
+ALPHA, BETA = np.array([0.5, 0.3]), np.array([0.3, 0.05])
+RELEVANCE = np.where(LABELS, 0.8, 0.1)
+
+
+def clicks(shown: int, seed: int = 0) -> ClickTargets:
+    """Each document ``shown`` times at each of two ranks."""
+    rate = ALPHA * RELEVANCE[:, None] + BETA
+    counts = np.random.default_rng(seed).binomial(shown, rate)
+    parts = (np.full_like(rate, shown), counts, ALPHA + 0 * rate, BETA + 0 * rate)
+    return ClickTargets(*(part[None].astype(np.float32) for part in parts))
+
+
+def standard_error(relevance: float, impressions: float) -> float:
+    """Of relevance, from so many impressions at each rank."""
+    rate = ALPHA * relevance + BETA
+    return float(1 / np.sqrt(impressions * np.sum(ALPHA**2 / (rate * (1 - rate)))))
+
+
+def test_scores_from_clicks_are_logits_of_relevance(tmp_path: Path) -> None:
+    stumps = replace(SMALL, trees=60, leaves=2)
+    model = fitted(clicks(500), settings=stumps).kept
+    Ranker(ROW.name, model, FeatureMapping(("a", "b", "c")), {}).save(tmp_path / "m")
+    found = expit(load_ranker(tmp_path / "m").predict(FEATURES))
+    for level in (0.1, 0.8):
+        own = np.isclose(RELEVANCE, level)
+        error = standard_error(level, 500 * own.sum())
+        assert abs(found[own].mean() - level) < 4 * error
+
+
+def test_scores_from_clicks_start_at_the_mean_relevance() -> None:
+    slow = replace(SMALL, trees=1, learning_rate=1e-9)
+    (n, counts, _, _) = (part[0].sum(axis=0) for part in astuple(clicks(500)))
+    scores = scores_of(fitted(clicks(500), settings=slow))
+
+    def surprise(score: float) -> float:
+        rate = ALPHA * expit(score) + BETA
+        return -float(np.sum(counts * np.log(rate) + (n - counts) * np.log(1 - rate)))
+
+    best = minimize_scalar(surprise, bounds=(-6, 6), method="bounded").x
+    np.testing.assert_allclose(scores, best, atol=1e-3)
+
+
+def test_clicks_stop_where_held_out_clicks_are_likeliest() -> None:
+    held = Validation(FEATURES, clicks(3, seed=1), OFFSETS)
+    patient = replace(SMALL, trees=60, patience=5)
+    trees = fitted(clicks(3), settings=patient, validation=held)
+    judge, n = judge_of(held, "cpu"), trees.chosen_at
+    assert n is not None
+    assert lgb.Booster(model_str=text_of(trees.model)).num_trees() == n + 5
+    assert judge.value(0, scores_of(trees)) == pytest.approx(trees.trace[n - 1])
+    for other in (1, n - 1, n + 1, n + 4):
+        part = fitted(clicks(3), lengths=[other])
+        assert judge.value(0, scores_of(part)) < judge.value(0, scores_of(trees))
+
+
+def test_nothing_about_documents_that_were_never_shown_matters() -> None:
+    learnt = clicks(20)
+    learnt.impressions[:, :150] = learnt.clicks[:, :150] = 0
+    changed = np.where(np.arange(400)[:, None] < 150, 9.0, FEATURES)
+    again = fitted(learnt, changed.astype(np.float32))
+    assert again.model == fitted(learnt).model
+
+
+def test_a_tree_moves_a_score_by_the_rate_at_most_where_there_are_no_clicks() -> None:
+    learnt = clicks(50)
+    learnt.clicks[:, LABELS == 0] = 0
+    booster = lgb.Booster(model_str=text_of(fitted(learnt).model))
+    after = [booster.predict(FEATURES, num_iteration=n) for n in range(1, 6)]
+    assert np.abs(np.diff(after, axis=0)).max() <= SMALL.learning_rate + 1e-9
+
+
+@pytest.mark.parametrize("learnt", [targets(), targets(LABELS), clicks(20)])
+def test_threads_make_no_difference(
+    learnt: Targets | ClickTargets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees_module, "SMALL", 0)
+    one, two = (
+        scores_of(fitted(learnt, settings=replace(SMALL, threads=threads)))
+        for threads in (1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
 
 
 def test_the_held_out_value_is_the_dcg_of_what_is_known() -> None:
@@ -240,6 +414,7 @@ def test_progress_tells_of_each_tree_of_each_ranker() -> None:
         ({"leaves": 1}, "leaves must be 2 or more, got 1"),
         ({"truncation": 0}, "truncation must be 1 or more, got 0"),
         ({"patience": 0}, "patience must be 1 or more, got 0"),
+        ({"objective": "own"}, "auto or native or any-sign, got 'own'"),
         ({"learning_rate": 0.0}, r"learning_rate must be above 0, got 0\.0"),
         (
             {"feature_share": 1.5},
@@ -247,7 +422,7 @@ def test_progress_tells_of_each_tree_of_each_ranker() -> None:
         ),
     ],
 )
-def test_wrong_settings_are_rejected(change: dict[str, float], message: str) -> None:
+def test_wrong_settings_are_rejected(change: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         replace(SMALL, **change)  # type: ignore[arg-type]
 
@@ -258,6 +433,9 @@ def test_what_cannot_be_learnt_is_rejected() -> None:
     few = np.arange(400) < 30
     with pytest.raises(DataError, match="30 documents are known, too few"):
         fitted(targets(WEIGHTS, few))
+    native = replace(SMALL, objective="native")
+    with pytest.raises(DataError, match=r"weight above 0, got -0\.1"):
+        fitted(targets(WEIGHTS - WEIGHTS.max() - 0.1), settings=native)
     with pytest.raises(ConfigError, match="needs validation weights"):
         fitted(settings=replace(SMALL, patience=3))
     with pytest.raises(DataError, match=r"\[2 seeds, 400 documents\], got \(1, 400\)"):

@@ -73,6 +73,7 @@ class FirstClick:
     name: ClassVar[str] = "first-click"
     identified: ClassVar[Any] = "gauge"
     estimated: ClassVar[Any] = None
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
     provenance: ClassVar[Mapping[str, Any]] = {}
 
     def at(self, rows: ClickRows) -> tuple[Floats, Floats]:

@@ -1,6 +1,6 @@
 """Rankers: from features and weights to scores, as rows of one table."""
 
-from affinerank.rankers import mlp, trees
+from affinerank.rankers import linear, mlp, trees
 from affinerank.rankers.ranker import (
     Fitted,
     Model,
@@ -13,7 +13,7 @@ from affinerank.rankers.ranker import (
 from affinerank.rankers.targets import Targets, Validation
 from affinerank.tables import Table
 
-RANKERS: Table[RankerKind] = Table("ranker", mlp.ROW, trees.ROW)
+RANKERS: Table[RankerKind] = Table("ranker", mlp.ROW, trees.ROW, linear.ROW)
 
 __all__ = [
     "RANKERS",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor
 
 from affinerank.arrays import Floats
 from affinerank.metrics import ranks_by_score
+from affinerank.rankers.click_likelihood import ClickBatch, click_loss
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.networks import on_device, score_blocks
-from affinerank.rankers.targets import Validation
+from affinerank.rankers.targets import ClickTargets, Validation
 
 if TYPE_CHECKING:
     from affinerank.rankers.training import NetworkTrainer
@@ -28,14 +30,15 @@ class HeldOut:
     """
 
     def __init__(self, validation: Validation, device: torch.device | str) -> None:
-        targets, sizes = validation.targets, np.diff(validation.offsets)
+        targets: Any = validation.targets
+        sizes = np.diff(validation.offsets)
         share = targets.of_queries(validation.offsets).repeat(sizes, axis=1)
         worth = np.where(targets.known, targets.weights * share, 0.0)
         self.worth = torch.from_numpy(worth.astype(np.float32)).to(device)
         self.known = torch.from_numpy(np.array(targets.known)).to(device)
         self.lists = Lists.of(sizes, device)
 
-    def dcg(self, scores: Tensor, first: int = 0) -> Tensor:
+    def judge(self, scores: Tensor, first: int = 0) -> Tensor:
         """Judge ``scores [n, n_docs]`` by the weights of rankers ``first`` on: ``[n]``.
 
         Documents that are not known go last: ranked among the others, they would count
@@ -57,7 +60,34 @@ class HeldOut:
 
     def value(self, i: int, scores: Floats) -> float:
         """Judge ``scores [n_docs]`` by the weights of ranker ``i``."""
-        return self.dcg(torch.from_numpy(scores)[None], i).item()
+        return self.judge(torch.from_numpy(scores)[None], i).item()
+
+
+class HeldOutClicks:
+    """Judges scores by the likelihood of held-out clicks, per impression."""
+
+    def __init__(self, validation: Validation, device: torch.device | str) -> None:
+        clicks: Any = validation.targets
+        lists = Lists.of(np.diff(validation.offsets), device)
+        self.batch = ClickBatch.of(clicks, lists)
+
+    def judge(self, scores: Tensor, first: int = 0) -> Tensor:
+        """Judge ``scores [n, n_docs]``, of rankers ``first`` on: ``[n]``."""
+        some = self.batch.part(slice(first, first + len(scores)))
+        shown = some.values[0].sum(dim=(1, 2), dtype=torch.float64)
+        return -click_loss(scores.float(), some).double() / shown.clamp(min=1.0)
+
+    def value(self, i: int, scores: Floats) -> float:
+        """Judge ``scores [n_docs]`` by the clicks of ranker ``i``."""
+        return self.judge(torch.from_numpy(scores)[None], i).item()
+
+
+def judge_of(
+    validation: Validation, device: torch.device | str
+) -> HeldOut | HeldOutClicks:
+    """Return the judge of what rankers learn: weights, or clicks themselves."""
+    clicks = isinstance(validation.targets, ClickTargets)
+    return (HeldOutClicks if clicks else HeldOut)(validation, device)
 
 
 class Best:
@@ -70,21 +100,23 @@ class Best:
         flat: Parameters of each network at its best.
         values: ``[n]`` what it was worth then.
         at: ``[n]`` epoch, from 1.
+        now: ``[n]`` what it was worth when last looked at.
     """
 
     def __init__(self, trainer: NetworkTrainer, validation: Validation) -> None:
         n, device = len(trainer.seeds), trainer.device
         self.trainer = trainer
         self.features = on_device(validation.features, device).to(trainer.kind)
-        self.held = HeldOut(validation, device)
+        self.held = judge_of(validation, device)
         self.flat = trainer.flat.clone()
         self.values = torch.full((n,), -math.inf, dtype=torch.float64, device=device)
         self.at = torch.zeros(n, dtype=torch.int64, device=device)
+        self.now = self.values
 
     def look(self, epoch: int) -> bool:
         """Judge the networks after an epoch; return whether all patience is spent."""
         patience = self.trainer.settings.patience or math.inf
-        values = self._judged()
+        values = self.now = self._judged()
         better = (values > self.values) & (epoch - 1 - self.at < patience)
         self.flat[better] = self.trainer.flat[better]
         self.values[better] = values[better]
@@ -98,5 +130,25 @@ class Best:
         values = []
         for first in range(0, len(self.values), at_once):
             some = [p[first : first + at_once] for p in parameters]
-            values.append(self.held.dcg(score_blocks(some, self.features), first))
+            values.append(self.held.judge(score_blocks(some, self.features), first))
         return torch.cat(values)
+
+
+class Planned:
+    """Each network as it was after the number of epochs that was asked for.
+
+    Attributes:
+        flat: Parameters of each network then.
+        at: ``[n]`` that epoch, from 1.
+    """
+
+    def __init__(self, trainer: NetworkTrainer, lengths: Sequence[int]) -> None:
+        self.trainer = trainer
+        self.flat = trainer.flat.clone()
+        self.at = torch.tensor(lengths, device=trainer.device)
+
+    def look(self, epoch: int) -> bool:
+        """Keep the networks that end here; return whether all have."""
+        ends = self.at == epoch
+        self.flat[ends] = self.trainer.flat[ends]
+        return epoch >= int(self.at.max())

@@ -97,4 +97,7 @@ ROW = RankerKind(
     load=later("affinerank.rankers.networks:load_network"),
     resumes=True,
     tuned_rate=True,
+    explains_clicks=True,
+    patience=8,
+    rates=(0.001, 0.004),
 )

@@ -93,9 +93,10 @@ class Fitted:
 
     Attributes:
         model: After the last epoch or tree.
-        chosen: After the epoch or tree that held-out weights chose; ``None`` without
-            validation.
+        chosen: After the epoch or tree that held-out weights or ``lengths`` chose;
+            ``None`` without.
         chosen_at: That epoch or number of trees, from 1.
+        trace: What it was worth to the held-out queries after each epoch or tree.
         report: Plain numbers about the training, for the reader.
     """
 
@@ -103,6 +104,7 @@ class Fitted:
     chosen: Model | None
     chosen_at: int | None
     report: Mapping[str, Any]
+    trace: Sequence[float] = ()
 
     @property
     def kept(self) -> Model:
@@ -115,15 +117,20 @@ class RankerKind:
     """A row of ``RANKERS``.
 
     ``fit(features, targets, offsets, *, seeds, settings, validation=None,
-    checkpoint=None, progress=quiet)`` trains ``n`` rankers on shared features:
+    lengths=None, checkpoint=None, progress=quiet)`` trains ``n`` rankers on shared
+    features:
 
     - ``features [n_docs, n_features]`` are mapped;
-    - ``targets`` are the :class:`~affinerank.rankers.targets.Targets` of each ranker;
+    - ``targets`` are the :class:`~affinerank.rankers.targets.Targets` of each ranker,
+      or, for a kind that ``explains_clicks``, its
+      :class:`~affinerank.rankers.targets.ClickTargets`;
     - ``offsets [n_queries + 1]`` are query boundaries;
     - ``seeds [n]`` are one per ranker;
     - ``settings`` is an instance of the row's ``settings``;
     - ``validation``, a :class:`~affinerank.rankers.targets.Validation`, chooses an
       epoch or number of trees, and with patience it ends the training;
+    - ``lengths [n]``, in place of validation, are the epochs or trees after which each
+      ranker is chosen;
     - ``checkpoint`` is a file that an interrupted training resumes from, removed at the
       end;
     - ``progress`` is called as training advances.
@@ -139,6 +146,10 @@ class RankerKind:
         resumes: Whether ``fit`` takes a checkpoint.
         tuned_rate: Whether the learning rate that a data set recommends is meant for
             its ``learning_rate``.
+        explains_clicks: Whether ``fit`` takes clicks in place of weights.
+        patience: Epochs or trees without gain after which a choice by held-out queries
+            ends; ``None`` if ``fit`` takes no ``lengths``, so that nothing is chosen.
+        rates: Learning rates to choose from alike; none: that of its settings.
     """
 
     name: str
@@ -149,6 +160,9 @@ class RankerKind:
     reads_missing: bool = False
     resumes: bool = False
     tuned_rate: bool = False
+    explains_clicks: bool = False
+    patience: int | None = None
+    rates: tuple[float, ...] = ()
 
 
 def score(ranker: Ranker, data: RankingDataset) -> Floats:

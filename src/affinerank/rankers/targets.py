@@ -43,24 +43,50 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ClickTargets:
+    r"""Clicks that each of ``n`` rankers explains, in place of weights.
+
+    A score s stands for the relevance sigmoid(s), and that for click rates
+    :math:`p = \alpha \, \mathrm{sigmoid}(s) + \beta`. A document has a slot for
+    each rank it was shown at; slots with 0 impressions are empty.
+
+    Attributes:
+        impressions: ``[n, n_docs, slots]``, as the others.
+        clicks: At most the impressions.
+        alpha: Slope of the click rate.
+        beta: Its intercept.
+    """
+
+    impressions: NDArray[np.float32]
+    clicks: NDArray[np.float32]
+    alpha: NDArray[np.float32]
+    beta: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Validation:
-    """Held-out queries that rankers are judged by, with the weights of each ranker."""
+    """Held-out queries that rankers are judged by, with what each learns there."""
 
     features: Matrix
-    targets: Targets
+    targets: Targets | ClickTargets
     offsets: Ints
 
 
 def require_fit(
-    targets: Targets,
+    targets: Targets | ClickTargets,
     n_docs: int,
     seeds: Sequence[int],
     settings: Any,
     validation: Validation | None,
 ) -> None:
     """Reject targets of another shape, and patience with nothing to judge by."""
-    shape = targets.weights.shape
-    if not shape == targets.known.shape == (len(seeds), n_docs):
+    if isinstance(targets, ClickTargets):
+        shape = targets.clicks.shape[:2]
+        same = shape == (len(seeds), n_docs)
+    else:
+        shape = targets.weights.shape
+        same = shape == targets.known.shape == (len(seeds), n_docs)
+    if not same:
         raise DataError(
             f"weights must be [{len(seeds)} seeds, {n_docs} documents], got {shape}"
         )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +27,8 @@ from affinerank.rankers.checkpoint import (
     restore_state,
     write_state,
 )
-from affinerank.rankers.held_out import Best
+from affinerank.rankers.click_likelihood import ClickBatch, click_loss, mean_score
+from affinerank.rankers.held_out import Best, Planned
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.losses import LOSSES
 from affinerank.rankers.mlp import ALIGNED, NetworkSettings, parameter_shapes
@@ -48,7 +50,12 @@ from affinerank.rankers.operations import (
 from affinerank.rankers.parallel import Group
 from affinerank.rankers.ranker import Fitted
 from affinerank.rankers.scaling import scaled, scaled_tensors
-from affinerank.rankers.targets import Targets, Validation, require_fit
+from affinerank.rankers.targets import (
+    ClickTargets,
+    Targets,
+    Validation,
+    require_fit,
+)
 from affinerank.seeds import stage_rng
 
 ROUND = 64
@@ -106,7 +113,8 @@ class NetworkTrainer:
         self.loss = LOSSES[settings.loss]
         self.steps = 0
         self.lists = Lists.of(np.diff(offsets), self.device)
-        self.learnt: Batch
+        self.learnt: Batch | ClickBatch
+        self.value: Callable[[Tensor, Any], Tensor] = self.loss.value
         mixed = [mixed_seed(seed) for seed in seeds]
         self._mixed = torch.tensor(mixed, dtype=torch.int32, device=self.device)
 
@@ -114,9 +122,23 @@ class NetworkTrainer:
         """Return weights and biases of each layer, in turn, as training uses them."""
         return views(self.flat.to(self.kind), self.shapes)
 
-    def set_targets(self, targets: Targets) -> None:
+    def set_targets(self, targets: Targets | ClickTargets) -> None:
         """Learn these from the next step on; they are scaled first."""
-        self._learn(scaled(targets, self.lists, centred=self.loss.centred))
+        if isinstance(targets, ClickTargets):
+            self._explain(targets)
+        else:
+            self._learn(scaled(targets, self.lists, centred=self.loss.centred))
+
+    def _explain(self, targets: ClickTargets) -> None:
+        """Learn clicks from the next step on, from their mean relevance."""
+        start = torch.from_numpy(mean_score(targets)).float().to(self.device)
+        self.learnt = ClickBatch.of(targets, self.lists).scaled(start)
+        self.value = click_loss
+        # All documents start there: what was drawn is noise, and stays where training
+        # stops early.
+        *_, weights, bias = views(self.flat, self.shapes)
+        weights.zero_()
+        bias.copy_(start[:, None, None])
 
     def set_target_tensors(self, weights: Tensor, known: Tensor, share: Tensor) -> None:
         """Do as :meth:`set_targets`, with tensors that are on the device already."""
@@ -168,7 +190,7 @@ class NetworkTrainer:
         hidden = partial(self._activated, rows.to(torch.int32))
         scores = forward(parameters, self.features[rows], hidden)
         batch = self.learnt.at(rows, sample.lists)
-        loss = self.loss.value(scores.float(), batch) / sample.n_queries
+        loss = self.value(scores.float(), batch) / sample.n_queries
         gradients = torch.autograd.grad(loss.sum(), parameters)
         parts = [g.flatten(1) for g in gradients]
         filling = self.flat.shape[1] - sum(part.shape[1] for part in parts)
@@ -220,12 +242,13 @@ class NetworkTrainer:
 
 def fit_networks(
     features: Matrix,
-    targets: Targets,
+    targets: Targets | ClickTargets,
     offsets: Ints,
     *,
     seeds: Sequence[int],
     settings: NetworkSettings,
     validation: Validation | None = None,
+    lengths: Sequence[int] | None = None,
     checkpoint: Path | None = None,
     progress: Progress = quiet,
 ) -> list[Fitted]:
@@ -234,39 +257,53 @@ def fit_networks(
     require_numbers(features)
     trainer = NetworkTrainer(features, offsets, seeds, settings)
     trainer.set_targets(targets)
-    losses = torch.full((settings.epochs, len(seeds)), math.nan)
-    state = {"flat": trainer.flat, "squares": trainer.squares, "losses": losses}
-    best, mark = None, ""
+    losses, trace = torch.full((2, settings.epochs, len(seeds)), math.nan)
+    state = {"flat": trainer.flat, "squares": trainer.squares}
+    state |= {"losses": losses, "trace": trace}
+    best: Best | Planned | None = None
+    mark = ""
     if validation is not None:
         require_numbers(validation.features)
         best = Best(trainer, validation)
         state |= {"best": best.flat, "best_values": best.values, "best_at": best.at}
+    elif lengths is not None:
+        best = Planned(trainer, lengths)
+        state |= {"best": best.flat}
     if checkpoint is not None:
         own = replace(settings, device=trainer.device.type)
-        mark = fingerprint(own, seeds, features, targets, offsets, validation)
+        given = (features, targets, offsets, validation)
+        mark = fingerprint(own, seeds, *given, *(lengths or ()))
         restore_state(checkpoint, mark, state)
     done = int(losses[:, 0].isfinite().sum())
     trainer.steps = done * -(-(len(offsets) - 1) // settings.batch_queries)
     for epoch in range(done, settings.epochs):
         progress("training", epoch, settings.epochs)
         losses[epoch] = trainer.epoch(epoch)
-        if best is not None and best.look(epoch + 1):
+        ended = best is not None and best.look(epoch + 1)
+        if isinstance(best, Best):
+            trace[epoch] = best.now
+        if ended:
             break
         if checkpoint is not None and trainer.group.first:
             write_state(checkpoint, mark, state)
     progress("training", settings.epochs, settings.epochs)
     if checkpoint is not None and trainer.group.first:
         checkpoint.unlink(missing_ok=True)
-    return _fitted(trainer, best, losses[losses[:, 0].isfinite()])
+    done = int(losses[:, 0].isfinite().sum())
+    return _fitted(trainer, best, losses[:done], trace[:done])
 
 
-def _fitted(trainer: NetworkTrainer, best: Best | None, losses: Tensor) -> list[Fitted]:
+def _fitted(
+    trainer: NetworkTrainer, best: Best | Planned | None, losses: Tensor, trace: Tensor
+) -> list[Fitted]:
     """Return each network after the last epoch, and after the chosen one.
 
-    ``losses [epochs, n]`` are those of each epoch.
+    ``losses`` and ``trace [epochs, n]`` are what each epoch came to, and what it was
+    worth to the held-out queries.
     """
     chosen = [] if best is None else trainer.networks(best.flat).apart()
     epochs = [] if best is None else best.at.tolist()
+    values = trace.T.tolist() if isinstance(best, Best) else [[]] * len(losses[0])
     fitted = []
     for i, last in enumerate(trainer.networks().apart()):
         report = {
@@ -275,7 +312,7 @@ def _fitted(trainer: NetworkTrainer, best: Best | None, losses: Tensor) -> list[
             "epochs": len(losses),
         }
         kept, at = (chosen[i], epochs[i]) if chosen else (None, None)
-        fitted.append(Fitted(last, kept, at, report))
+        fitted.append(Fitted(last, kept, at, report, values[i]))
     return fitted
 
 

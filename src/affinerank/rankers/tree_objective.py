@@ -1,8 +1,8 @@
-r"""LambdaMART's gradients for weights of any sign, compiled.
+r"""What trees learn: LightGBM's own lambdarank, ours for any sign, or clicks.
 
 LightGBM's own objective wants labels that are whole numbers of 0 and more; corrected
-clicks are neither. Here the loss of a list is that of LambdaRank for DCG, with a gain
-linear in the weight:
+clicks are neither. In :class:`LambdaObjective` the loss of a list is that of LambdaRank
+for DCG, with a gain linear in the weight:
 
 .. math::
 
@@ -15,19 +15,34 @@ with :math:`r` the ranks that the scores give, :math:`u` how much the list count
 :math:`-\Delta\rho` to the gradient of :math:`s_i`, :math:`+\Delta\rho` to that of
 :math:`s_j`, and :math:`\Delta\rho(1 - \rho)` to the second derivative of both.
 
+The loss of :class:`ClickObjective` is that of
+:mod:`affinerank.rankers.click_likelihood`.
+
 It is kept apart because numba takes half a second to import.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from affinerank.arrays import Floats, Ints
+from affinerank.arrays import Bools, Floats, Ints
+from affinerank.errors import DataError
 from affinerank.metrics import discount
+from affinerank.rankers.click_likelihood import LEAST_RATE, mean_score
+from affinerank.rankers.lists import Lists
+from affinerank.rankers.scaling import scaled
+from affinerank.rankers.targets import ClickTargets, Targets
+
+LEAST_RELEVANCE = -0.25  # estimates of relevance from 0 to 1 are seldom below
+STEPS = 255  # of relevance, from 0 to the largest
+LONGEST = 10_000  # documents of a query that LightGBM's own objective takes
 
 Derivatives = NDArray[np.float32]
 
@@ -96,3 +111,148 @@ def _pairs(
             second[i] += curve
             second[j] += curve
     return first, second
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClickObjective:
+    r"""What LightGBM needs before each tree to explain clicks.
+
+    With :math:`m = \mathrm{sigmoid}(s)`, :math:`p_k = \alpha_k m + \beta_k` and
+    :math:`d_k = \alpha_k m (1 - m)`, the gradient of a score is
+    :math:`-\sum_k d_k (c_k - n_k p_k) / (p_k (1 - p_k))`, and the expected second
+    derivative :math:`\sum_k n_k d_k^2 / (p_k (1 - p_k))`, never below 0.
+
+    Attributes:
+        impressions: ``[n_docs, slots]`` n, as the next three.
+        clicks: c.
+        alpha: Slope of the click rate p.
+        beta: Its intercept.
+        start: What the score is before the first tree; LightGBM's scores leave it out.
+        scale: What both derivatives are multiplied by.
+    """
+
+    impressions: NDArray[np.float32]
+    clicks: NDArray[np.float32]
+    alpha: NDArray[np.float32]
+    beta: NDArray[np.float32]
+    start: float = 0.0
+    scale: float = 1.0
+
+    def __call__(
+        self, scores: Floats, data: object = None
+    ) -> tuple[Derivatives, Derivatives]:
+        """Return gradient and second derivative of each score, ``[n_docs]`` both.
+
+        ``data``, which LightGBM passes, adds nothing.
+        """
+        del data
+        m = expit(self.start + scores[:, None])
+        p = np.clip(self.alpha * m + self.beta, LEAST_RATE, 1.0 - LEAST_RATE)
+        d = self.alpha * m * (1.0 - m)
+        over = self.scale * d / (p * (1.0 - p))
+        first = np.sum((self.impressions * p - self.clicks) * over, axis=1)
+        second = np.sum(self.impressions * d * over, axis=1)
+        return first.astype(np.float32), second.astype(np.float32)
+
+    def scaled(self) -> ClickObjective:
+        """Scale so that second derivatives are 1/4 on average at the start.
+
+        As in logistic regression from score 0: then the least sum of them in a leaf
+        (LightGBM's 0.001) does not depend on the number of clicks.
+        """
+        _, second = self(np.zeros(len(self.clicks)))
+        if not second.any():
+            raise DataError("no document was shown where clicks tell of relevance")
+        return replace(self, scale=0.25 / float(second.mean()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lesson:
+    """What one ranker learns, in LightGBM's terms.
+
+    Attributes:
+        known: ``[n_docs]`` documents that it learns from.
+        params: Of LightGBM: the objective, and what it needs.
+        fields: Label, group and weight of these documents, where the objective reads
+            them.
+        start: Score before the first tree.
+    """
+
+    known: Bools
+    params: Mapping[str, Any]
+    fields: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    start: float = 0.0
+
+
+def lessons(
+    targets: Targets | ClickTargets,
+    offsets: Ints,
+    truncation: int,
+    *,
+    native: bool | None,
+) -> Iterator[Lesson]:
+    """Yield what each ranker learns.
+
+    Weights are learnt by LightGBM's own objective where ``native``, by ours where not;
+    where ``None``, that depends on the weights.
+    """
+    if isinstance(targets, ClickTargets):
+        yield from _of_clicks(targets)
+        return
+    gains = scaled(targets, Lists.of(np.diff(offsets))).gains.numpy()
+    for i, share in enumerate(targets.of_queries(offsets)):
+        known = targets.known[i]
+        # Boundaries among the known: how many of them come before each.
+        bounds = np.concatenate([[0], np.cumsum(known)])[offsets]
+        weights, sizes = targets.weights[i, known], np.diff(bounds)
+        if _is_native(weights, sizes) if native is None else native:
+            yield _native(known, weights, share, sizes, truncation)
+        else:
+            gained = gains[i, known].astype(np.float64)
+            ours = LambdaObjective(gained, bounds, truncation)
+            yield Lesson(known, {"objective": ours})
+
+
+def _of_clicks(targets: ClickTargets) -> Iterator[Lesson]:
+    """Yield what each ranker learns from clicks, from their mean relevance on."""
+    parts = [getattr(targets, part.name) for part in fields(targets)]
+    for i, start in enumerate(mean_score(targets)):
+        shown = targets.impressions[i].any(axis=1)
+        n, clicks, alpha, beta = (part[i][shown] for part in parts)
+        objective = ClickObjective(n, clicks, alpha, beta, start).scaled()
+        # Where clicks are fewer than at relevance 0, Newton's step would grow forever.
+        params = {"objective": objective, "max_delta_step": 1.0}
+        yield Lesson(shown, params, start=start)
+
+
+def _is_native(weights: NDArray[np.floating], sizes: Ints) -> bool:
+    """Tell whether weights look like relevance that LightGBM's own objective takes."""
+    positive = weights.min() >= LEAST_RELEVANCE and weights.max() > 0
+    return bool(positive and sizes.max() <= LONGEST)
+
+
+def _native(
+    known: Bools,
+    weights: NDArray[np.floating],
+    share: Floats,
+    sizes: Ints,
+    truncation: int,
+) -> Lesson:
+    """Return what LightGBM's own lambdarank learns, with gains linear in the label."""
+    params = {
+        "objective": "lambdarank",
+        "lambdarank_truncation_level": truncation,
+        "label_gain": [step / STEPS for step in range(STEPS + 1)],
+    }
+    if not weights.max() > 0 or sizes.max() > LONGEST:
+        raise DataError(
+            f"the native objective needs a weight above 0, got {weights.max()}, and "
+            f"up to {LONGEST} documents a query, got {sizes.max()}; use any-sign"
+        )
+    relevance = np.maximum(weights, 0.0)
+    of_known = {
+        "label": np.rint(relevance * (STEPS / relevance.max())),
+        "group": sizes[sizes > 0],
+        "weight": share.repeat(sizes),
+    }
+    return Lesson(known, params, of_known)

@@ -1,4 +1,4 @@
-"""The tree ranker, LambdaMART by LightGBM, from labels or corrected clicks; its row."""
+"""The tree ranker by LightGBM, from labels, weights or clicks themselves; its row."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from affinerank.files import existing_file
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.limits import require_limits
 from affinerank.rankers.ranker import Fitted, RankerKind
-from affinerank.rankers.targets import Targets, Validation, require_fit
+from affinerank.rankers.targets import ClickTargets, Targets, Validation, require_fit
 
 if TYPE_CHECKING:
     from affinerank.rankers.onnx_graph import Graph
+    from affinerank.rankers.tree_objective import Lesson
 
 SMALL = 20_000  # on fewer documents threads wait for each other longer than they work
 TEXT = "model.txt"
+OBJECTIVES = {"auto": None, "native": True, "any-sign": False}
 
 
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
-    """Shape and training of trees that learn from weights.
+    """Shape and training of trees that learn from weights, or from clicks.
 
     Attributes:
         trees: Most trees of a ranker.
@@ -40,6 +42,10 @@ class TreeSettings:
         patience: With validation weights, stop after so many trees without gain;
             ``None`` trains all trees.
         threads: Of LightGBM, 0 for all; the result does not depend on it.
+        objective: For weights. ``native``: LightGBM's own lambdarank, which reads
+            weights as relevance, in 256 steps, those below 0 as 0. ``any-sign``: ours,
+            :class:`~affinerank.rankers.tree_objective.LambdaObjective`. ``auto``:
+            native unless a known weight is below -0.25 or all are 0 or less.
     """
 
     trees: int = 300
@@ -50,6 +56,7 @@ class TreeSettings:
     feature_share: float = 1.0
     patience: int | None = None
     threads: int = 0
+    objective: str = "auto"
 
     def __post_init__(self) -> None:
         """Reject what cannot be trained."""
@@ -60,6 +67,9 @@ class TreeSettings:
             raise ConfigError(
                 f"feature_share must be above 0 and up to 1, got {self.feature_share}"
             )
+        if self.objective not in OBJECTIVES:
+            known = " or ".join(OBJECTIVES)
+            raise ConfigError(f"objective must be {known}, got {self.objective!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,43 +132,43 @@ def fit_lambdamart(
 
 def fit_trees(
     features: Matrix,
-    targets: Targets,
+    targets: Targets | ClickTargets,
     offsets: Ints,
     *,
     seeds: Sequence[int],
     settings: TreeSettings,
     validation: Validation | None = None,
+    lengths: Sequence[int] | None = None,
     checkpoint: Path | None = None,
     progress: Progress = quiet,
 ) -> list[Fitted]:
-    """Train LambdaMART on weights of any sign, one ranker after another.
+    """Train on weights by LambdaMART, or on clicks, one ranker after another.
 
-    Documents that are not known are left out, so nothing about them can matter. See
-    :mod:`affinerank.rankers.tree_objective` for the loss, and
+    Documents that are not known, or were never shown, are left out, so nothing about
+    them can matter. See :mod:`affinerank.rankers.tree_objective` for the losses, and
     :class:`~affinerank.rankers.ranker.RankerKind` for the arguments.
     """
-    from affinerank.rankers.held_out import HeldOut
-    from affinerank.rankers.lists import Lists
-    from affinerank.rankers.scaling import scaled
-    from affinerank.rankers.tree_objective import LambdaObjective
+    from affinerank.rankers.held_out import judge_of
+    from affinerank.rankers.tree_objective import lessons
 
     require_fit(targets, len(features), seeds, settings, validation)
     if checkpoint is not None:
         raise ConfigError("trees are trained without a checkpoint; leave it out")
-    gains = scaled(targets, Lists.of(np.diff(offsets))).gains.numpy()
-    held = None if validation is None else HeldOut(validation, "cpu")
+    held = None if validation is None else judge_of(validation, "cpu")
+    trees = lengths or [settings.trees] * len(seeds)
     fitted: list[Fitted] = []
-    for i, seed in enumerate(seeds):
-        known = targets.known[i]
-        if i == 0 or np.any(known != targets.known[i - 1]):
+    known: Bools | None = None
+    native = OBJECTIVES[settings.objective]
+    learnt = lessons(targets, offsets, settings.truncation, native=native)
+    for i, lesson in enumerate(learnt):
+        if known is None or np.any(known != lesson.known):
+            known = lesson.known
             binned = _binned(features, known, validation, settings)
-        # Boundaries among the known: how many of them come before each.
-        bounds = np.concatenate([[0], np.cumsum(known)])[offsets]
-        gained = gains[i, known].astype(np.float64)
-        objective = LambdaObjective(gained, bounds, settings.truncation)
         judge = None if held is None else partial(held.value, i)
-        tell = partial(_tell, progress, i, len(seeds))
-        fitted.append(_fit_one(binned, objective, judge, tell, seed, settings))
+        tell = partial(_tell, progress, sum(trees[:i]), sum(trees))
+        own = (seeds[i], trees[i], settings)
+        booster, trace = _trained(binned, lesson, judge, tell, *own)
+        fitted.append(_fitted(booster, trace, lengths[i] if lengths else None))
     return fitted
 
 
@@ -186,18 +196,22 @@ def _binned(
     return [data, data.create_valid(validation.features, label=label)]
 
 
-def _fit_one(
+def _trained(
     binned: Sequence[Any],
-    objective: Callable[..., Any],
+    lesson: Lesson,
     judge: Callable[[Floats], float] | None,
     tell: Callable[[Any], None],
     seed: int,
+    trees: int,
     settings: TreeSettings,
-) -> Fitted:
-    """Train one ranker, judged after each tree where there is a judge."""
+) -> tuple[Any, list[float]]:
+    """Train one ranker; return it, and what each tree was worth to the judge."""
     import lightgbm as lgb
 
     data, *held_out = binned
+    for name, content in lesson.fields.items():
+        data.construct().set_field(name, content)
+    start = lesson.start
     values: dict[str, dict[str, list[float]]] = {}
     callbacks = [tell, lgb.record_evaluation(values)]
     if settings.patience is not None:
@@ -205,7 +219,7 @@ def _fit_one(
     booster = lgb.train(
         {
             **_basic(data.construct().num_data(), settings.threads),
-            "objective": objective,
+            **lesson.params,
             "metric": "none",
             "feature_pre_filter": False,
             "num_leaves": settings.leaves,
@@ -215,10 +229,10 @@ def _fit_one(
             "feature_fraction_seed": seed,
         },
         data,
-        num_boost_round=settings.trees,
+        num_boost_round=trees,
         valid_sets=held_out,
         valid_names=["held out"] * len(held_out),
-        feval=(lambda scores, _: ("DCG", judge(scores), True)) if judge else None,
+        feval=(lambda s, _: ("worth", judge(s + start), True)) if judge else None,
         callbacks=callbacks,
         keep_training_booster=True,  # with the trees after the best one
     )
@@ -227,29 +241,36 @@ def _fit_one(
             f"{data.num_data()} documents are known, too few or too much alike to "
             f"split into leaves of {settings.least_documents} (least_documents)"
         )
-    return _fitted(booster, values["held out"]["DCG"] if judge else [])
+    _add_to_scores(booster, start)
+    return booster, values["held out"]["worth"] if judge else []
 
 
-def _fitted(booster: Any, trace: Sequence[float]) -> Fitted:
-    """All trees, and those up to the best value of the held-out trace."""
+def _add_to_scores(booster: Any, start: float) -> None:
+    """Add ``start`` to every leaf of the first tree, so that the text holds it."""
+    first = booster.dump_model(num_iteration=1)["tree_info"][0]
+    for leaf in range(first["num_leaves"] if start else 0):
+        booster.set_leaf_output(0, leaf, booster.get_leaf_output(0, leaf) + start)
+
+
+def _fitted(booster: Any, trace: Sequence[float], length: int | None) -> Fitted:
+    """All trees, and those up to the best value of the held-out trace, or to length."""
 
     def upto(trees: int) -> TreeModel:
         return TreeModel(booster.model_to_string(num_iteration=trees))
 
     last = booster.current_iteration()
-    best = int(np.argmax(trace)) + 1 if trace else None
+    best = int(np.argmax(trace)) + 1 if trace else length
     report = {
         "trees": best or last,
         "first_held_out": trace[0] if trace else None,
         "best_held_out": max(trace, default=None),
     }
-    return Fitted(upto(last), upto(best) if best else None, best, report)
+    return Fitted(upto(last), upto(best) if best else None, best, report, trace)
 
 
-def _tell(progress: Progress, i: int, n: int, env: Any) -> None:
-    """Report a tree of ranker ``i`` of ``n``, as a callback of LightGBM."""
-    done, trees = env.iteration + 1, env.end_iteration
-    progress("training trees", i * trees + done, n * trees)
+def _tell(progress: Progress, before: int, trees: int, env: Any) -> None:
+    """Report a tree after those of the rankers before, as a callback of LightGBM."""
+    progress("training trees", before + env.iteration + 1, trees)
 
 
 def _basic(n_docs: int, threads: int = 0) -> dict[str, Any]:
@@ -282,4 +303,6 @@ ROW = RankerKind(
     fit=fit_trees,
     load=load_trees,
     reads_missing=True,
+    explains_clicks=True,
+    patience=50,
 )

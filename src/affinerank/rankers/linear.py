@@ -1,0 +1,408 @@
+r"""The linear ranker, by ridge regression of clicks or of weights; its row.
+
+A score is :math:`s = x w + b` of standardised features x. From clicks it minimises
+
+.. math::
+
+    -\sum_k c_k \log p_k + (n_k - c_k) \log(1 - p_k) + \frac{\lambda}{2} |w|^2, \qquad
+    p_k = \alpha_k \, \mathrm{sigmoid}(s) + \beta_k
+
+over documents clicked c times in n impressions at rank k, by L-BFGS. From weights it
+minimises the squared error of differences from the query's mean, each query times its
+share, by the normal equations. Of either, :math:`\lambda` is a percentage of the mean
+curvature: of the diagonal of :math:`X' D X`, with D the expected curvature of each
+document's likelihood at a relevance of 0.27, or the share of its query. So a strength
+means the same for few clicks and many, and whatever the unit of weights. Neither needs
+torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import expit
+
+from affinerank.arrays import Bools, Floats, Ints, Matrix
+from affinerank.errors import ConfigError, DataError
+from affinerank.files import existing_file
+from affinerank.metrics import discount, ranks_by_score
+from affinerank.progress import Progress, quiet
+from affinerank.rankers.limits import require_limits
+from affinerank.rankers.ranker import Fitted, RankerKind
+from affinerank.rankers.targets import ClickTargets, Targets, Validation, require_fit
+
+if TYPE_CHECKING:
+    from affinerank.rankers.onnx_graph import Graph
+
+DOCS_AT_ONCE = 2**14  # multiplied in float32; their sums are added in float64
+LEAST_RATE = 1e-6
+PRECISION = 1e-8  # of the loss: float32 cannot tell less
+START = -1.0  # of the constant, in logits
+NUMBERS = "model.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LinearSettings:
+    """How a linear model is fitted.
+
+    Attributes:
+        ridge: Strengths of the penalty, in percent of the mean curvature. Validation
+            chooses one, tried from the strongest on; without it the middle one is
+            taken, of six the third.
+        steps: Most steps of L-BFGS for each strength, from clicks.
+        patience: With validation, stop after so many strengths without gain; left out,
+            after the first.
+    """
+
+    ridge: tuple[float, ...] = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
+    steps: int = 60
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        """Reject what cannot be fitted."""
+        if not self.ridge or not 0 < min(self.ridge) <= max(self.ridge) < np.inf:
+            raise ConfigError(f"ridge must be numbers above 0, got {self.ridge}")
+        require_limits(self, least={"steps": 1, "patience": 1}, positive=())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearModel:
+    """One coefficient for each mapped feature, and a constant."""
+
+    coefficients: Floats
+    constant: float
+
+    def predict(self, features: Matrix) -> Floats:
+        """Score documents from mapped features ``[n_docs, n_features]``."""
+        scores = np.empty(len(features))
+        for some in _blocks(len(features)):
+            scores[some] = features[some].astype(np.float64) @ self.coefficients
+        if not np.isfinite(scores).all():
+            _require_numbers(features)
+        return scores + self.constant
+
+    def files(self) -> Mapping[str, bytes]:
+        """Return the numbers as a file."""
+        numbers = {"constant": self.constant, "coefficients": [*self.coefficients]}
+        return {NUMBERS: json.dumps(numbers, allow_nan=False).encode()}
+
+    def about(self) -> dict[str, Any]:
+        """Return nothing: the file says it all."""
+        return {}
+
+    def add_to_onnx(self, graph: Graph, values: str) -> str:
+        """Add a product and a sum."""
+        column = self.coefficients[:, None].astype(np.float32)
+        weights = graph.constant("coefficients", column)
+        product = graph.add("MatMul", [values, weights], "product")
+        constant = graph.constant("constant", np.float32(self.constant))
+        return graph.add("Add", [product, constant], "sum")
+
+
+def load_linear(folder: Path, about: dict[str, Any], n_features: int) -> LinearModel:
+    """Read a linear model from a ranker's folder."""
+    del about
+    path = existing_file(folder / NUMBERS)
+    found = json.loads(path.read_text())
+    model = LinearModel(
+        np.array(found["coefficients"], dtype=np.float64), float(found["constant"])
+    )
+    if model.coefficients.shape != (n_features,):
+        raise DataError(
+            f"{path}: has {model.coefficients.size} coefficients, and the file beside "
+            f"it names {n_features} features"
+        )
+    if not np.isfinite([*model.coefficients, model.constant]).all():
+        raise DataError(f"{path}: coefficients and constant must be finite numbers")
+    return model
+
+
+def fit_linear(
+    features: Matrix,
+    targets: Targets | ClickTargets,
+    offsets: Ints,
+    *,
+    seeds: Sequence[int],
+    settings: LinearSettings,
+    validation: Validation | None = None,
+    checkpoint: Path | None = None,
+    progress: Progress = quiet,
+) -> list[Fitted]:
+    """Fit to weights or clicks, one ranker after another; seeds make no difference.
+
+    Validation chooses the ridge, by the likelihood of its clicks or the DCG that its
+    weights estimate. See :class:`~affinerank.rankers.ranker.RankerKind`.
+    """
+    require_fit(targets, len(features), seeds, settings, validation)
+    if checkpoint is not None:
+        raise ConfigError("a linear model is fitted without a checkpoint; leave it out")
+    scale = Standard.of(features)
+    standard = scale.apply(features)
+    strengths = sorted(settings.ridge, reverse=True)
+    if validation is None:
+        strengths = [strengths[len(strengths) // 2]]
+    fitted = []
+    for i in range(len(seeds)):
+        if isinstance(targets, ClickTargets):
+            clicks = Clicks.of(targets, i)
+            found = _explain(standard, clicks, strengths, settings.steps)
+        else:
+            found = _regress(standard, targets, i, offsets, strengths)
+        models = ((ridge, scale.model(at)) for ridge, at in found)
+        fitted.append(_chosen(models, validation, i, settings.patience or 1))
+        progress("fitting linear models", i + 1, len(seeds))
+    return fitted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standard:
+    """Means of features, and 1 over their standard deviations; 0 for constants."""
+
+    mean: Floats
+    inverse: Floats
+
+    @classmethod
+    def of(cls, features: Matrix) -> Standard:
+        """Measure features over all documents; reject missing values."""
+        _require_numbers(features)
+        # As float32, for a constant to be exactly its mean.
+        mean = features.mean(axis=0, dtype=np.float64).astype(np.float32)
+        square = np.zeros(len(mean))
+        for some in _blocks(len(features)):
+            away = features[some].astype(np.float64) - mean
+            square += np.einsum("ij,ij->j", away, away)
+        spread = np.sqrt(square / len(features))
+        inverse = np.divide(1.0, spread, out=np.zeros(len(mean)), where=spread > 0)
+        return cls(mean.astype(np.float64), inverse)
+
+    def apply(self, features: Matrix) -> Matrix:
+        """Standardise features; in float32."""
+        standard = np.subtract(features, self.mean, dtype=np.float32)
+        standard *= self.inverse.astype(np.float32)
+        return standard
+
+    def model(self, at: Floats) -> LinearModel:
+        """Bring ``at``, coefficients and a constant, to the units of features."""
+        coefficients = at[:-1] * self.inverse
+        return LinearModel(coefficients, float(at[-1] - self.mean @ coefficients))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clicks:
+    """Clicks of one ranker: ``doc``, and counts, alpha and beta of slots in use."""
+
+    doc: Ints
+    impressions: Floats
+    clicks: Floats
+    alpha: Floats
+    beta: Floats
+
+    @classmethod
+    def of(cls, targets: ClickTargets, i: int) -> Clicks:
+        """Take the clicks of ranker ``i``."""
+        used = np.nonzero(targets.impressions[i] > 0)
+        own = (getattr(targets, f.name)[i][used] for f in fields(targets))
+        return cls(used[0], *(values.astype(np.float64) for values in own))
+
+    def surprise(self, scores: Floats) -> tuple[float, Floats]:
+        """Return the negative log-likelihood, and its slope by score ``[n_docs]``."""
+        n, c, relevance = self.impressions, self.clicks, expit(scores)
+        rate, p = self._rates(relevance)
+        value = -float(np.sum(c * np.log(p) + (n - c) * np.log1p(-p)))
+        by_rate = np.where(rate == p, (n * p - c) / (p * (1.0 - p)), 0.0)
+        slope = np.bincount(self.doc, by_rate * self.alpha, minlength=len(scores))
+        return value, slope * relevance * (1.0 - relevance)
+
+    def curvature(self, scores: Floats) -> Floats:
+        """Return the expected curvature of that by score, ``[n_docs]``."""
+        relevance = expit(scores)
+        _, p = self._rates(relevance)
+        by_rate = self.impressions * self.alpha**2 / (p * (1.0 - p))
+        curve = np.bincount(self.doc, by_rate, minlength=len(scores))
+        return np.asarray(curve * (relevance * (1.0 - relevance)) ** 2)
+
+    def _rates(self, relevance: Floats) -> tuple[Floats, Floats]:
+        """Return click rates as they are, and kept in (0, 1)."""
+        rate = self.alpha * relevance[self.doc] + self.beta
+        return rate, np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE)
+
+
+def _explain(
+    standard: Matrix, clicks: Clicks, strengths: Iterable[float], steps: int
+) -> Iterator[tuple[float, Floats]]:
+    """Yield each strength with coefficients and constant, from those before it.
+
+    L-BFGS moves in coordinates in which the curvature at the start is 1.
+    """
+    from scipy.optimize import minimize
+
+    shown, doc = np.unique(clicks.doc, return_inverse=True)
+    x = standard if len(shown) == len(standard) else standard[shown]
+    own = replace(clicks, doc=doc)
+    curve = own.curvature(np.full(len(x), START))
+    square = np.zeros((x.shape[1],) * 2)
+    for some in _blocks(len(x)):
+        square += _square(x[some], curve[some])
+    values, axes = np.linalg.eigh(square)
+
+    def loss(moved: Floats, ridge: float, unit: Floats) -> tuple[float, Floats]:
+        along = moved * unit
+        w = axes @ along[:-1]
+        value, slope = own.surprise((x @ w.astype(np.float32)) + along[-1])
+        down = ridge * w
+        for some in _blocks(len(x)):
+            down += slope[some].astype(np.float32) @ x[some]
+        value += ridge / 2.0 * float(w @ w)
+        return value, np.append(down @ axes, slope.sum()) * unit
+
+    along = np.append(np.zeros(len(values)), START)
+    how = {"maxiter": steps, "ftol": PRECISION}
+    for strength, ridge in _ridges(square, strengths):
+        unit = np.append(values + ridge, max(curve.sum(), LEAST_RATE)) ** -0.5
+        given = (along / unit, (ridge, unit))
+        found = minimize(loss, *given, method="L-BFGS-B", jac=True, options=how)
+        along = found.x * unit
+        yield strength, np.append(axes @ along[:-1], along[-1])
+
+
+def _square(x: Matrix, times: Floats) -> Matrix:
+    """Return ``x' x`` with each document so many times."""
+    scaled = x * np.sqrt(times).astype(np.float32)[:, None]
+    return np.asarray(scaled.T @ scaled)
+
+
+def _ridges(
+    square: Floats, strengths: Iterable[float]
+) -> Iterator[tuple[float, float]]:
+    """Yield each strength, and so many percent of the mean of the diagonal."""
+    diagonal = np.diag(square)
+    mean = diagonal.sum() / max(np.count_nonzero(diagonal), 1) or 1.0
+    for strength in strengths:
+        yield strength, strength / 100.0 * mean
+
+
+def _regress(
+    standard: Matrix,
+    targets: Targets,
+    i: int,
+    offsets: Ints,
+    strengths: Iterable[float],
+) -> Iterator[tuple[float, Floats]]:
+    """Yield each strength with coefficients, and the mean weight as constant."""
+    share = targets.of_queries(offsets)[i].repeat(np.diff(offsets))
+    docs = np.flatnonzero(targets.known[i] & (share > 0))
+    query = np.searchsorted(offsets, docs, side="right")
+    _, start, size = np.unique(query, return_index=True, return_counts=True)
+    weights, share = targets.weights[i][docs].astype(np.float64), share[docs]
+    away = weights - (np.add.reduceat(weights, start) / size).repeat(size)
+    _require_order(i, weights, away)
+    square = np.zeros((standard.shape[1],) * 2)
+    moment = np.zeros(standard.shape[1])
+    for lists in _runs(start):
+        first, n = start[lists], size[lists]
+        some = slice(first[0], first[-1] + n[-1])
+        x = standard[docs[some]]
+        x -= (np.add.reduceat(x, first - first[0]) / n[:, None]).repeat(n, axis=0)
+        square += _square(x, share[some])
+        moment += (share[some] * away[some]).astype(np.float32) @ x
+    constant = np.average(weights, weights=share)
+    for strength, ridge in _ridges(square, strengths):
+        solved = np.linalg.solve(square + ridge * np.eye(len(square)), moment)
+        yield strength, np.append(solved, constant)
+
+
+def _chosen(
+    models: Iterable[tuple[float, LinearModel]],
+    validation: Validation | None,
+    i: int,
+    patience: int,
+) -> Fitted:
+    """Judge models as they are fitted; keep the best, or the only one."""
+    if validation is None:
+        [(ridge, model)] = models
+        return Fitted(model, None, None, {"ridge": ridge})
+    judge, tried, trace = _judge(validation, i), [], []
+    for ridge, model in models:
+        tried.append((ridge, model))
+        trace.append(judge(model.predict(validation.features)))
+        best = int(np.argmax(trace))
+        if len(trace) - 1 - best >= patience:
+            break
+    ridge, chosen = tried[best]
+    report = {
+        "ridge": ridge,
+        "first_held_out": trace[0],
+        "best_held_out": trace[best],
+    }
+    return Fitted(tried[-1][1], chosen, best + 1, report, trace)
+
+
+def _judge(validation: Validation, i: int) -> Callable[[Floats], float]:
+    """Return what scores are worth to the held-out clicks or weights of ranker ``i``.
+
+    Log-likelihood per impression; or DCG over known documents, mean over queries.
+    """
+    targets, offsets = validation.targets, validation.offsets
+    if isinstance(targets, ClickTargets):
+        clicks = Clicks.of(targets, i)
+        shown = max(clicks.impressions.sum(), 1.0)
+        return lambda scores: -clicks.surprise(scores)[0] / shown
+    known: Bools = targets.known[i]
+    share = targets.of_queries(offsets)[i].repeat(np.diff(offsets))
+    worth = np.where(known, targets.weights[i] * share, 0.0) / (len(offsets) - 1)
+
+    def dcg(scores: Floats) -> float:
+        ranks = ranks_by_score(np.where(known, scores, -np.inf), offsets)
+        return float(worth @ discount(ranks))
+
+    return dcg
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    for start in range(0, n, DOCS_AT_ONCE):
+        yield slice(start, start + DOCS_AT_ONCE)
+
+
+def _runs(start: Ints) -> list[Ints]:
+    """Cut lists that start at these documents into runs of about a block."""
+    cuts = np.flatnonzero(np.diff(start // DOCS_AT_ONCE)) + 1
+    return np.split(np.arange(len(start)), cuts)
+
+
+def _require_numbers(features: Matrix) -> None:
+    """Reject missing values."""
+    for some in _blocks(len(features)):
+        bad = np.argwhere(~np.isfinite(features[some]))
+        if len(bad):
+            row, column = bad[0]
+            raise DataError(
+                f"document {some.start + row}, feature {column + 1}: the value is "
+                "missing, which a linear model cannot read; put a number there "
+                "(--missing 0)"
+            )
+
+
+def _require_order(i: int, weights: Floats, away: Floats) -> None:
+    """Reject weights that are not finite, or the same within each query."""
+    if not np.isfinite(weights).all():
+        raise DataError(f"ranker {i}: weights must be finite numbers")
+    if not np.any(np.abs(away) > 1e-12 * np.abs(weights).max(initial=0.0)):
+        raise DataError(
+            f"ranker {i}: in each query all weights are the same: there is no order "
+            "to learn"
+        )
+
+
+ROW = RankerKind(
+    name="linear-model",
+    title="Linear model",
+    settings=LinearSettings,
+    fit=fit_linear,
+    load=load_linear,
+    explains_clicks=True,
+)
