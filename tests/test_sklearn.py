@@ -110,8 +110,12 @@ def test_trust_in_the_first_rank_is_taken_off() -> None:
     for ranker in RANKERS:
         few = {"mlp": {"epochs": 60, "hidden": (4,)}}
         few["lightgbm"] = {"trees": 2, "leaves": 2}
-        affine = AffineRanker("affine", ranker, users=USERS, settings=few[ranker])
-        naive = AffineRanker("naive", ranker, settings=few[ranker]).fit(**table)
+        affine = AffineRanker(
+            "affine", ranker, users=USERS, recipe="paper", settings=few[ranker]
+        )
+        naive = AffineRanker("naive", ranker, recipe="paper", settings=few[ranker]).fit(
+            **table
+        )
         affine.fit(**table)
         low, high = affine.predict(np.array([[0.0], [1.0]]))
         assert low < high
@@ -132,12 +136,20 @@ def test_it_is_what_the_command_trains(ranker: str, tmp_path: Path) -> None:
     USERS.save(tmp_path / "users.json")
     own = {"mlp": ["--set", "epochs=2", "--set", "hidden=8,4"]}
     own["lightgbm"] = ["--set", "trees=4", "--set", "leaves=4"]
-    command = ["train", str(tmp_path / "counts.parquet"), "--seed", "3"]
+    command = [
+        "train",
+        "--estimator",
+        "affine",
+        str(tmp_path / "counts.parquet"),
+        "--seed",
+        "3",
+    ]
     command += ["--data", str(tmp_path / "data.parquet"), "--clip", "0.3"]
     command += ["--users", str(tmp_path / "users.json"), "--ranker", ranker]
     assert main([*command, *own[ranker], "-o", str(tmp_path / "model")]) == 0
     model = AffineRanker(
-        ranker=ranker,
+        "affine",
+        ranker,
         users=tmp_path / "users.json",
         clip=0.3,
         random_state=3,
@@ -179,7 +191,9 @@ def test_the_order_of_rows_does_not_matter(ranker: str, named: bool) -> None:
     if not named:
         del table["doc"]
     shuffled = taken(table, np.random.default_rng(1).permutation(len(table["qid"])))
-    model = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker])
+    model = AffineRanker(
+        "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+    )
     first, second = clone(model).fit(**table), clone(model).fit(**shuffled)
     np.testing.assert_array_equal(scores(first, table), scores(second, table))
 
@@ -187,9 +201,9 @@ def test_the_order_of_rows_does_not_matter(ranker: str, named: bool) -> None:
 @pytest.mark.parametrize("ranker", RANKERS)
 def test_a_list_has_the_same_scores_alone_and_among_others(ranker: str) -> None:
     table = rows()
-    model = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker]).fit(
-        **table
-    )
+    model = AffineRanker(
+        "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+    ).fit(**table)
     among = scores(model, table)
     assert len(np.unique(among)) > 5
     for name in np.unique(table["qid"])[:3]:
@@ -206,7 +220,7 @@ def test_impressions_one_by_one_are_their_counts() -> None:
     )
     single["clicks"] = nth < single["clicks"]
     del single["impressions"]
-    model = AffineRanker(users=USERS, settings=SMALL["mlp"])
+    model = AffineRanker("affine", users=USERS, recipe="paper", settings=SMALL["mlp"])
     counted, one_by_one = clone(model).fit(**table), clone(model).fit(**single)
     np.testing.assert_array_equal(scores(counted, table), scores(one_by_one, table))
 
@@ -256,9 +270,9 @@ def test_pandas_polars_arrow_and_numpy_agree(ranker: str) -> None:
     table = rows()
     table["qid"] = np.array([f"query {name}" for name in table["qid"]])
     names = ["f1", "f2", "f3", "f4"]
-    by_numpy = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker]).fit(
-        **table
-    )
+    by_numpy = AffineRanker(
+        "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+    ).fit(**table)
     expected = scores(by_numpy, table)
     assert not hasattr(by_numpy, "feature_names_in_")
     columns = {name: c for name, c in table.items() if name != "X"}
@@ -269,7 +283,9 @@ def test_pandas_polars_arrow_and_numpy_agree(ranker: str) -> None:
         (pa.table, pa.array),
     ):
         given = {name: series(column) for name, column in columns.items()}
-        model = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker])
+        model = AffineRanker(
+            "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+        )
         model.fit(frame(matrix), **given)
         assert model.feature_names_in_.tolist() == names
         assert model.n_features_in_ == 4
@@ -280,7 +296,7 @@ def test_pandas_polars_arrow_and_numpy_agree(ranker: str) -> None:
 
 def test_ids_of_any_kind_name_the_same_queries() -> None:
     table = rows(n_queries=15)
-    model = AffineRanker("naive", settings=SMALL["mlp"])
+    model = AffineRanker("naive", recipe="paper", settings=SMALL["mlp"])
     expected = scores(clone(model).fit(**table), table)
     for kind in (np.float64, np.uint8, object, "category"):
         as_kind = {**table, "qid": pd.Series(table["qid"] - 100).astype(kind)}
@@ -295,7 +311,11 @@ def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
     table = rows(n_queries=60, sessions=400)
     table["X"] = table["X"][:, :1]
     model = AffineRanker(
-        ranker="lightgbm", users=USERS, settings={"trees": 20, "leaves": 4}
+        "affine",
+        "lightgbm",
+        users=USERS,
+        recipe="paper",
+        settings={"trees": 20, "leaves": 4},
     )
     model.fit(**table)
     model.users_ = users
@@ -327,10 +347,12 @@ def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
 
 def test_score_on_queries_learnt_from_warns() -> None:
     table = rows(n_queries=15)
-    model = AffineRanker(users=USERS, settings=SMALL["mlp"]).fit(**table)
+    model = AffineRanker(
+        "affine", users=USERS, recipe="paper", settings=SMALL["mlp"]
+    ).fit(**table)
     with pytest.warns(AffineRankWarning, match="15 of 15 queries were learnt from"):
         model.score(**table)
-    naive = AffineRanker("naive", settings=SMALL["mlp"]).fit(**table)
+    naive = AffineRanker("naive", recipe="paper", settings=SMALL["mlp"]).fit(**table)
     with pytest.raises(ConfigError, match="naive estimator was fitted without"):
         naive.score(**table)
 
@@ -339,7 +361,9 @@ def test_a_search_by_queries_in_two_processes() -> None:
     table = rows()
     columns = {name: c for name, c in table.items() if name not in ("X", "clicks")}
     folds = GroupKFold(2)
-    model = AffineRanker(ranker="lightgbm", users=USERS, settings=SMALL["lightgbm"])
+    model = AffineRanker(
+        "affine", "lightgbm", users=USERS, recipe="paper", settings=SMALL["lightgbm"]
+    )
     sizes = [{"trees": trees, "leaves": 4} for trees in (2, 20)]
     grid = {"estimator": ["naive", "affine"], "settings": sizes}
     with config_context(enable_metadata_routing=True):
@@ -366,7 +390,9 @@ def test_a_search_by_queries_in_two_processes() -> None:
 def test_fitted_estimators_travel_between_processes(ranker: str) -> None:
     table = rows(n_queries=15)
     columns = {name: c for name, c in table.items() if name not in ("X", "clicks")}
-    model = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker])
+    model = AffineRanker(
+        "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+    )
     with config_context(enable_metadata_routing=True):
         found = cross_validate(
             model,
@@ -389,12 +415,15 @@ def test_it_stands_at_the_end_of_a_pipeline() -> None:
     columns = {name: c for name, c in table.items() if name not in ("X", "clicks")}
     with config_context(enable_metadata_routing=True):
         model = make_pipeline(
-            StandardScaler(), AffineRanker(users=USERS, settings=SMALL["mlp"])
+            StandardScaler(),
+            AffineRanker("affine", users=USERS, recipe="paper", settings=SMALL["mlp"]),
         )
         model.fit(table["X"], table["clicks"], **columns)
         there = model.predict(table["X"], qid=table["qid"])
     scaled = {**table, "X": StandardScaler().fit_transform(table["X"])}
-    alone = AffineRanker(users=USERS, settings=SMALL["mlp"]).fit(**scaled)
+    alone = AffineRanker(
+        "affine", users=USERS, recipe="paper", settings=SMALL["mlp"]
+    ).fit(**scaled)
     np.testing.assert_array_equal(there, scores(alone, scaled))
 
 
@@ -404,9 +433,9 @@ def test_a_saved_estimator_is_loaded_and_exported(
 ) -> None:
     table = rows(n_queries=15)
     frame = pd.DataFrame(table.pop("X"), columns=["price", "age", "text", "shop"])
-    model = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker]).fit(
-        frame, **table
-    )
+    model = AffineRanker(
+        "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+    ).fit(frame, **table)
     folder, target = tmp_path / "model", tmp_path / "ranker.onnx"
     model.save(folder)
     one = frame[table["qid"] == table["qid"][0]]
@@ -427,7 +456,9 @@ def test_a_saved_estimator_is_loaded_and_exported(
 def test_missing_values_are_taken(ranker: str) -> None:
     table = rows(n_queries=15)
     table["X"] = np.where(table["X"] > 0.9, np.nan, table["X"])
-    model = AffineRanker(ranker=ranker, users=USERS, settings=SMALL[ranker])
+    model = AffineRanker(
+        "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+    )
     with warnings.catch_warnings():  # networks say what was put in their place
         warnings.simplefilter("ignore", AffineRankWarning)
         model.fit(**table)
@@ -436,7 +467,9 @@ def test_missing_values_are_taken(ranker: str) -> None:
 
 def test_rows_of_several_queries_without_qid_warn() -> None:
     table = rows(n_queries=15)
-    model = AffineRanker(users=USERS, settings=SMALL["mlp"]).fit(**table)
+    model = AffineRanker(
+        "affine", users=USERS, recipe="paper", settings=SMALL["mlp"]
+    ).fit(**table)
     assert model.longest_list_ == N_DOCS
     model.predict(table["X"][: 2 * N_DOCS])
     with pytest.warns(AffineRankWarning, match="taken for one list, and the longest"):
@@ -466,7 +499,9 @@ def test_rows_that_cannot_be_are_refused(changed: dict[str, Any], message: str) 
     if table["clicks"].max() == 0:
         table["clicks"] = np.zeros(len(table["X"]), int)
     with pytest.raises(DataError, match=message):
-        AffineRanker(users=USERS, settings=SMALL["mlp"]).fit(**table)
+        AffineRanker("affine", users=USERS, recipe="paper", settings=SMALL["mlp"]).fit(
+            **table
+        )
 
 
 @pytest.mark.parametrize(

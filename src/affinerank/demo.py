@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,14 @@ from affinerank.bias.method import EstimationSettings
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
 from affinerank.data.catalog import DataSource
-from affinerank.defaults import ESTIMATOR, RANKER, RELEVANT_ABOVE
-from affinerank.estimators import ESTIMATORS
+from affinerank.defaults import (
+    BASELINE,
+    CORRECTION,
+    ESTIMATOR,
+    LABELS,
+    RANKER,
+    RELEVANT_ABOVE,
+)
 from affinerank.experiments.reproduce import reproduce
 from affinerank.metrics import MetricValues, mean_by_rank, ranks_by_score
 from affinerank.pipeline import (
@@ -34,9 +39,10 @@ from affinerank.progress import Progress, quiet
 from affinerank.rankers.ranker import judge, score
 from affinerank.seeds import stage_rng
 
-WORLD = "yahoo-like:1000"
+WORLD = "yahoo-like:500"
 CLICKS = 300_000
-NETWORK = ("hidden=128,64,32", "learning_rate=0.004", "epochs=12")
+SHOWN = (BASELINE, CORRECTION, ESTIMATOR, LABELS)
+NETWORK = ("hidden=32,16", "epochs=8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +105,19 @@ def run_demo(*, seed: int = 0, progress: Progress = quiet) -> Demo:
         clicks = ClickCounts.load(counts)
     how = EstimationSettings(seed=seed)
     estimated = estimate_users(clicks, data, settings=how, progress=progress)
-    network = ranker_settings(RANKER, NETWORK, seed)
-    learn = partial(
-        train, clicks, data, seeds=[seed], settings=network, progress=progress
+    trained = train(
+        clicks,
+        data,
+        estimated.users,
+        estimators=SHOWN,
+        seeds=[seed],
+        settings=ranker_settings(RANKER, NETWORK, seed),
+        progress=progress,
     )
-    known = learn(users=simulation.users, estimators=tuple(ESTIMATORS)).rankers
-    unknown = learn(users=estimated.users).rankers
     rankings = {
         "random": stage_rng("baseline", seed).random(test.n_docs),
         "production": score(ranker, test),
-        **{name: score(r, test) for (name, _), r in known.items()},
-        f"{ESTIMATOR}, users estimated": score(unknown[ESTIMATOR, seed], test),
+        **{name: score(one, test) for (name, _), one in trained.rankers.items()},
         "ideal": test.relevance().astype(np.float64),
     }
     truth: Any = simulation.users

@@ -29,7 +29,7 @@ from affinerank.arrays import Floats
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.users import load_users
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import ESTIMATOR, RANKER
+from affinerank.defaults import ESTIMATOR, RANKER, RECIPE
 from affinerank.estimators import ESTIMATORS
 from affinerank.pipeline import gain_over_logged, train
 from affinerank.rankers import RANKERS
@@ -69,7 +69,9 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         users: How users click: a user model or the file of one. ``None`` estimates it
             in ``fit``, from the same clicks, where the estimator needs it.
         clip: Lower bound of alpha: a number, or a rule as in ``"10/sqrt(n)"``.
-        learning_rate: Of the ranker; its own default where left out.
+        recipe: ``chosen``: learning rate and length by held-out queries, then trained
+            on all; ``paper``: as the settings say.
+        learning_rate: Of the ranker; chosen, or its own default, where left out.
         settings: Further settings of the ranker by name, as in ``{"epochs": 12}``.
         random_state: A whole number; it draws everything that is random.
 
@@ -93,6 +95,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         *,
         users: ClickModel | str | os.PathLike[str] | None = None,
         clip: str | float | None = None,
+        recipe: str = RECIPE,
         learning_rate: float | None = None,
         settings: Mapping[str, Any] | None = None,
         random_state: int = 0,
@@ -101,6 +104,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         self.ranker = ranker
         self.users = users
         self.clip = clip
+        self.recipe = recipe
         self.learning_rate = learning_rate
         self.settings = settings
         self.random_state = random_state
@@ -128,6 +132,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
             doc: ``[n_rows]`` document of each row, within its query; see the class.
         """
         settings, users = self._settings(), self.users
+        rate = self.learning_rate or (self.settings or {}).get("learning_rate")
         columns = (qid, position, impressions, doc)
         rows = self._rows(X, clicks, *columns, ensure_min_samples=2)
         if isinstance(users, str | os.PathLike):
@@ -141,6 +146,8 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
             estimators=[self.estimator],
             seeds=[int(self.random_state)],
             clip=self.clip,
+            recipe=self.recipe,
+            rates=None if rate is None else [float(rate)],
         )
         self.users_ = trained.users
         (self.ranker_,) = trained.rankers.values()

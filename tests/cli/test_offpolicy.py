@@ -99,16 +99,33 @@ def test_a_new_ranker_has_a_value_and_a_verdict(
     assert "verdict on future queries" in text
 
 
-def test_documents_never_shown_leave_bounds(
+def test_documents_never_shown_are_predicted_and_without_a_model_leave_bounds(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert evaluate(folder, *users(folder), "--json", counts="ten") == 0
+    found = []
+    for options in (users(folder), ("--estimator", "naive")):
+        assert evaluate(folder, *options, "--json", counts="ten") == 0
+        found += json.loads(capsys.readouterr().out)["rankers"]
+    assert found[0]["never_shown_share"] == found[1]["never_shown_share"] > 0.05
+    assert [row["predicted"] for row in found] == [True, False]
+    assert [row["value"]["bounds"] for row in found] == [False, True]
+    assert found[1]["value"]["least"] < found[1]["value"]["most"]
+    for options, words in (
+        (users(folder), "on documents that were never shown: their relevance is"),
+        (("--estimator", "naive"), "bounds over queries"),
+    ):
+        assert evaluate(folder, *options, counts="ten") == 0
+        assert words in " ".join(capsys.readouterr().out.split())
+
+
+def test_estimated_users_tell_differences_on_documents_never_shown(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = (*users(folder, "estimated"), "--replicates", "2", "--json")
+    assert evaluate(folder, *options, counts="ten") == 0
     (row,) = json.loads(capsys.readouterr().out)["rankers"]
-    assert row["never_shown_share"] > 0.05
-    assert row["value"]["bounds"]
-    assert row["value"]["least"] < row["value"]["most"]
-    assert evaluate(folder, *users(folder), counts="ten") == 0
-    assert "bounds over queries" in capsys.readouterr().out
+    assert row["predicted"]
+    assert row["against_logged"]["over_sessions"]["standard_error"] > 0
 
 
 def test_estimated_users_tell_only_differences(
@@ -155,7 +172,6 @@ def test_bad_questions_are_one_sentence(
     folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     known, estimated = users(folder), users(folder, "estimated")
-    gauge_only = (*estimated, "--replicates", "2")
     (tmp_path / "em.json").write_text((folder / "estimated.json").read_text())
     em = load_users(tmp_path / "em.json")
     replace(em, estimated=EstimatedBy("sigmoid")).save(tmp_path / "em.json")
@@ -169,7 +185,6 @@ def test_bad_questions_are_one_sentence(
         (("--users", "nowhere.json"), "all", "no such file"),
         (known, "nowhere", "no such file"),
         ((*estimated, "--estimator", "ips"), "all", "estimated"),
-        (gauge_only, "ten", "bounds need users that are known"),
         (("--users", str(tmp_path / "em.json")), "all", "too slow to repeat"),
         ((*known, "--split", "train"), "all", "share no document"),
     ):
@@ -212,7 +227,8 @@ def test_debias_writes_labels_with_their_gauge(
         "query_id",
         "doc_id",
         "relevance",
-        "standard_error",
+        "standard_deviation",
+        "own_clicks",
         "impressions",
         "clicks",
     ]
@@ -224,9 +240,10 @@ def test_debias_writes_labels_with_their_gauge(
     true = dict(zip(test.doc_ids.tolist(), test.relevance().tolist(), strict=True))
     off = labels["relevance"].to_numpy()
     off = off - [true[doc] for doc in labels["doc_id"].to_pylist()]
-    squares = labels["standard_error"].to_numpy() ** 2
-    assert abs(off.sum()) < 3 * np.sqrt(squares.sum())
-    assert np.mean(off**2) == pytest.approx(squares.mean(), rel=0.2)
+    squares = labels["standard_deviation"].to_numpy() ** 2
+    assert np.mean(off**2) == pytest.approx(squares.mean(), rel=0.3)
+    assert main([*command, *users(folder), "--data", WORLD, "--split", "test"]) == 0
+    assert pq.read_table(target).num_rows == test.n_docs
 
 
 def test_debias_keeps_the_split_and_names_an_unknown_gauge(
@@ -252,7 +269,11 @@ def test_debias_leaves_a_file_alone_when_it_fails(
         ([str(tmp_path / "none.parquet"), *users(folder)], "no such file"),
         ([str(target), *users(folder)], "could not be read as Parquet"),
         ([log, *users(folder), "--estimator", "nope"], "no estimator 'nope'"),
-        ([log, *users(folder), "--clip", "x"], "clip must be a number"),
+        (
+            [log, *users(folder), "--estimator", "affine", "--clip", "x"],
+            "clip must be a number",
+        ),
+        ([log, *users(folder), "--estimator", "direct"], "give --data"),
         ([log, *users(folder, "estimated"), "--estimator", "ips"], "up to gauge"),
     ):
         assert main(["debias", *arguments, "-o", str(target)]) == 2

@@ -15,7 +15,7 @@ from affinerank.clicks.simulate import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import ConfigError, DataError
+from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.pipeline import (
     prepare_simulation,
     train,
@@ -55,6 +55,7 @@ def test_affine_beats_the_others_and_nears_full_information() -> None:
             estimators=ESTIMATORS,
             seeds=[seed],
             settings=SMALL,
+            recipe="paper",
         )
         for (name, _), fitted in trained.rankers.items():
             means[name].append(judge(score(fitted, test), test, 2.0).mean)
@@ -85,6 +86,7 @@ def test_affine_nears_full_information_on_mq2008() -> None:
             estimators=["affine", "full-information"],
             seeds=[seed],
             settings=SMALL,
+            recipe="paper",
             relevant_above=0,
         )
         affine, full = (
@@ -104,6 +106,7 @@ def test_documents_below_the_cutoff_have_no_weight() -> None:
 
 
 NETWORK = ["--set", "hidden=8,4", "--set", "epochs=2", "--set", "device=cpu"]
+PLAIN = ["--estimator", "affine", "--recipe", "paper", *NETWORK]
 
 
 def test_train_and_evaluate_from_the_command_line(
@@ -116,8 +119,21 @@ def test_train_and_evaluate_from_the_command_line(
     arguments = ["train", counts, "--data", world, "--users", users, *NETWORK]
     assert main([*arguments, "-o", str(tmp_path / "one"), "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
-    assert [row["estimator"] for row in about["rankers"]] == ["affine"]
+    (row,) = about["rankers"]
+    assert row["estimator"] == "posterior"
+    assert row["learning_rate"] in (0.001, 0.004)
+    assert 1 <= row["length"] <= 2
+    fixed = ["--estimator", "affine", "--set", "learning_rate=0.01", "--json"]
+    assert main([*arguments, *fixed, "-o", str(tmp_path / "fixed")]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rankers"]
+    assert row["learning_rate"] == 0.01
+    paper = ["--estimator", "affine", "--recipe", "paper", "--json"]
+    assert main([*arguments, *paper, "-o", str(tmp_path / "paper")]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rankers"]
+    assert row["epochs"] == 2
+    assert "learning_rate" not in row
     both = ["--estimator", "naive", "--estimator", "affine", "--clip", "10/sqrt(n)"]
+    both += ["--recipe", "paper"]
     assert main([*arguments, *both, "-o", str(tmp_path / "two")]) == 0
     assert "naive" in capsys.readouterr().out
     models = [str(tmp_path / "two" / "naive"), str(tmp_path / "two" / "affine")]
@@ -140,6 +156,7 @@ def test_early_stopping_from_the_command_line(
     simulate = ["simulate", world, "--split", "validation", "--sessions", "500"]
     assert main([*simulate, "--counts", held]) == 0
     arguments = ["train", counts, "--data", world, "--users", users, *NETWORK]
+    arguments += ["--estimator", "affine"]
     target = str(tmp_path / "model")
     assert (
         main([*arguments, "--validation", held, "--patience", "1", "-o", target]) == 0
@@ -159,10 +176,10 @@ def test_repeating_a_training_over_seeds_keeps_the_data(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     counts, users, world = small_log
-    arguments = ["train", counts, "--data", world, "--users", users, *NETWORK]
+    arguments = ["train", counts, "--data", world, "--users", users, *PLAIN]
     assert main([*arguments, "--seed", "7", "-o", str(tmp_path / "seven")]) == 0
     assert "without features" not in capsys.readouterr().err
-    elsewhere = ["train", counts, "--data", f"{world}@1", "--users", users, *NETWORK]
+    elsewhere = ["train", counts, "--data", f"{world}@1", "--users", users, *PLAIN]
     assert main([*elsewhere, "-o", str(tmp_path / "other")]) == 2
     assert "are these the data that the log is about?" in capsys.readouterr().err
 
@@ -172,6 +189,8 @@ def test_repeating_a_training_over_seeds_keeps_the_data(
     [
         (["--estimator", "magic"], "there is no estimator 'magic'"),
         (["--clip", "ten"], "clip must be a number or a rule"),
+        (["--clip", "0.1"], "posterior does not divide by alpha"),
+        (["--recipe", "magic"], "recipe must be chosen or paper"),
         (["--set", "hidden=many"], "hidden[0] must be a whole number, got 'many'"),
         (["--set", "loss=hinge"], "there is no loss 'hinge'"),
         (["--set", "loops=3"], "there is no key 'loops'"),
@@ -222,7 +241,7 @@ def test_a_model_for_other_features_is_refused(
 ) -> None:
     counts, users, world = small_log
     target = str(tmp_path / "model")
-    arguments = ["train", counts, "--data", world, "--users", users, *NETWORK]
+    arguments = ["train", counts, "--data", world, "--users", users, *PLAIN]
     assert main([*arguments, "-o", target]) == 0
     assert main(["evaluate", target, "--data", "mslr-like:20"]) == 2
     assert "the data lack" in capsys.readouterr().err
@@ -255,5 +274,6 @@ def test_users_that_clicks_cannot_tell_are_rejected() -> None:
         train(counts, data, None, estimators=["ips"], settings=SMALL)
     with pytest.raises(DataError, match="clicks"):
         train(counts, data, None, settings=SMALL)
-    trained = train(counts, data, None, estimators=["naive"], settings=SMALL)
+    with pytest.warns(AffineRankWarning, match="1 queries were issued, too few"):
+        trained = train(counts, data, None, estimators=["naive"], settings=SMALL)
     assert ("naive", 0) in trained.rankers

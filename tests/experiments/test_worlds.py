@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from affinerank.errors import ConfigError, DataError
+from affinerank.pipeline.weighing import judging
 from affinerank.pipeline.worlds import Cell, DataSet, World, method_that_ranks
 from affinerank.rankers import RANKERS
 
@@ -47,9 +48,10 @@ def test_a_cutoff_shows_the_first_documents_alone(world: World) -> None:
 
 def test_held_out_clicks_are_never_clipped(world: World) -> None:
     clipped = replace(CELL, estimator="affine(clip=0.9)")
-    plain, cut = world._prepared([CELL, clipped], NETWORK, early=True)
-    assert not np.allclose(plain[0].weight, cut[0].weight)
-    np.testing.assert_array_equal(plain[1].weight, cut[1].weight)
+    drawn = world._drawn([CELL, clipped], NETWORK, early=True)
+    plain, cut = world._weighed([CELL, clipped], drawn, NETWORK)
+    assert not np.allclose(plain.weight, cut.weight)
+    assert judging(clipped.estimator) == judging(CELL.estimator)
 
 
 def test_labels_are_learnt_from_without_clicks(world: World) -> None:

@@ -1,41 +1,48 @@
-"""Choosing by data: the judge, the rule, and `train --estimator auto`."""
+"""Choosing by data: the judge, the rule, the budget, and `train --estimator auto`."""
 
 import json
 from collections import Counter
+from itertools import count
 from math import log2, sqrt
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from numpy.typing import ArrayLike
 
 from affinerank.arrays import Floats
 from affinerank.cli import main
 from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import BASELINE, CLIP, ESTIMATOR, RANKER
+from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, PAPER
 from affinerank.defaults import TREES as TREE_RANKER
-from affinerank.errors import ConfigError, DataError
-from affinerank.estimators import ESTIMATORS, Estimator, affine
+from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.pipeline import choice as module
 from affinerank.pipeline.choice import (
-    Candidate,
+    COMPARED,
+    KEEP,
+    Choice,
     ChoiceSettings,
-    choose,
     compare,
+    judge_all,
+    parse_budget,
     train_chosen,
 )
-from affinerank.rankers import RANKERS, Ranker, score
+from affinerank.rankers import Ranker, score
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.trees import TreeSettings
 
-NAIVE, AFFINE = Candidate(RANKER, BASELINE), Candidate(RANKER, ESTIMATOR)
-NETWORK = NetworkSettings(hidden=(8, 4), epochs=2, device="cpu")
-TREES = TreeSettings(trees=10, leaves=4, learning_rate=0.3, threads=1)
+TREES = ChoiceSettings(
+    TREE_RANKER, TreeSettings(trees=6, leaves=4, learning_rate=0.3, threads=1)
+)
+NETWORK = ChoiceSettings(
+    settings=NetworkSettings(hidden=(8,), epochs=2, device="cpu"), recipe=PAPER
+)
 
 
 def up_to_gauge(alpha: ArrayLike, beta: ArrayLike) -> TrustModel:
@@ -49,9 +56,8 @@ def up_to_gauge(alpha: ArrayLike, beta: ArrayLike) -> TrustModel:
 def two_documents(clicks: list[tuple[int, int]]) -> tuple[ClickCounts, RankingDataset]:
     """Queries of two documents, shown ten times each in the order of their names."""
     n = len(clicks)
-    query = np.repeat(np.arange(n), 2)
     counts = ClickCounts.from_columns(
-        query_id=query,
+        query_id=np.repeat(np.arange(n), 2),
         doc_id=np.tile([0, 1], n),
         rank=np.tile([1, 2], n),
         impressions=np.full(2 * n, 10),
@@ -68,99 +74,91 @@ def two_documents(clicks: list[tuple[int, int]]) -> tuple[ClickCounts, RankingDa
     return counts, data
 
 
+def judged(
+    clicks: list[tuple[int, int]],
+    users: ClickModel,
+    default: Floats,
+    correction: Floats,
+) -> Choice:
+    """Judge by these clicks two rankers of lists of two documents."""
+    rows = rows_of(*two_documents(clicks))
+    return Choice(judge_all({ESTIMATOR: default, CORRECTION: correction}, rows, users))
+
+
+KEPT, TURNED = np.array([1.0, 0.0] * 4), np.array([0.0, 1.0] * 4)
+
+
 def test_gains_and_leads_are_the_written_out_sums() -> None:
-    """Affine turns every list round, naive only the second."""
+    """The correction turns every list round, the default only the second."""
     users = up_to_gauge([0.5, 0.25], [0.2, 0.0])
-    counts, data = two_documents([(4, 5), (6, 1), (2, 3), (7, 4)])
-    scores = np.array([[1, 0, 0, 1, 1, 0, 1, 0], [0, 1] * 4], dtype=np.float64)
-    found = choose([NAIVE, AFFINE], scores, rows_of(counts, data), users)
+    second_only = np.array([1.0, 0, 0, 1, 1, 0, 1, 0])
+    found = judged([(4, 5), (6, 1), (2, 3), (7, 4)], users, second_only, TURNED)
     # What turning a list round brings: (w_2 - w_1) (1 / log2(2) - 1 / log2(3)).
     step = 1 - 1 / log2(3)
-    first = np.array([4, 6, 2, 7]) / 10
-    second = np.array([5, 1, 3, 4]) / 10
+    first, second = np.array([4, 6, 2, 7]) / 10, np.array([5, 1, 3, 4]) / 10
     turned = (second / 0.25 - (first - 0.2) / 0.5) * step
-    gain = {"naive": turned * [0, 1, 0, 0], "affine": turned}
-    lead = gain["affine"] - gain["naive"]
-    for row, values in zip(found.judged, gain.values(), strict=True):
+    gains = {ESTIMATOR: turned * [0, 1, 0, 0], CORRECTION: turned, KEEP: 0 * turned}
+    for row, (name, values) in zip(found.judged, gains.items(), strict=True):
+        lead = values - gains[ESTIMATOR]
+        assert row.estimator == name
         assert row.gain == pytest.approx(values.mean())
         assert row.standard_error == pytest.approx(values.std(ddof=1) / sqrt(4))
-    naive, affine = found.leads
-    assert naive.lead == 0
-    assert affine.lead == pytest.approx(lead.mean())
-    assert affine.standard_error == pytest.approx(lead.std(ddof=1) / sqrt(4))
-
-
-def test_estimators_are_pooled_over_kinds_and_kinds_over_estimators() -> None:
-    """One query decides: turning its list round is worth 1 document at rank 1."""
-    users = TrustModel.position_bias([1.0, 1.0])
-    counts, data = two_documents([(0, 10), (0, 10), (5, 5), (5, 5)])
-    kept, turned = [1.0, 0.0] * 4, [0.0, 1.0] * 4
-    first = [0.0, 1.0, *kept[2:]]
-    trees = [Candidate(TREE_RANKER, name) for name in (BASELINE, ESTIMATOR)]
-    scores = np.array([first, kept, kept, turned])
-    among = [NAIVE, AFFINE, *trees]
-    found = choose(among, scores, rows_of(counts, data), users)
-    step = 1 - 1 / log2(3)
-    gains = [row.gain for row in found.judged]
-    assert gains == pytest.approx([step / 4, 0, 0, step / 2])
-    lead = (np.array([-1, 0, 0, 0]) + np.array([1, 1, 0, 0])) / 2 * step
-    assert found.leads[1].lead == pytest.approx(lead.mean())
-    assert found.leads[1].standard_error == pytest.approx(lead.std(ddof=1) / sqrt(4))
-    assert found.best == trees[1]  # means of 1/8 and 1/4 of a step
+        assert row.lead == pytest.approx(lead.mean())
+        assert row.lead_error == pytest.approx(lead.std(ddof=1) / sqrt(4))
 
 
 @pytest.mark.parametrize(
-    ("second", "taken"),
-    [([5, 5, 5, 1], NAIVE), ([8, 4, 4, 3], AFFINE)],
+    ("second", "taken"), [([5, 6, 4, 2], ESTIMATOR), ([8, 4, 4, 3], CORRECTION)]
 )
-def test_naive_stays_unless_led_by_half_a_standard_error(
-    second: list[int], taken: Candidate
+def test_the_default_stays_unless_led_by_half_a_standard_error(
+    second: list[int], taken: str
 ) -> None:
-    users = TrustModel.position_bias([0.5, 0.5])
-    counts, data = two_documents([(4, clicks) for clicks in second])
-    scores = np.array([[1.0, 0.0] * 4, [0.0, 1.0] * 4])
-    found = choose([NAIVE, AFFINE], scores, rows_of(counts, data), users)
+    """The default keeps all lists, so that keeping them leads it by nothing."""
     difference = np.array(second) - 4.0
     error = difference.std(ddof=1) / sqrt(4)
-    # A mean of 0, and one of 0.75 with an error of 1.11.
-    assert (difference.mean() > error / 2) == (taken == AFFINE)
-    assert found.best == taken
+    # Means of 0.25 and 0.75, with errors of 0.85 and 1.11.
+    assert (difference.mean() > error / 2) == (taken == CORRECTION)
+    users = TrustModel.position_bias([0.5, 0.5])
+    assert judged([(4, s) for s in second], users, KEPT, TURNED).best == taken
+
+
+def test_keeping_the_logged_ranking_is_taken_where_it_leads() -> None:
+    users = TrustModel.position_bias([0.5, 0.5])
+    found = judged([(5, 1), (5, 2), (4, 2), (4, 4)], users, TURNED, TURNED)
+    assert (found.best, found.trained) == (KEEP, ESTIMATOR)
+    assert found.advice is not None
+    assert found.advice.startswith(f"{KEEP}: ")
+    assert found.to_dict()["advice"] == found.advice
+    other = judged([(1, 5), (2, 5), (2, 4), (4, 4)], users, TURNED, TURNED)
+    assert other.advice is None
+    assert "advice" not in other.to_dict()
 
 
 def test_the_gauge_of_the_users_changes_no_choice() -> None:
-    counts, data = two_documents([(4, 5), (6, 1), (2, 3), (7, 4)])
-    rows = rows_of(counts, data)
-    scores = np.array([[1.0, 0.0] * 4, [0, 1, 1, 0, 0, 1, 1, 0]])
     alpha, beta = np.array([0.5, 0.25]), np.array([0.2, 0.05])
     leads = []
     for a, t in ((1.0, 0.0), (3.0, 0.4)):
         users = up_to_gauge(a * alpha, beta + t * alpha)
-        found = choose([NAIVE, AFFINE], scores, rows, users)
-        leads.append([(row.lead * a, row.standard_error * a) for row in found.leads])
+        found = judged([(4, 5), (6, 1), (2, 3), (7, 4)], users, KEPT, TURNED)
+        leads.append([(row.lead * a, row.lead_error * a) for row in found.judged])
     np.testing.assert_allclose(leads[0], leads[1], atol=1e-12)
 
 
-def test_candidates_are_the_rows_whose_needs_the_users_meet() -> None:
-    settings = ChoiceSettings()
-    assert list(settings.rankers) == list(RANKERS)
-    gauge = up_to_gauge([1.0, 0.5], [0.2, 0.0])
-    of_networks = [NAIVE, AFFINE, Candidate(RANKER, ESTIMATOR, CLIP)]
-    assert settings.candidates(gauge)[:3] == of_networks
-    assert len(settings.candidates(gauge)) == 6
-    assert len(settings.candidates(TrustModel.paper(depth=2))) == 14
-    own = Estimator("own", "Our own", "gauge", affine.weigh, options=affine.ROW.options)
-    with ESTIMATORS.added(own):
-        assert Candidate(RANKER, "own", CLIP) in settings.candidates(gauge)
+def world(
+    *, ideal: bool = False, shown: int = 1_000_000, n_queries: int = 40
+) -> tuple[ClickCounts, RankingDataset, TrustModel]:
+    """Clicks on lists whose logged order is ideal, or has nothing to do with relevance.
 
-
-def logged_order_in_the_way() -> tuple[ClickCounts, RankingDataset, TrustModel]:
-    """Clicks as expected, without noise; relevance and the logged order differ."""
+    With an ideal order the feature is noise; else it is relevance, and clicks are as
+    expected.
+    """
     rng = np.random.default_rng(0)
-    n_queries, size = 40, 6
+    size = 6
     rank = np.tile(np.arange(1, size + 1), n_queries)
-    relevant = rng.random(len(rank)) < 0.3
+    relevant = rank <= 2 if ideal else rng.random(len(rank)) < 0.3
+    seen = rng.random(len(rank)) if ideal else relevant
     data = RankingDataset(
-        features=np.stack([relevant, -rank], axis=1).astype(np.float32),
+        features=np.stack([seen, 0 * seen if ideal else -rank], 1).astype(np.float32),
         offsets=np.arange(0, len(rank) + 1, size),
         labels=None,
         query_ids=np.arange(n_queries),
@@ -168,142 +166,159 @@ def logged_order_in_the_way() -> tuple[ClickCounts, RankingDataset, TrustModel]:
         feature_names=("relevant", "production"),
     )
     users = TrustModel.paper(depth=size)
-    shown = 1_000_000
+    share = users.click_probability(rank, relevant * 1.0)
     counts = ClickCounts.from_columns(
         query_id=data.query_ids[data.query_of_doc],
         doc_id=data.doc_ids,
         rank=rank,
         impressions=np.full(len(rank), shown),
-        clicks=(shown * users.click_probability(rank, relevant * 1.0)).astype(np.int64),
+        clicks=rng.binomial(shown, share) if ideal else (shown * share).astype(int),
     )
     return counts, data, users
 
 
-def test_affine_is_found_where_naive_learns_the_logged_order() -> None:
-    counts, data, users = logged_order_in_the_way()
-    settings = ChoiceSettings({TREE_RANKER: TREES}, folds=2)
-    found = compare(counts, data, users, settings=settings)
-    rows = {(row.estimator, row.clip): row for row in found.leads}
-    assert found.best.estimator != BASELINE
-    assert rows[ESTIMATOR, None].lead > 3 * rows[ESTIMATOR, None].standard_error
+def test_what_corrects_is_found_where_naive_learns_the_logged_order() -> None:
+    found = compare(*world(), settings=TREES)
+    rows = {row.estimator: row for row in found.judged}
+    assert list(rows) == [*COMPARED, KEEP]
+    assert found.best in (ESTIMATOR, CORRECTION)
+    assert rows[found.best].gain > 3 * rows[found.best].standard_error
+    assert rows[BASELINE].lead < -3 * rows[BASELINE].lead_error
+    assert rows[KEEP].gain == rows[KEEP].standard_error == 0
+    assert found.parts == found.folds == 3
+
+
+def test_an_ideal_logged_ranking_is_kept_and_a_ranker_written_with_the_advice() -> None:
+    counts, data, users = world(ideal=True, shown=20)
+    with pytest.warns(AffineRankWarning, match=KEEP):
+        trained, choice = train_chosen(counts, data, users, settings=NETWORK)
+    assert choice.best == KEEP
+    [(name, ranker)] = trained.rankers.items()
+    assert name == (ESTIMATOR, 0)
+    assert ranker.provenance["choice"] == choice.to_dict()
+    assert choice.to_dict()["advice"] == choice.advice
+    assert len(ranker.learnt_from) == data.n_queries
 
 
 def test_nothing_is_judged_by_queries_it_learnt_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    counts, data, users = logged_order_in_the_way()
-    judged: list[str] = []
+    counts, data, users = world()
+    scored: list[str] = []
 
     def watched(ranker: Ranker, unseen: RankingDataset) -> Floats:
         ids = [str(query) for query in unseen.query_ids]
         assert not set(ranker.learnt_from) & set(ids)
-        judged.extend(ids)
+        scored.extend(ids)
         return score(ranker, unseen)
 
-    monkeypatch.setattr("affinerank.pipeline.choice.score", watched)
-    settings = ChoiceSettings({TREE_RANKER: TREES}, folds=2)
-    compare(counts, data, users, settings=settings)
-    each = {str(query): 7 for query in data.query_ids}  # candidates
-    assert Counter(judged) == each
+    monkeypatch.setattr(module, "score", watched)
+    compare(counts, data, users, settings=NETWORK)
+    assert Counter(scored) == {str(query): 3 for query in data.query_ids}
 
 
-def test_unissued_queries_and_several_rankers_change_nothing_but_rounding() -> None:
-    """Counts by ranker are added up; a query that was not issued has no fold."""
-    counts, data, users = logged_order_in_the_way()
-    part = counts.table.slice(0, 30 * 6)
-    issued = ClickCounts(part)
-    settings = ChoiceSettings({TREE_RANKER: TREES}, folds=2)
-    expected = compare(issued, data.select_queries(range(30)), users, settings=settings)
-    first, second = issued.halves(rng=np.random.default_rng(1))
-    tables = [first.labelled("ranker", "a").table, second.labelled("ranker", "b").table]
-    both = ClickCounts(pa.concat_tables(tables))
-    found = compare(both, data, users, settings=settings)
-    for one, other in zip(found.judged, expected.judged, strict=True):
-        assert one.candidate == other.candidate
-        assert one.gain == pytest.approx(other.gain, rel=1e-9)
+def test_seeds_alone_decide_and_queries_that_were_not_issued_change_nothing() -> None:
+    counts, data, users = world()
+    issued = ClickCounts(counts.table.slice(0, 30 * 6))
+    few = data.select_queries(range(30))
+    found = [compare(issued, d, users, settings=NETWORK) for d in (few, few, data)]
+    assert found[0] == found[1]
+    for one, other in zip(found[0].judged, found[2].judged, strict=True):
+        assert one.gain == pytest.approx(other.gain, rel=1e-6)
 
 
-def test_the_chosen_ranker_is_trained_on_all_queries_and_keeps_the_table() -> None:
-    counts, data, users = logged_order_in_the_way()
-    rankers: dict[str, Any] = {RANKER: NETWORK, TREE_RANKER: TREES}
-    trained, choice = train_chosen(
-        counts, data, users, settings=ChoiceSettings(rankers, folds=2)
+@pytest.mark.parametrize(
+    ("tick", "parts", "left"),
+    # The clock moves at each look: at the start, before and after each part. A part
+    # takes a tick, the final training of one of three estimators about half of one.
+    [(1.0, 3, 0), (60.0, 2, 1), (90.0, 1, 2)],
+)
+def test_parts_are_left_out_where_the_budget_would_not_hold(
+    monkeypatch: pytest.MonkeyPatch, tick: float, parts: int, left: int
+) -> None:
+    clock = count(step=tick)
+    monkeypatch.setattr(module, "monotonic", lambda: next(clock))
+    steps: list[tuple[str, int, int]] = []
+    found = compare(
+        *world(), settings=NETWORK, progress=lambda *step: steps.append(step)
     )
-    [(name, ranker)] = trained.rankers.items()
-    assert name == (choice.best.estimator, 0)
-    assert ranker.kind == choice.best.ranker
-    assert ranker.provenance["choice"] == choice.to_dict()
-    assert ranker.provenance["clip"] == choice.best.clip
-    assert len(choice.to_dict()["candidates"]) == 14
-    assert len(ranker.learnt_from) == data.n_queries
-    assert trained.estimate is None
+    assert (found.parts, found.folds) == (parts, parts + left)
+    assert found.to_dict()["parts"] == parts
+    stage = f"comparing {', '.join(COMPARED)}: part"
+    assert steps == [*((stage, i, 3) for i in range(parts)), (stage, 3, 3)]
+
+
+def test_a_small_budget_learns_from_few_queries_and_judges_by_a_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts, data, users = world(n_queries=60)
+    sizes: list[tuple[int, int]] = []
+
+    def watched(ranker: Ranker, unseen: RankingDataset) -> Floats:
+        sizes.append((len(ranker.learnt_from), unseen.n_queries))
+        return score(ranker, unseen)
+
+    monkeypatch.setattr(module, "score", watched)
+    settings = ChoiceSettings(settings=NETWORK.settings, budget=14.0, recipe=PAPER)
+    monkeypatch.setattr(module, "monotonic", count(step=14.0).__next__)
+    assert compare(counts, data, users, settings=settings).parts == 1
+    assert sizes == [(35, 20)] * 3  # 14 x 15 documents are those of 35 queries
+
+
+def test_users_are_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, data, users = world()
+    found: list[SimpleNamespace] = []
+
+    def estimated(*_: object, **__: object) -> SimpleNamespace:
+        found.append(SimpleNamespace(users=users))
+        return found[-1]
+
+    monkeypatch.setattr("affinerank.pipeline.estimation.estimate_users", estimated)
+    trained, _ = train_chosen(counts, data, settings=NETWORK)
+    assert [trained.estimate] == found
+    assert trained.users is users
 
 
 def test_what_cannot_be_compared_is_rejected() -> None:
-    with pytest.raises(ConfigError, match="kind of ranker or more"):
-        ChoiceSettings({})
-    with pytest.raises(ConfigError, match="patience"):
-        ChoiceSettings({RANKER: NetworkSettings(patience=2)})
-    with pytest.raises(ConfigError, match="must be NetworkSettings, got TreeSettings"):
-        ChoiceSettings({RANKER: TreeSettings()})
+    with pytest.raises(ConfigError, match="'tree'"):
+        ChoiceSettings("tree")
+    with pytest.raises(ConfigError, match="above 0 s, got 0"):
+        ChoiceSettings(budget=0)
     with pytest.raises(ConfigError, match="folds must be 2 or more, got 1"):
-        ChoiceSettings({RANKER: NETWORK}, folds=1)
-    with pytest.raises(ConfigError, match="clip must be"):
-        ChoiceSettings({RANKER: NETWORK}, clip="low")
-    counts, data = two_documents([(4, 5), (6, 1)])
-    with pytest.raises(DataError, match="2 queries were issued, too few for 5"):
-        compare(
-            counts,
-            data,
-            TrustModel.position_bias([1.0, 0.5]),
-            settings=ChoiceSettings({RANKER: NETWORK}),
-        )
+        ChoiceSettings(folds=1)
+    with pytest.raises(DataError, match=r"14 queries were issued.* 3 parts.* 15"):
+        compare(*world(n_queries=14), settings=NETWORK)
 
 
-SMALL = {
-    RANKER: ["--set", "hidden=8,4", "--set", "epochs=2"],
-    TREE_RANKER: ["--set", "trees=3", "--set", "leaves=4"],
-}
+def test_a_budget_is_a_time() -> None:
+    texts = ("5m", "300s", "1h", "90", " 1.5 m ")
+    assert [parse_budget(t) for t in texts] == [300, 300, 3600, 90, 90]
+    for text in ("", "0", "soon", "-5m", "5d", "nan", "1e3"):
+        with pytest.raises(ConfigError, match=f"5m.*{text!r}"):
+            parse_budget(text)
 
 
-@pytest.mark.parametrize("kind", [RANKER, TREE_RANKER])
 def test_auto_trains_the_best_and_keeps_the_table(
-    small_log: tuple[str, str, str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    kind: str,
+    small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts, users, world = small_log
+    counts, users, data = small_log
     target = str(tmp_path / "model")
-    arguments = ["train", counts, "--data", world, "--users", users]
-    arguments += ["--estimator", "auto", "--ranker", kind, *SMALL[kind]]
+    arguments = ["train", counts, "--data", data, "--users", users, "--budget", "2m"]
+    arguments += ["--estimator", "auto", "--set", "hidden=8", "--set", "epochs=2"]
     capsys.readouterr()
     assert main([*arguments, "-o", target, "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     [row] = about["rankers"]
-    best = about["choice"]["best"]
-    assert row["estimator"] == best["estimator"]
-    assert len(about["choice"]["candidates"]) == 7
+    found = about["choice"]
+    assert row["estimator"] == (ESTIMATOR if "advice" in found else found["best"])
+    assert [each["estimator"] for each in found["candidates"]] == [*COMPARED, KEEP]
     ranker = load_ranker(target)
-    assert ranker.provenance["choice"] == about["choice"]
-    assert ranker.provenance["clip"] == best["clip"]
-    assert ranker.kind == best["ranker"] == kind
+    assert ranker.provenance["choice"] == found
     assert len(ranker.learnt_from) == 60  # refitted on all of them
-
-
-def test_auto_with_estimated_users_prints_the_table(
-    small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    counts, _, world = small_log
-    target = str(tmp_path / "model")
-    arguments = ["train", counts, "--data", world, "--estimator", "auto"]
-    arguments += ["--ranker", TREE_RANKER, *SMALL[TREE_RANKER]]
-    capsys.readouterr()
-    assert main([*arguments, "-o", target]) == 0
+    assert main([*arguments, "-o", f"{target}2"]) == 0
     printed = capsys.readouterr().out
-    assert "queries held out in 5 parts" in printed
-    assert printed.count("affine ") == 3  # what judges, affine, affine clipped
-    assert "taken: " in printed
+    assert "3 of 3 parts" in printed
+    assert f"taken: {found['best']}" in printed
 
 
 @pytest.mark.parametrize(
@@ -311,9 +326,8 @@ def test_auto_with_estimated_users_prints_the_table(
     [
         (["--estimator", "affine"], "--estimator auto"),
         (["--patience", "2"], "--patience"),
-        (["--set", "learning_rate=0.1"], "--ranker"),
         (["--ranker", TREE_RANKER, "--set", "epochs=2"], "epochs"),
-        (["--clip", "low"], "'low'"),
+        (["--budget", "soon"], "'soon'"),
     ],
 )
 def test_bad_options_of_auto_are_one_sentence_and_write_nothing(
@@ -323,9 +337,9 @@ def test_bad_options_of_auto_are_one_sentence_and_write_nothing(
     more: list[str],
     words: str,
 ) -> None:
-    counts, users, world = small_log
+    counts, users, data = small_log
     target = tmp_path / "model"
-    arguments = ["train", counts, "--data", world, "--users", users]
+    arguments = ["train", counts, "--data", data, "--users", users]
     capsys.readouterr()
     assert main([*arguments, "--estimator", "auto", *more, "-o", str(target)]) == 2
     fault = capsys.readouterr().err

@@ -11,12 +11,16 @@ import pytest
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.rows import rows_of
+from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.traffic import Traffic
+from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import ESTIMATOR
+from affinerank.defaults import CORRECTION, ESTIMATOR
 from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Weights
 from affinerank.estimators.correction import standard_error
-from affinerank.pipeline import debias, save_labels, weigh
+from affinerank.pipeline import debias, prepare_simulation, save_labels, weigh
+from affinerank.pipeline.folds import learns_of
 
 USERS = TrustModel.paper(depth=3)
 COUNTS = ClickCounts.from_columns(
@@ -30,22 +34,34 @@ COUNTS = ClickCounts.from_columns(
 GAUGE = b"affinerank.gauge"
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, row in ESTIMATORS.items() if row.needs != "labels"]
-)
+BY_OWN_OR_RANK = [
+    name
+    for name, row in ESTIMATORS.items()
+    if row.needs != "labels" and (name == ESTIMATOR or not learns_of(name))
+]
+
+
+@pytest.mark.parametrize("name", BY_OWN_OR_RANK)
 def test_labels_are_the_weights_of_documents_sorted_by_id(name: str) -> None:
     labels = debias(COUNTS, USERS, estimator=name)
-    assert labels["query_id"].to_pylist() == ["a", "a", "b", "b"]
-    assert labels["doc_id"].to_pylist() == [2, 11, 9, 10]  # 3 was never shown
-    assert labels["impressions"].to_pylist() == [5, 5, 8, 16]
-    assert labels["clicks"].to_pylist() == [4, 0, 3, 7]
+    assert labels["query_id"].to_pylist()[-2:] == ["b", "b"]
     data = RankingDataset.from_rows(
-        np.zeros((4, 1)), ["a", "a", "b", "b"], doc_ids=[2, 11, 9, 10]
+        np.zeros((5, 1)), ["a", "a", "a", "b", "b"], doc_ids=[2, 3, 11, 9, 10]
     )
     rows = rows_of(COUNTS, data)
     weights = weigh(rows, name, USERS)
-    np.testing.assert_allclose(labels["relevance"], weights.weight)
-    np.testing.assert_allclose(labels["standard_error"], standard_error(weights, rows))
+    seen = np.flatnonzero(weights.known)  # 3 was never shown
+    assert labels["doc_id"].to_pylist() == data.doc_ids[seen].tolist()
+    assert labels["impressions"].to_pylist() == [[5, 0, 5, 8, 16][i] for i in seen]
+    assert labels["clicks"].to_pylist() == [[4, 0, 0, 3, 7][i] for i in seen]
+    np.testing.assert_allclose(labels["relevance"], weights.weight[seen])
+    if weights.kappa is None:
+        error = standard_error(weights, rows)[seen]
+        np.testing.assert_allclose(labels["standard_error"], error)
+    else:
+        np.testing.assert_allclose(labels["own_clicks"], weights.kappa[seen])
+        deviation = np.sqrt(weights.variance[seen])
+        np.testing.assert_allclose(labels["standard_deviation"], deviation)
     assert labels.schema.metadata[b"affinerank.estimator"].decode() == name
 
 
@@ -105,7 +121,40 @@ def test_what_cannot_be_labelled_is_rejected() -> None:
     with pytest.raises(ConfigError, match="needs a user model"):
         debias(COUNTS)
     with pytest.raises(ConfigError, match="clip must be"):
-        debias(COUNTS, USERS, clip="x")
+        debias(COUNTS, USERS, estimator=CORRECTION, clip="x")
+    for name in ESTIMATORS:
+        if name != ESTIMATOR and learns_of(name):
+            with pytest.raises(ConfigError, match=f"{name} needs features.*--data"):
+                debias(COUNTS, USERS, estimator=name)
     nothing = ClickCounts(COUNTS.table.filter(pc.equal(COUNTS.table["doc_id"], 3)))
     with pytest.raises(DataError, match="no impressions"):
         debias(nothing, USERS)
+
+
+def test_features_label_what_was_never_shown_and_improve_the_others() -> None:
+    data = DataSource.parse("yahoo-like:150@3").read("train")
+    simulation = prepare_simulation(data, traffic=Traffic(top_k=6))
+    users = TrustModel.paper(depth=6)
+    few, many = (
+        simulate_counts(
+            simulation, simulation.sessions_for(n), rng=np.random.default_rng(0)
+        )
+        for n in (2e3, 2e4)
+    )
+    true = dict(zip(data.doc_ids.tolist(), data.relevance().tolist(), strict=True))
+
+    def error(labels: pa.Table) -> float:
+        shown = labels.filter(pc.greater(labels["impressions"], 0))
+        relevance = [true[doc] for doc in shown["doc_id"].to_pylist()]
+        return float(np.mean((shown["relevance"].to_numpy() - relevance) ** 2))
+
+    by_rank, by_features = debias(few, users), debias(few, users, data=data)
+    by_clicks = debias(few, users, estimator=CORRECTION)
+    assert by_rank.num_rows == by_clicks.num_rows < by_features.num_rows == data.n_docs
+    assert error(by_features) < error(by_rank) < 0.5 * error(by_clicks)
+    unseen = pc.equal(by_features["impressions"], 0)
+    assert pc.max(by_features.filter(unseen)["own_clicks"]).as_py() == 0
+    found = debias(many, users, data=data)
+    shown = found.filter(pc.greater(found["impressions"], 0))
+    squares = shown["standard_deviation"].to_numpy() ** 2
+    assert error(found) == pytest.approx(squares.mean(), rel=0.25)

@@ -11,7 +11,7 @@ from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import EM, ESTIMATOR
+from affinerank.defaults import CORRECTION, EM
 from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import ESTIMATORS, Estimator, affine
 from affinerank.pipeline import prepare_simulation, train_production_ranker
@@ -106,7 +106,7 @@ def test_an_estimator_of_ones_own_is_judged_by_like_any_other(held: Held) -> Non
     with ESTIMATORS.added(BENT):
         own, plain = (
             held.judge(KNOWN, estimator=name, against_logged=True)
-            for name in (BENT.name, ESTIMATOR)
+            for name in (BENT.name, CORRECTION)
         )
         estimated = held.judge(GAUGE, estimator=BENT.name, replicates=2)
     assert own["value"] == plain["value"]
@@ -118,7 +118,7 @@ def test_an_estimator_of_ones_own_is_judged_by_like_any_other(held: Held) -> Non
 
 def test_options_of_an_estimator_are_read(held: Held) -> None:
     plain = held.judge(KNOWN)
-    clipped = held.judge(KNOWN, estimator=f"{ESTIMATOR}(clip=0.05)")
+    clipped = held.judge(KNOWN, estimator=f"{CORRECTION}(clip=0.05)")
     assert clipped["effective_impressions"] > plain["effective_impressions"]
     assert clipped["value"] != plain["value"]
 

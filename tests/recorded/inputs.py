@@ -7,7 +7,7 @@ import numpy as np
 import affinerank as ar
 from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.clicks.traffic import Simulation
-from affinerank.pipeline.training import Lists
+from affinerank.pipeline.lists import Lists
 from affinerank.rankers.targets import Targets, Validation
 
 YAHOO, MSLR, WIDE = "yahoo-like:60", "mslr-like:40", "yahoo-like:200"

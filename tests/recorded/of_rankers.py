@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -22,8 +22,6 @@ from tests.recorded.inputs import (
 from tests.recorded.of_clicks import Pairs, numbers
 
 import affinerank as ar
-from affinerank.pipeline import ChoiceSettings
-from affinerank.pipeline.choice import compare
 from affinerank.rankers.held_out import HeldOut
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.networks import initial_parameters
@@ -120,7 +118,7 @@ def networks() -> Pairs:
     yield "networks/patience/losses", losses_of(epochs)
     yield "networks/patience/predictions", predicted(fitted, unseen)
     scores = torch.from_numpy(predicted(fitted, validation.features))
-    yield "networks/patience/validation", HeldOut(validation, "cpu").dcg(scores)
+    yield "networks/patience/validation", HeldOut(validation, "cpu").judge(scores)
 
 
 def trained_networks() -> Pairs:
@@ -134,6 +132,7 @@ def trained_networks() -> Pairs:
             estimators=ESTIMATORS,
             seeds=[3],
             clip=CLIP,
+            recipe="paper",
         )
     yield f"{at}/losses", losses_of(epochs)
     for (name, _), ranker in trained.rankers.items():
@@ -161,7 +160,7 @@ def trees() -> Pairs:
         yield f"trees/objective/{i}/hessian", second
     lists, validation, unseen = lesson()
     given, names = (lists.features, lists.targets(), lists.offsets), ("naive", "affine")
-    settings = TreeSettings(trees=20, leaves=8)
+    settings = TreeSettings(trees=20, leaves=8, objective="any-sign")
     fitted = fit_trees(*given, seeds=[0, 0], settings=settings)
     for name, scored in zip(names, predicted(fitted, unseen), strict=True):
         yield f"trees/fit/{name}", scored
@@ -185,36 +184,17 @@ def trained_trees() -> Pairs:
         split_of("train"),
         true_users("two"),
         ranker="lightgbm",
-        settings=TreeSettings(trees=20, leaves=8),
+        settings=TreeSettings(trees=20, leaves=8, objective="any-sign"),
+        estimators=["affine"],
         seeds=[3],
         clip=CLIP,
+        recipe="paper",
     )
     scores = ar.score(trained.rankers["affine", 3], split_of("test"))
     yield "trees/train_trees/affine", scores[:50]
     data = split_of("validation", MSLR)
     model = fit_lambdamart(data.features, data.relevance(1.0), data.offsets, seed=1)
     yield "trees/lambdamart", model.predict(split_of("test", MSLR).features[:50])
-
-
-def choice() -> Pairs:
-    settings = ChoiceSettings(
-        {
-            "mlp": replace(TINY, epochs=2, batch_queries=32),
-            "lightgbm": TreeSettings(trees=5, leaves=4),
-        },
-        folds=2,
-        seed=1,
-    )
-    users = true_users("two")
-    found = compare(counts_of("two"), split_of("train"), users, settings=settings)
-    yield "choice/gain", [row.gain for row in found.judged]
-    yield "choice/standard_error", [row.standard_error for row in found.judged]
-    yield "choice/lead", [row.lead for row in found.leads]
-    yield "choice/lead_error", [row.standard_error for row in found.leads]
-    candidates = [asdict(row.candidate).values() for row in found.judged]
-    yield "choice/candidates", [" ".join(map(str, each)) for each in candidates]
-    yield "choice/estimators", [f"{row.estimator} {row.clip}" for row in found.leads]
-    yield "choice/best", " ".join(map(str, asdict(found.best).values()))
 
 
 def sklearn() -> Pairs:
@@ -224,7 +204,7 @@ def sklearn() -> Pairs:
     other["qid"] = other["qid"] + 1000
     small: dict[str, dict[str, Any]] = {
         "mlp": {"epochs": 2, "hidden": (8, 4), "device": "cpu"},
-        "lightgbm": {"trees": 10, "leaves": 4},
+        "lightgbm": {"trees": 10, "leaves": 4, "objective": "any-sign"},
     }
     for ranker, settings in small.items():
         for who in ("known", "estimated", "naive"):
@@ -232,6 +212,7 @@ def sklearn() -> Pairs:
                 "naive" if who == "naive" else "affine",
                 ranker,
                 users=users if who == "known" else None,
+                recipe="paper",
                 settings=settings,
                 random_state=3,
             ).fit(**table)

@@ -184,8 +184,6 @@ def off_policy() -> Pairs:
     weights = RankWeights.of_metric(ar.Metric("P", 5))
     own = OffPolicySettings(rank_weights=weights, against_logged=True)
     yield from judged_by_clicks("known/precision", counts, users, own)
-    own = OffPolicySettings(against_logged=True)
-    yield from judged_by_clicks("bounds", *held_out_log(5), own)
     for who, model in (("known", users), ("estimated", estimated("features").users)):
         for name, ranker in rivals().items():
             gain = gain_over_logged(ranker, counts, split_of("test"), model)

@@ -11,8 +11,13 @@ from affinerank.cli import display
 from affinerank.cli.options import (
     Clip,
     Counts,
+    DataOptions,
+    Features,
     Json,
+    Seed,
     Users,
+    bars,
+    command,
     load,
     require_writable,
     show,
@@ -21,14 +26,19 @@ from affinerank.defaults import ESTIMATOR
 from affinerank.estimators import ESTIMATORS
 
 
+@command
 def debias(
     counts: Counts,
+    *,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Labels to write, Parquet.")
     ],
     users: Users = None,
+    data: Features = None,
     estimator: Annotated[str, typer.Option(help=f"{ESTIMATORS.choices}.")] = ESTIMATOR,
     clip: Clip = None,
+    of: DataOptions,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Write each document's debiased relevance, for those who train elsewhere."""
@@ -37,7 +47,14 @@ def debias(
     from affinerank.pipeline import save_labels
 
     require_writable(output, suffix=".parquet")
-    labels = debiased(
-        ClickCounts.load(counts), load(users), estimator=estimator, clip=clip
-    )
+    with bars() as progress:
+        labels = debiased(
+            ClickCounts.load(counts),
+            load(users),
+            data=None if data is None else of.read(data),
+            estimator=estimator,
+            clip=clip,
+            seed=seed,
+            progress=progress,
+        )
     show(save_labels(labels, output), as_json, display.notes)

@@ -182,32 +182,20 @@ def trained(about: Mapping[str, Any]) -> None:
 
 def chosen(about: Mapping[str, Any]) -> None:
     """Print which candidates were compared, and which was taken."""
-    line(f"{about['judged_by']}; queries held out in {about['folds']} parts")
-    gains: dict[str, list[float]] = {}
-    for row in about["candidates"]:
-        gains.setdefault(row["ranker"], []).append(row["gain"])
-    rows = [
-        (
-            row["estimator"],
-            row["clip"] or "",
-            f"{row['lead']:+.4f}, {row['standard_error']:.4f}",
-            *(f"{values[i]:+.4f}" for values in gains.values()),
-        )
-        for i, row in enumerate(about["estimators"])
-    ]
-    means = (f"{sum(values) / len(values):+.4f}" for values in gains.values())
-    heads = (
-        "estimator",
-        "clip",
-        "lead, std error",
-        *(f"{k} over logged" for k in gains),
-    )
-    table(heads, [*rows, ("mean", "", "", *means)])
-    best = about["best"]
-    clip = f", clip {best['clip']}" if best["clip"] else ""
     line(
-        f"taken: {best['estimator']}{clip} (largest lead less half its standard "
-        f"error), {best['ranker']} (highest mean)"
+        f"{about['judged_by']}; queries held out in {about['parts']} of "
+        f"{about['folds']} parts"
+    )
+    pairs = (("gain", "standard_error"), ("lead", "lead_error"))
+    rows = (
+        (row["estimator"], *(f"{row[v]:+.4f} +- {row[e]:.4f}" for v, e in pairs))
+        for row in about["candidates"]
+    )
+    first = about["candidates"][0]["estimator"]
+    table(("candidate", "over logged", f"over {first}"), rows)
+    line(
+        f"taken: {about['best']} (largest lead over {first} less half its standard "
+        "error)"
     )
 
 

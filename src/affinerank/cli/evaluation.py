@@ -20,7 +20,7 @@ from affinerank.cli.options import (
     require_choice,
     show,
 )
-from affinerank.defaults import ESTIMATOR, RELEVANT_ABOVE
+from affinerank.defaults import CORRECTION, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
 from affinerank.estimators import ESTIMATORS
 
@@ -48,7 +48,7 @@ def evaluate(
     users: Users = None,
     estimator: Annotated[
         str, typer.Option(help=f"With --counts: {ESTIMATORS.choices}.")
-    ] = ESTIMATOR,
+    ] = CORRECTION,
     against: Annotated[
         str | None,
         typer.Option(help="With --counts: logged, the ranking that was shown."),
@@ -99,7 +99,19 @@ def evaluate(
     settings |= {"estimator": estimator, "against_logged": against is not None}
     settings |= {"replicates": replicates, "seed": seed}
     about = _from_clicks(rankers, counts, (users, estimated_from), settings, data, of)
-    show(about, as_json, display.evaluated_from_clicks)
+    show(about, as_json, _judged)
+
+
+def _judged(about: dict[str, Any]) -> None:
+    """Print how rankers were judged, and what of it was predicted."""
+    display.evaluated_from_clicks(about)
+    for row in about["rankers"]:
+        if row["predicted"]:
+            display.line(
+                f"{row['ranker']}: {row['never_shown_share']:.1%} of the rank weight "
+                "is on documents that were never shown: their relevance is predicted, "
+                "as if documents alike were as relevant when shown"
+            )
 
 
 def _settings(metric: str | None, rank_weights: str | None) -> dict[str, Any]:

@@ -23,7 +23,15 @@ from affinerank.cli.options import (
     require_writable,
     show,
 )
-from affinerank.defaults import CLIP, ESTIMATOR, RANKER, RELEVANT_ABOVE
+from affinerank.defaults import (
+    BASELINE,
+    CORRECTION,
+    ESTIMATOR,
+    PAPER,
+    RANKER,
+    RECIPE,
+    RELEVANT_ABOVE,
+)
 from affinerank.errors import ConfigError
 from affinerank.estimators import ESTIMATORS
 from affinerank.rankers import RANKERS
@@ -41,17 +49,23 @@ Estimators = Annotated[
     list[str] | None,
     typer.Option(
         help=f"{ESTIMATORS.choices} ({ESTIMATOR} by default); several are trained "
-        f"together, one folder each; {AUTO}: the one that does best on held-out "
-        "queries."
+        f"together, one folder each; {AUTO}: {ESTIMATOR}, unless {CORRECTION} or "
+        f"{BASELINE} does better on held-out queries."
     ),
 ]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Reject ranks the user model lacks.")
 ]
-RankerName = Annotated[
-    str | None,
+RankerName = Annotated[str, typer.Option(help=f"{RANKERS.choices}.")]
+Budget = Annotated[
+    str,
+    typer.Option(help=f"Time that {AUTO} should take at most, as in 90s, 5m or 1h."),
+]
+Recipe = Annotated[
+    str,
     typer.Option(
-        help=f"{RANKERS.choices}; {RANKER} by default, all of them for {AUTO}."
+        help=f"{RECIPE}: learning rate and number of epochs (or trees) by held-out "
+        f"queries, then trained on all; {PAPER}: as the settings say."
     ),
 ]
 Patience = Annotated[
@@ -82,7 +96,9 @@ def train(
     estimator: Estimators = None,
     clip: Clip = None,
     strict: Strict = False,
-    ranker: RankerName = None,
+    ranker: RankerName = RANKER,
+    budget: Budget = "5m",
+    recipe: Recipe = RECIPE,
     settings: Set = None,
     patience: Patience = None,
     validation: HeldOut = None,
@@ -99,11 +115,13 @@ def train(
     from affinerank.clicks.counts import ClickCounts
     from affinerank.pipeline import (
         ChoiceSettings,
+        given_rates,
         held_out,
         ranker_settings,
         train,
         train_chosen,
     )
+    from affinerank.pipeline.choice import parse_budget
     from affinerank.pipeline.weighing import require_users_possible
 
     names = list(dict.fromkeys(estimator or [ESTIMATOR]))
@@ -113,18 +131,14 @@ def train(
     require_writable(output, checkpoint, save_users)
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
-    if auto and (len(names) > 1 or patience is not None or checkpoint is not None):
+    if auto and (len(names) > 1 or patience or checkpoint or clip):
         raise ConfigError(
-            f"--estimator {AUTO} compares estimators after the same training: leave "
-            "out other estimators, --patience and --checkpoint"
+            f"--estimator {AUTO} compares estimators as they are by default: leave "
+            "out other estimators, --clip, --patience and --checkpoint"
         )
-    kinds = [ranker] if ranker else list(RANKERS) if auto else [RANKER]
+    seconds = parse_budget(budget)
     pairs = [*(settings or []), *([f"patience={patience}"] if patience else [])]
-    if pairs and len(kinds) > 1:
-        raise ConfigError(
-            "--set means different things to different rankers: name one with --ranker"
-        )
-    how = {kind: ranker_settings(kind, pairs, seed) for kind in kinds}
+    how = ranker_settings(ranker, pairs, seed)
     known = load(users)
     needed = require_users_possible([ESTIMATOR] if auto else names, known)
     if save_users is not None and (known is not None or not needed):
@@ -133,20 +147,21 @@ def train(
         given: dict[str, Any] = {"strict": strict, "progress": progress}
         clicks, read = ClickCounts.load(counts), of.read(data)
         if auto:
-            compared = ChoiceSettings(how, clip or CLIP, seed=seed)
+            compared = ChoiceSettings(ranker, how, seconds, seed, recipe=recipe)
             trained, choice = train_chosen(
                 clicks, read, known, settings=compared, **given
             )
         else:
-            given |= {"settings": how[kinds[0]], "estimators": names, "seeds": [seed]}
+            given |= {"settings": how, "estimators": names, "seeds": [seed]}
             given |= {"clip": clip, "relevant_above": relevant_above}
+            given |= {"recipe": recipe, "rates": given_rates(ranker, pairs)}
             given["checkpoint"] = checkpoint
             if validation is not None:
                 held = of.read(data, "validation", named=False)
                 given["validation"] = (ClickCounts.load(validation), held)
             elif patience is not None:
                 given["validation"] = (held_out(clicks), read)
-            trained, choice = train(clicks, read, known, ranker=kinds[0], **given), None
+            trained, choice = train(clicks, read, known, ranker=ranker, **given), None
     _report_users(trained, save_users)
     about = trained.save(output)
     if choice is not None:

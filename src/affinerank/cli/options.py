@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import wraps
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
@@ -124,6 +125,7 @@ class LogReading:
 
 
 SHARED = (DataOptions, LogReading)
+SECONDS_BETWEEN_LINES = 10.0
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -203,15 +205,22 @@ def _plain(about: Any) -> Any:
 
 @contextmanager
 def bars() -> Iterator[Progress]:
-    """Draw a progress bar per stage on a terminal; nothing in a pipe."""
+    """Draw a progress bar per stage on a terminal; print a line at times in a pipe."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     console = display.faults
     with Bars(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as drawn:
         tasks: dict[str, Any] = {}
+        spoken = monotonic()
 
         def progress(stage: str, done: int, total: int) -> None:
+            nonlocal spoken
+            if not console.is_terminal:
+                if monotonic() - spoken >= SECONDS_BETWEEN_LINES:
+                    display.say(f"{stage}: {done:,} of {total:,}")
+                    spoken = monotonic()
+                return
             if stage not in tasks:
                 tasks[stage] = drawn.add_task(stage, total=total)
             drawn.update(tasks[stage], completed=done, total=total)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from affinerank.pipeline.simulation import simulate as simulate
     from affinerank.pipeline.simulation import simulation_rankers as simulation_rankers
     from affinerank.pipeline.training import Trained as Trained
+    from affinerank.pipeline.training import given_rates as given_rates
     from affinerank.pipeline.training import ranker_settings as ranker_settings
     from affinerank.pipeline.training import train as train
     from affinerank.pipeline.weighing import weigh as weigh
@@ -44,7 +45,7 @@ _HOME = {
     "parts": "held_out",
     "production": "train_production_ranker",
     "simulation": "prepare_simulation simulate simulation_rankers",
-    "training": "Trained ranker_settings train",
+    "training": "Trained given_rates ranker_settings train",
     "weighing": "weigh",
 }
 

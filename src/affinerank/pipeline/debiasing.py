@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,19 @@ import pyarrow.parquet as pq
 
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import document_ids, rows_of
-from affinerank.defaults import ESTIMATOR
+from affinerank.clicks.rows import ClickRows, document_ids, note_unmatched, rows_of
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.parquet import arrow_column
+from affinerank.defaults import ESTIMATOR, QUICK
 from affinerank.errors import DataError
-from affinerank.estimators import Estimator
+from affinerank.estimators import Estimator, Fold, Weights
 from affinerank.estimators.correction import standard_error
 from affinerank.files import written_whole
+from affinerank.pipeline.estimation import filled_features
+from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
 from affinerank.pipeline.weighing import rows_named, weigh, with_clip
+from affinerank.progress import Progress, quiet
+from affinerank.rankers import RANKERS
 from affinerank.settings import Spec
 
 ESTIMATED_BY = "affinerank.estimator"
@@ -30,32 +37,56 @@ def debias(
     counts: ClickCounts,
     users: ClickModel | None = None,
     *,
+    data: RankingDataset | None = None,
     estimator: str = ESTIMATOR,
     clip: str | float | None = None,
+    seed: int = 0,
+    progress: Progress = quiet,
 ) -> pa.Table:
     """Estimate the relevance of each document from its clicks.
+
+    Estimators that expect something of a document before its own clicks expect it by
+    features, with linear models of other queries' clicks, if there are ``data``; the
+    default does so by the rank shown otherwise.
 
     Args:
         counts: Clicks; where they are split, labels keep the ``split``.
         users: How users click, if the estimator needs them.
+        data: Features of the documents. Those of queries that were issued are labelled
+            even if they were never shown, by estimators that expect something of them.
         estimator: A row of ``ESTIMATORS``, with options as in ``affine(clip=0.1)``.
         clip: Clipping rule of an estimator that divides.
+        seed: Of the queries that linear models learn from.
+        progress: Called as they learn.
 
     Returns:
         ``query_id, doc_id, [split], relevance, standard_error, impressions, clicks``,
         one row per query and document that is known, with the estimator and the gauge
         (what 0 and 1 mean) in the metadata. Relevance may be below 0 or above 1.
+
+        Where other documents have a say in the relevance, two columns are in the place
+        of ``standard_error``: ``standard_deviation``, of what the document's relevance
+        may be, and ``own_clicks``, the share of its own clicks in it (1: all of it; 0:
+        it is predicted).
     """
     [row] = rows_named([estimator])
     if not counts.impressions.any():
         raise DataError("the counts hold no impressions, so there is nothing to label")
     spec = with_clip(estimator, clip)
+
+    def labelled(part: ClickCounts) -> pa.Table:
+        rows, ids = _numbered(part, data)
+        folds: Sequence[Fold] = ()
+        if data is not None and (users is not None or not row.needs_users):
+            folds = _folds(rows, data, users, spec, seed, progress)
+        return _labels(rows, ids, weigh(rows, spec, users, folds=folds))
+
     if "split" not in counts.keys:
-        labels = _labels(counts, users, spec)
+        labels = labelled(counts)
     else:
         parts = []
         for value in pc.unique(counts.table["split"]).to_pylist():
-            part = _labels(counts.select("split", value), users, spec)
+            part = labelled(counts.select("split", value))
             column = pa.array([value] * part.num_rows, type=pa.string())
             parts.append(part.add_column(2, "split", column))
         labels = pa.concat_tables(parts)
@@ -79,14 +110,52 @@ def save_labels(labels: pa.Table, path: str | os.PathLike[str]) -> dict[str, Any
     }
 
 
-def _labels(counts: ClickCounts, users: ClickModel | None, spec: Spec) -> pa.Table:
-    rows, ids = rows_of(counts), document_ids(counts)
-    weights = weigh(rows, spec, users)
+def _numbered(
+    counts: ClickCounts, data: RankingDataset | None
+) -> tuple[ClickRows, pa.Table]:
+    """Rows of counts, and what their documents are called."""
+    if data is None:
+        return rows_of(counts), document_ids(counts)
+    rows = rows_of(counts, data)
+    note_unmatched(rows)
+    query, doc = data.query_ids[data.query_of_doc], data.doc_ids
+    names = {"query_id": arrow_column(query), "doc_id": arrow_column(doc)}
+    return rows, pa.table(names)
+
+
+def _folds(
+    rows: ClickRows,
+    data: RankingDataset,
+    users: ClickModel | None,
+    spec: Spec,
+    seed: int,
+    progress: Progress,
+) -> Sequence[Fold]:
+    """Learn what the estimator asks for, out of fold."""
+    learns = learns_of(spec)
+    if not learns:
+        return ()
+    return learn_in_folds(
+        [Log(rows, users, learns, seed)],
+        filled_features(data),
+        data.offsets,
+        ranker=QUICK,
+        settings=RANKERS[QUICK].settings(),
+        seed=seed,
+        progress=progress,
+    )[0]
+
+
+def _labels(rows: ClickRows, ids: pa.Table, weights: Weights) -> pa.Table:
+    error = {"standard_error": standard_error(weights, rows)}
+    if weights.kappa is not None:
+        deviation = np.sqrt(weights.variance)
+        error = {"standard_deviation": deviation, "own_clicks": weights.kappa}
     columns = {
         "query_id": ids["query_id"],
         "doc_id": ids["doc_id"],
         "relevance": weights.weight,
-        "standard_error": standard_error(weights, rows),
+        **error,
         "impressions": rows.by_doc(rows.impressions).astype(np.int64),
         "clicks": rows.by_doc(rows.clicks).astype(np.int64),
     }

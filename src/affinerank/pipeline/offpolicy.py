@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,9 +15,10 @@ from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
 from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import ESTIMATOR, METHOD
+from affinerank.defaults import CORRECTION, METHOD, QUICK
 from affinerank.errors import ConfigError, DataError
-from affinerank.estimators import Weights
+from affinerank.estimators import Fold, Weights
+from affinerank.estimators.evidence import CLICKS as EXPLAINED
 from affinerank.evaluation.offpolicy import (
     MOST_NEVER_SHOWN,
     Estimate,
@@ -38,16 +39,26 @@ from affinerank.evaluation.rank_weights import (
 from affinerank.evaluation.refits import (
     REPLICATES,
     Differences,
+    Predict,
     Source,
     Weigh,
     estimate_differences,
     is_estimated,
     mean_alpha,
 )
+from affinerank.evaluation.unseen import (
+    Predicted,
+    all_over_logged,
+    by_information,
+    can_predict,
+    predict,
+)
 from affinerank.pipeline.estimation import filled_features
+from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
 from affinerank.pipeline.parts import held_part, train_part
 from affinerank.pipeline.weighing import rows_named, weigh
 from affinerank.progress import Progress, quiet
+from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Ranker, score
 from affinerank.seeds import stage_rng
 
@@ -55,6 +66,7 @@ RELEVANCE = "relevance from 0 to 1"
 CLICKS = "clicks at an average rank; users are known up to gauge"
 LEARNT = "the clicks they were estimated from"
 HELD = "the held-out clicks, for want of those they were estimated from"
+LEAST_QUERIES = 20  # from which relevance of other documents is predicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +83,7 @@ class OffPolicySettings:
     """
 
     rank_weights: RankWeights = DCG_10
-    estimator: str = ESTIMATOR
+    estimator: str = CORRECTION
     against_logged: bool = False
     replicates: int = REPLICATES
     seed: int = 0
@@ -83,7 +95,8 @@ class JudgedByClicks:
 
     Attributes:
         ranker: Its name.
-        never_shown_share: Share of its rank weight on documents that are not known.
+        never_shown_share: Share of its rank weight on documents that were never shown.
+        predicted: Whether their relevance was predicted; otherwise there are bounds.
         exposure: How evenly the estimate rests on impressions.
         value: Of the ranker; ``None`` if users are known up to gauge.
         logged: Value of the logged ranking, if compared and not up to gauge.
@@ -92,6 +105,7 @@ class JudgedByClicks:
 
     ranker: str
     never_shown_share: float
+    predicted: bool
     exposure: Exposure
     value: Estimate | None = None
     logged: Estimate | None = None
@@ -102,6 +116,7 @@ class JudgedByClicks:
         about: dict[str, Any] = {
             "ranker": self.ranker,
             "never_shown_share": self.never_shown_share,
+            "predicted": self.predicted,
             "impressions": self.exposure.impressions,
             "effective_impressions": self.exposure.effective,
             "top_percent_share": self.exposure.top_share,
@@ -168,6 +183,12 @@ def evaluate_from_clicks(
     With known users, each ranker has a value; with estimated ones, only its difference
     from the logged ranking is reported, from refits of the users.
 
+    Relevance of documents that were never shown is predicted from features, scores and
+    the clicks on others, and intervals hold what that leaves open; they assume that
+    documents alike in these are as relevant whether they were shown or not
+    (:mod:`affinerank.evaluation.unseen`). Where clicks are too few for that, there are
+    bounds with known users, and an error with estimated ones.
+
     Args:
         rankers: By name; none may have been trained on a query of the counts.
         counts: Held-out clicks; of their ``split``, where they have one, the part
@@ -180,7 +201,7 @@ def evaluate_from_clicks(
         progress: Called after each refit.
     """
     chosen = settings or OffPolicySettings()
-    log = _corrected(held_part(counts), data, users, chosen.estimator)
+    log = _corrected(held_part(counts), data, users, chosen.estimator, chosen.seed)
     for name, ranker in rankers.items():
         _require_unseen(name, ranker, data, log.rows)
     scores = {name: score(ranker, data) for name, ranker in rankers.items()}
@@ -213,7 +234,7 @@ def gain_over_logged(
 ) -> float:
     """Return the value of a ranker less that of the logged ranking, as a bare number.
 
-    By the default estimator, in units of clicks at an average rank, so that users need
+    By the default correction, in units of clicks at an average rank, so that users need
     be known up to gauge only. Documents that were never shown do not count. For
     intervals, and a check against queries learnt from, see
     :func:`evaluate_from_clicks`.
@@ -225,7 +246,7 @@ def gain_over_logged(
         users: How users click.
         rank_weights: The metric.
     """
-    log = _corrected(counts, data, users, ESTIMATOR)
+    log = _corrected(counts, data, users, CORRECTION, None)
     [over] = log.over_logged([score(ranker, data)], rank_weights)
     gain = estimate(log.weights, over, log.rows.query_of_doc)
     return gain.least * mean_alpha(log.rows, log.users or users)
@@ -240,6 +261,7 @@ class _Log:
     weigh: Weigh
     users: ClickModel | None
     up_to_gauge: bool
+    folds: Sequence[Fold] = ()
 
     def valued(
         self, name: str, new: Floats, settings: OffPolicySettings
@@ -248,18 +270,21 @@ class _Log:
         weights, query = self.weights, self.rows.query_of_doc
         given = ranked_weights(new, self.rows, settings.rank_weights)
         unknown = unknown_share(weights, given, query)
+        predicted = self._predicted(new) if unknown else None
+        bounds = predicted is None and unknown > MOST_NEVER_SHOWN
         value = partial(estimate, weights, query=query)
-        bounds = unknown > MOST_NEVER_SHOWN
         compared = {}
+        about: dict[str, Any] = {"bounds": bounds, "predicted": predicted}
         if settings.against_logged:
             logged = logged_weights(self.rows, settings.rank_weights)
             compared["logged"] = value(logged)
-            compared["against_logged"] = value(given - logged, bounds=bounds)
+            compared["against_logged"] = value(given - logged, **about)
         return JudgedByClicks(
             name,
-            unknown,
+            self._never_shown(given),
+            predicted is not None,
             exposure(self.rows, weights, given),
-            value(given, bounds=bounds),
+            value(given, **about),
             **compared,
         )
 
@@ -272,13 +297,24 @@ class _Log:
         progress: Progress,
     ) -> list[JudgedByClicks]:
         """Estimate differences from the logged ranking with estimated users."""
-        unknown = [
-            self._require_known(name, new, settings.rank_weights)
-            for name, new in scores.items()
+        given = [
+            ranked_weights(new, self.rows, settings.rank_weights)
+            for new in scores.values()
         ]
-        over = self.over_logged(scores.values(), settings.rank_weights)
+        unknown = [
+            unknown_share(self.weights, each, self.rows.query_of_doc) for each in given
+        ]
+        predicts = can_predict(self.folds) and any(unknown)
+        if not predicts:
+            _require_known(dict(zip(scores, unknown, strict=True)))
+        how: list[Predict] = [
+            partial(predict, folds=self.folds, scores=new)
+            for new in scores.values()
+            if predicts
+        ]
+        over = self.over_logged(scores.values(), settings.rank_weights, every=predicts)
         found = estimate_differences(
-            Differences(self.rows, np.stack(over), self.weigh),
+            Differences(self.rows, np.stack(over), self.weigh, how),
             users,
             source,
             replicates=settings.replicates,
@@ -288,7 +324,8 @@ class _Log:
         return [
             JudgedByClicks(
                 name,
-                unknown[i],
+                self._never_shown(given[i]),
+                predicts,
                 exposure(self.rows, self.weights, over[i]),
                 against_logged=found[i],
             )
@@ -296,35 +333,60 @@ class _Log:
         ]
 
     def over_logged(
-        self, scores: Iterable[Floats], rank_weights: RankWeights
+        self,
+        scores: Iterable[Floats],
+        rank_weights: RankWeights,
+        *,
+        every: bool = False,
     ) -> list[Floats]:
-        """Rank weights of rankings less the logged, among the known documents."""
+        """Rank weights of rankings less the logged, among the known documents.
+
+        Or among all, where ``every`` document counts.
+        """
         known, query = self.weights.known, self.rows.query_of_doc
+        if every:
+            return [all_over_logged(new, self.rows, rank_weights) for new in scores]
         return [
             centred(over_logged(new, self.rows, rank_weights), known, query)
             for new in scores
         ]
 
-    def _require_known(
-        self, name: str, new: Floats, rank_weights: RankWeights
-    ) -> float:
-        """Reject a ranking much of whose weight is on documents that are not known."""
-        given = ranked_weights(new, self.rows, rank_weights)
-        unknown = unknown_share(self.weights, given, self.rows.query_of_doc)
-        if unknown > MOST_NEVER_SHOWN:
+    def _predicted(self, new: Floats) -> Predicted | None:
+        if self.users is None or not can_predict(self.folds):
+            return None
+        return predict(self.rows, self.users, self.folds, new)
+
+    def _never_shown(self, given: Floats) -> float:
+        shown = self.rows.by_doc(self.rows.impressions) > 0
+        weights = replace(self.weights, known=shown & self.weights.known)
+        return unknown_share(weights, given, self.rows.query_of_doc)
+
+
+def _require_known(unknown: Mapping[str, float]) -> None:
+    """Reject a ranking much of whose weight is on documents that are not known."""
+    for name, share in unknown.items():
+        if share > MOST_NEVER_SHOWN:
             raise DataError(
-                f"{name}: {unknown:.0%} of its rank weight is on documents that were "
-                "never shown, so there are only bounds, and bounds need users that "
-                "are known: what relevance 0 and 1 are; choose a smaller cutoff, or a "
-                "log that shows more documents"
+                f"{name}: {share:.0%} of its rank weight is on documents that were "
+                "never shown, and there are too few clicks to predict them, so there "
+                "are only bounds, and bounds need users that are known: what relevance "
+                "0 and 1 are; choose a smaller cutoff, or a log that shows more "
+                "documents"
             )
-        return unknown
 
 
 def _corrected(
-    counts: ClickCounts, data: RankingDataset, users: ClickModel | None, estimator: str
+    counts: ClickCounts,
+    data: RankingDataset,
+    users: ClickModel | None,
+    estimator: str,
+    seed: int | None,
 ) -> _Log:
-    """Weigh the documents of a log by any estimator whose needs are met."""
+    """Weigh the documents of a log by any estimator whose needs are met.
+
+    With a ``seed``, rankers that explain clicks are learnt where something rests on
+    them: documents that were never shown, or shown at several ranks.
+    """
     [row] = rows_named([estimator])
     if row.needs == "labels":
         raise ConfigError(f"{row.name} needs labels: it cannot judge by clicks")
@@ -332,20 +394,49 @@ def _corrected(
     if row.needs == "examination" and estimated:
         raise ConfigError(
             f"the estimator {row.name} needs users that are known, and these were "
-            f"estimated, up to gauge; use {ESTIMATOR}"
+            f"estimated, up to gauge; use {CORRECTION}"
         )
     rows = rows_of(counts, data)
     note_unmatched(rows)
     if not len(rows):
         raise DataError("the held-out counts hold no impressions")
+    folds: Sequence[Fold] = ()
     if users is not None and row.needs_users:
         users = users.to_depth(rows.depth)  # which warns, once
+        if seed is not None:
+            folds = _folds(rows, data, users, learns_of(estimator), seed)
+    # Own rows by information, where a document has several.
+    best = estimator == CORRECTION and can_predict(folds)
+    best = best and len(np.unique(rows.doc)) < len(rows)
 
     def by_estimator(rows: ClickRows, users: ClickModel | None) -> Weights:
-        return weigh(rows, estimator, users)
+        if best and users is not None:
+            return by_information(rows, users, folds)
+        return weigh(rows, estimator, users, folds=folds)
 
     up_to_gauge = row.needs == "gauge" and estimated
-    return _Log(rows, by_estimator(rows, users), by_estimator, users, up_to_gauge)
+    weights = by_estimator(rows, users)
+    return _Log(rows, weights, by_estimator, users, up_to_gauge, folds)
+
+
+def _folds(
+    rows: ClickRows,
+    data: RankingDataset,
+    users: ClickModel,
+    learns: tuple[str, ...],
+    seed: int,
+) -> Sequence[Fold]:
+    """Learn rankers out of fold, where something rests on them."""
+    issued = rows.sessions > 0
+    whole = len(rows) == len(np.unique(rows.doc)) == issued[rows.query_of_doc].sum()
+    few = min(rows.clicks.sum(), issued.sum()) < LEAST_QUERIES
+    if not learns and (whole or few or not data.varying_features()):
+        return ()
+    asked = Log(rows, users, learns or (EXPLAINED,), seed)
+    features, settings = filled_features(data), RANKERS[QUICK].settings()
+    return learn_in_folds(
+        [asked], features, data.offsets, ranker=QUICK, settings=settings, seed=seed
+    )[0]
 
 
 def _require_unseen(

@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Ints, Matrix
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, Unmatched, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.defaults import ESTIMATOR, RANKER, RELEVANT_ABOVE
+from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
-from affinerank.estimators import Weights
 from affinerank.files import new_folder
+from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
+from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.pipeline.parts import train_part
+from affinerank.pipeline.recipe import fit_chosen, require_recipe
 from affinerank.pipeline.weighing import (
+    judging,
     labels_for,
+    require_clips,
+    require_depth,
     rows_named,
     users_for,
     weigh,
@@ -31,36 +35,12 @@ from affinerank.pipeline.weighing import (
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, Ranker
-from affinerank.rankers.targets import Targets, Validation
 from affinerank.settings import from_pairs
 
 if TYPE_CHECKING:
     from affinerank.bias.method import Estimate
 
 Name = tuple[str, int]  # estimator and seed
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lists:
-    """Queries as rankers read them, with what each ranker learns there.
-
-    Attributes:
-        features: ``[n_docs, n_features]`` mapped.
-        offsets: ``[n_queries + 1]``.
-        weights: Of each ranker.
-    """
-
-    features: Matrix
-    offsets: Ints
-    weights: Sequence[Weights]
-
-    def targets(self) -> Targets:
-        """Put the weights side by side."""
-        return Targets(
-            np.stack([w.weight for w in self.weights]),
-            np.stack([w.known for w in self.weights]),
-            np.stack([w.share for w in self.weights]),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +113,8 @@ def train(
     clip: str | float | None = None,
     strict: bool = False,
     relevant_above: float = RELEVANT_ABOVE,
+    recipe: str = RECIPE,
+    rates: Sequence[float] | None = None,
     validation: tuple[ClickCounts, RankingDataset] | None = None,
     checkpoint: Path | None = None,
     progress: Progress = quiet,
@@ -150,7 +132,10 @@ def train(
         clip: Clipping rule of every estimator that divides.
         strict: Reject ranks deeper than the user model instead of extending it.
         relevant_above: Labels above this are relevant, for estimators by labels.
-        validation: Counts and data used for early stopping.
+        recipe: ``chosen``: learning rate and length by held-out queries, then trained
+            on all; ``paper``: as the settings say.
+        rates: Learning rates to choose from; left out, those of the ranker's row.
+        validation: Counts and data used for early stopping, in place of a choice.
         checkpoint: File that an interrupted training resumes from.
         progress: Called as training advances.
     """
@@ -158,40 +143,67 @@ def train(
         raise ConfigError("give an estimator or more, and a seed or more")
     kind = RANKERS[ranker]
     how = settings or kind.settings()
+    chosen = require_recipe(recipe) and kind.patience and validation is None
+    require_clips(estimators, clip)
     mapping = FeatureMapping.fit(data, impute=not kind.reads_missing)
     known, estimate = users_for(
         estimators, counts, data, users, seed=seeds[0], progress=progress
     )
     rows = rows_of(train_part(counts), data)
     note_unmatched(rows)
+    if strict:
+        require_depth(estimators, rows, known)
     parts = [(rows, data)]
     if validation is not None:
         parts.append((rows_of(*validation), validation[1]))
-    lists = []
+    lists: list[Lists] = []
     for part, of in parts:
         labels = labels_for(estimators, of, relevant_above)
+        features = mapping.apply(of).features
+        specs = [with_clip(name, clip) for name in estimators]
+        outside = {}
+        if not lists:
+            asked = {learns_of(spec) for spec in specs} - {()}
+            logs = [Log(part, known, learns, seeds[0]) for learns in asked]
+            given = (logs, features, of.offsets)
+            made = learn_in_folds(
+                *given, ranker=ranker, settings=how, progress=progress
+            )
+            outside = dict(zip(asked, made, strict=True))
+        else:
+            specs = [judging(spec) for spec in specs]
         weights = [
-            weigh(part, with_clip(name, clip), known, labels=labels, strict=strict)
-            for name in estimators
+            weigh(
+                part,
+                spec,
+                known,
+                labels=labels,
+                folds=outside.get(learns_of(spec), ()),
+                strict=strict,
+            )
+            for spec in specs
         ]
         each = [weight for weight in weights for _ in seeds]
-        lists.append(Lists(mapping.apply(of).features, of.offsets, each))
+        lists.append(Lists(features, of.offsets, each))
     names = [(str(name), seed) for name in estimators for seed in seeds]
-    fitted = fit_all(
-        ranker,
-        lists[0],
-        seeds=[seed for _, seed in names],
-        settings=how,
-        held_out=lists[1] if len(lists) > 1 else None,
-        checkpoint=checkpoint,
-        progress=progress,
-    )
+    given_all: dict[str, Any] = {
+        "seeds": [seed for _, seed in names],
+        "settings": how,
+        "checkpoint": checkpoint,
+        "progress": progress,
+    }
+    if chosen:
+        fitted = fit_chosen(ranker, lists[0], rates=rates, seed=seeds[0], **given_all)
+    else:
+        held = lists[1] if len(lists) > 1 else None
+        fitted = fit_all(ranker, lists[0], held_out=held, **given_all)
     about = {
         "clip": clip,
         "clicks": int(rows.clicks.sum()),
         "sessions": rows.n_sessions,
         "users": dict(known.provenance) if known else None,
         "settings": asdict(how),
+        "recipe": recipe,
     }
     seen = _learnt_from(parts, estimators)
     rankers = {
@@ -222,33 +234,6 @@ def _learnt_from(
     return tuple(names)
 
 
-def fit_all(
-    ranker: str,
-    lists: Lists,
-    *,
-    seeds: Sequence[int],
-    settings: Any = None,
-    held_out: Lists | None = None,
-    checkpoint: Path | None = None,
-    progress: Progress = quiet,
-) -> list[Fitted]:
-    """Train rankers on shared features, one for each of ``lists.weights``."""
-    validation = None
-    if held_out is not None:
-        validation = Validation(held_out.features, held_out.targets(), held_out.offsets)
-    kind = RANKERS[ranker]
-    return kind.fit(
-        lists.features,
-        lists.targets(),
-        lists.offsets,
-        seeds=seeds,
-        settings=settings or kind.settings(),
-        validation=validation,
-        checkpoint=checkpoint,
-        progress=progress,
-    )
-
-
 def ranker_settings(ranker: str, pairs: Sequence[str], seed: int = 0) -> Any:
     """Read the settings of a ranker from texts as in ``epochs=12``.
 
@@ -257,6 +242,13 @@ def ranker_settings(ranker: str, pairs: Sequence[str], seed: int = 0) -> Any:
     kind = RANKERS[ranker].settings
     seeded = any(entry.name == "data_seed" for entry in fields(kind))
     return from_pairs(kind, [*([f"data_seed={seed}"] if seeded else []), *pairs])
+
+
+def given_rates(ranker: str, pairs: Sequence[str]) -> list[float] | None:
+    """Return the learning rate that these texts set, or ``None``: it is chosen."""
+    if not any(text.replace(" ", "").startswith("learning_rate=") for text in pairs):
+        return None
+    return [ranker_settings(ranker, pairs).learning_rate]
 
 
 def imputed_values(

@@ -13,8 +13,10 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
+from affinerank.defaults import JUDGE
 from affinerank.errors import ConfigError, DataError
-from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Weights
+from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Fold, Weights
+from affinerank.estimators.evidence import parse_clip
 from affinerank.progress import Progress, quiet
 from affinerank.settings import Spec
 
@@ -28,6 +30,7 @@ def weigh(
     users: ClickModel | None = None,
     *,
     labels: Floats | None = None,
+    folds: Sequence[Fold] = (),
     strict: bool = False,
 ) -> Weights:
     """Estimate the relevance of each document.
@@ -37,19 +40,29 @@ def weigh(
         estimator: A row of ``ESTIMATORS`` with its options, ``affine(clip=0.1)``.
         users: How users click, where the estimator needs to know.
         labels: ``[n_docs]`` relevance, where the estimator needs it.
+        folds: Rankers of other queries, where the estimator asks for some.
         strict: Reject ranks deeper than the user model instead of extending it.
     """
     spec = Spec.of(estimator)
     row = ESTIMATORS[spec.name]
     if row.needs_users and users is None:
         raise ConfigError(f"the estimator {row.name} needs a user model (--users)")
-    if strict and row.needs_users and users is not None and rows.depth > users.depth:
+    if strict:
+        require_depth([spec], rows, users)
+    options: Any = spec.settings(row.options)
+    return row.weigh(Evidence(rows, users, labels=labels, folds=folds, options=options))
+
+
+def require_depth(
+    estimators: Sequence[str | Spec], rows: ClickRows, users: ClickModel | None
+) -> None:
+    """Reject ranks deeper than the user model, where an estimator needs one."""
+    needed = any(row.needs_users for row in rows_named(estimators))
+    if needed and users is not None and rows.depth > users.depth:
         raise DataError(
             f"the user model ends at rank {users.depth}, and the counts go down to "
             f"{rows.depth}; give a deeper one, or leave --strict out"
         )
-    options: Any = spec.settings(row.options)
-    return row.weigh(Evidence(rows, users, labels=labels, options=options))
 
 
 def rows_named(estimators: Iterable[str | Spec]) -> list[Estimator]:
@@ -64,6 +77,36 @@ def with_clip(estimator: str | Spec, clip: str | float | None) -> Spec:
     if clip is None or "clip" not in names or "clip" in dict(spec.parameters):
         return spec
     return Spec(spec.name, (*spec.parameters, ("clip", clip)))
+
+
+def require_clips(estimators: Sequence[str | Spec], clip: str | float | None) -> None:
+    """Reject a clipping rule that cannot be read, or that no estimator would take."""
+    if clip is None:
+        return
+    parse_clip(clip, 1)
+    names = [Spec.of(estimator).name for estimator in estimators]
+    if all(
+        with_clip(estimator, clip) == Spec.of(estimator) for estimator in estimators
+    ):
+        divide = [name for name in ESTIMATORS if with_clip(name, clip).parameters]
+        raise ConfigError(
+            f"{', '.join(names)} does not divide by alpha, so there is nothing to "
+            f"clip; --clip is for {', '.join(divide)}"
+        )
+
+
+def judging(estimator: str | Spec) -> Spec:
+    """Return what judges by held-out clicks where this estimator is learnt from.
+
+    Itself, without a clip, which biases; in place of one that needs rankers of other
+    queries, the default with its prior by rank.
+    """
+    spec = Spec.of(estimator)
+    row = ESTIMATORS[spec.name]
+    if row.learns(spec.settings(row.options)):
+        return Spec.parse(JUDGE)
+    kept = tuple(p for p in spec.parameters if p[0] != "clip")
+    return Spec(spec.name, kept)
 
 
 def labels_for(

@@ -27,15 +27,17 @@ from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.data.reading import Split
-from affinerank.defaults import RELEVANT_ABOVE
+from affinerank.defaults import PAPER, RELEVANT_ABOVE
 from affinerank.errors import AffineRankWarning, DataError
-from affinerank.estimators import Weights, affine
+from affinerank.estimators import Fold, Weights, affine
 from affinerank.metrics import MetricValues, ranks_by_score
 from affinerank.pipeline.estimation import estimate_from_rows
+from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
+from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.recipe import fit_chosen, require_recipe
 from affinerank.pipeline.simulation import users_of
-from affinerank.pipeline.training import Lists, fit_all
-from affinerank.pipeline.weighing import labels_for, weigh
+from affinerank.pipeline.weighing import judging, labels_for, weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import mlp
 from affinerank.rankers.limits import require_limits
@@ -157,6 +159,15 @@ class Part:
     features: Matrix
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """Clicks of a cell: to learn from, held out, and the users who clicked."""
+
+    rows: ClickRows
+    held: ClickRows
+    users: Any
+
+
 class World:
     """A data set read once, with the production rankers trained on it so far.
 
@@ -237,6 +248,7 @@ class World:
         settings: Any,
         *,
         early_stopping: bool = False,
+        recipe: str = PAPER,
         progress: Progress = quiet,
     ) -> list[Measured]:
         """Train rankers at once, and judge them.
@@ -246,6 +258,8 @@ class World:
                 :func:`method_that_ranks` is the same, and production rankers.
             settings: Shape and training: an instance of the row's ``settings``.
             early_stopping: Also judge each ranker as held-out clicks liked it best.
+            recipe: ``paper``: as the settings say; ``chosen``: learning rate and length
+                by held-out queries.
             progress: Called as training advances.
         """
         trained = [cell for cell in cells if cell.estimator != PRODUCTION]
@@ -259,7 +273,8 @@ class World:
             if method is not None:
                 found = self._measure_jointly(trained, method, settings, progress)
             elif trained:
-                found = self._measure_apart(trained, settings, early, progress)
+                chosen = require_recipe(recipe)
+                found = self._measure_apart(trained, settings, early, chosen, progress)
         return [
             found.get(cell) or self._measured(cell, self.production(cell.run).value)
             for cell in cells
@@ -284,22 +299,42 @@ class World:
         }
 
     def _measure_apart(
-        self, cells: Sequence[Cell], settings: Any, early: bool, progress: Progress
+        self,
+        cells: Sequence[Cell],
+        settings: Any,
+        early: bool,
+        chosen: bool,
+        progress: Progress,
     ) -> dict[Cell, Measured]:
         """Weigh the clicks of each cell, and train rankers on the weights."""
-        prepared = _by_log(cells, lambda own: self._prepared(own, settings, early))
-        weights, held_out, about = zip(*prepared, strict=True)
-        fitted = fit_all(
-            Spec.parse(cells[0].ranker or "").name,
-            self._lists("train", weights),
-            seeds=[self.seed + cell.run for cell in cells],
-            settings=settings,
-            held_out=self._lists("validation", held_out) if early else None,
-            progress=progress,
-        )
-        last = self._judged([one.model for one in fitted])
-        chosen = self._judged([one.kept for one in fitted]) if early else []
-        for note, value, one in zip(about, chosen, fitted, strict=False):
+        drawn = _by_log(cells, lambda own: self._drawn(own, settings, early))
+        weights = self._weighed(cells, drawn, settings)
+        about = [
+            _about(c, one.rows, one.users) for c, one in zip(cells, drawn, strict=True)
+        ]
+        given: dict[str, Any] = {
+            "seeds": [self.seed + cell.run for cell in cells],
+            "settings": settings,
+        }
+        name = Spec.parse(cells[0].ranker or "").name
+        lists = self._lists("train", weights)
+        if chosen:
+            fitted = fit_chosen(name, lists, seed=self.seed, **given)
+        else:
+            held_out = None
+            if early:
+                by = [
+                    self._weigh(
+                        judging(cell.estimator), one.held, one.users, "validation"
+                    )
+                    for cell, one in zip(cells, drawn, strict=True)
+                ]
+                held_out = self._lists("validation", by)
+            given["progress"] = progress
+            fitted = fit_all(name, lists, held_out=held_out, **given)
+        last = self._judged([one.kept if chosen else one.model for one in fitted])
+        kept = self._judged([one.kept for one in fitted]) if early else []
+        for note, value, one in zip(about, kept, fitted, strict=False):
             note |= {"early_ndcg": value.mean, "early_epoch": one.chosen_at}
         return {
             cell: self._measured(cell, value, **note)
@@ -315,13 +350,11 @@ class World:
             **more,
         )
 
-    def _prepared(
-        self, cells: Sequence[Cell], settings: Any, early: bool
-    ) -> list[tuple[Weights, Any, dict[str, Any]]]:
-        """Weigh one log, drawn once, for each cell; also held out, never clipped."""
+    def _drawn(self, cells: Sequence[Cell], settings: Any, early: bool) -> list[Drawn]:
+        """Draw the clicks of one log, once, and find the users of each cell."""
         rows, true = self.draw(cells[0])
         held = self.draw(cells[0], held_out=True)[0] if early else rows
-        train, users, prepared = self.part("train"), {None: true, TRUE: true}, []
+        train, users = self.part("train"), {None: true, TRUE: true}
         for cell in cells:
             if cell.users not in users:
                 how = self._estimation(cell, settings)
@@ -329,13 +362,44 @@ class World:
                     rows, train.features, train.raw, settings=how
                 )
                 users[cell.users] = found.users
-            known, spec = users[cell.users], Spec.parse(cell.estimator)
-            weights = self._weigh(spec, rows, known, "train")
-            kept = tuple(p for p in spec.parameters if p[0] != "clip")
-            plain = replace(spec, parameters=kept)
-            other = self._weigh(plain, held, known, "validation") if early else None
-            prepared.append((weights, other, _about(cell, rows, known)))
-        return prepared
+        return [Drawn(rows, held, users[cell.users]) for cell in cells]
+
+    def _weighed(
+        self,
+        cells: Sequence[Cell],
+        drawn: Sequence[Drawn],
+        settings: Any,
+    ) -> list[Weights]:
+        """Weigh the clicks of each cell, with rankers of other queries where asked."""
+        train = self.part("train")
+        logs: dict[Any, Log] = {}
+        keys = []
+        for cell, one in zip(cells, drawn, strict=True):
+            learns = learns_of(cell.estimator)
+            keys.append((cell.log, cell.users, learns))
+            if learns:
+                seed = self.seed + cell.run
+                logs.setdefault(keys[-1], Log(one.rows, one.users, learns, seed))
+        folds = learn_in_folds(
+            list(logs.values()),
+            train.features,
+            train.raw.offsets,
+            ranker=Spec.parse(cells[0].ranker or "").name,
+            settings=settings,
+            seed=self.seed,
+        )
+        outside = dict(zip(logs, folds, strict=True))
+        parts = list(zip(cells, drawn, keys, strict=True))
+        return in_parallel(
+            lambda part: self._weigh(
+                Spec.parse(part[0].estimator),
+                part[1].rows,
+                part[1].users,
+                "train",
+                outside.get(part[2], ()),
+            ),
+            parts,
+        )
 
     def _estimation(self, cell: Cell, settings: Any) -> EstimationSettings:
         spec = Spec.parse(cell.users or "")
@@ -344,13 +408,18 @@ class World:
         return replace(spec.settings(EstimationSettings, **own), network=network)
 
     def _weigh(
-        self, estimator: Spec, rows: ClickRows, users: Any, split: Split
+        self,
+        estimator: Spec,
+        rows: ClickRows,
+        users: Any,
+        split: Split,
+        folds: Sequence[Fold] = (),
     ) -> Weights:
         data, above = self.part(split).raw, self.data.relevant_above
         labels = labels_for([estimator], data, above)
-        weights = weigh(rows, estimator, users, labels=labels)
+        weights = weigh(rows, estimator, users, labels=labels, folds=folds)
         # Hundreds of them are held at once: leave out what training does not read.
-        return replace(weights, variance=np.empty(0), slope=None)
+        return replace(weights, variance=np.empty(0), slope=None, kappa=None)
 
     def _lists(self, split: Split, weights: Sequence[Weights]) -> Lists:
         part = self.part(split)

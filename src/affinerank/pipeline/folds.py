@@ -1,0 +1,242 @@
+"""Rankers out of fold: they learn from some queries, and score the others.
+
+Estimators that ask for rankers (their ``learns``) get them from here. Queries are dealt
+into parts. For each part rankers learn from most of the other queries, and the rest of
+those stops their training and says how to combine them: no click on a query has a say
+in what is expected of its documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from affinerank.arrays import Bools, Floats, Ints, Matrix
+from affinerank.clicks.models import ClickModel
+from affinerank.clicks.rows import ClickRows
+from affinerank.estimators import ESTIMATORS, Weights
+from affinerank.estimators.evidence import CLICKS, Fold
+from affinerank.estimators.unit import UnitLink
+from affinerank.pipeline.weighing import weigh
+from affinerank.progress import Progress, quiet
+from affinerank.rankers import RANKERS
+from affinerank.rankers.ranker import predict_all
+from affinerank.rankers.targets import ClickTargets, Targets, Validation
+from affinerank.seeds import stage_rng
+from affinerank.settings import Spec
+
+FOLDS = 5
+WEIGHING = 0.3  # of the queries outside a part: they stop and weigh its rankers
+LEAST_QUERIES = 10
+SLOTS = 8  # ranks of a document that are told apart where clicks are explained
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Log:
+    """Clicks that something is learnt from, and what an estimator asks of it."""
+
+    rows: ClickRows
+    users: ClickModel | None
+    learns: tuple[str, ...]
+    seed: int
+
+
+def learns_of(estimator: str | Spec) -> tuple[str, ...]:
+    """Return what rankers must learn out of fold for an estimator."""
+    spec = Spec.of(estimator)
+    row = ESTIMATORS[spec.name]
+    options: Any = spec.settings(row.options)
+    return row.learns(options)
+
+
+def learn_in_folds(
+    logs: Sequence[Log],
+    features: Matrix,
+    offsets: Ints,
+    *,
+    ranker: str,
+    settings: Any,
+    seed: int = 0,
+    progress: Progress = quiet,
+) -> list[list[Fold]]:
+    """Train what each log asks for, all logs at once; return the folds of each.
+
+    Args:
+        logs: Clicks on the same documents.
+        features: ``[n_docs, n_features]`` mapped.
+        offsets: ``[n_queries + 1]``.
+        ranker: A row of ``RANKERS``.
+        settings: Of that row; patience is added, and the learning rate is the
+            highest of its ``rates``, where it has some.
+        seed: Of the parts.
+        progress: Called after each part.
+    """
+    if not logs:
+        return []
+    kind = RANKERS[ranker]
+    how = _with(settings, patience=max((kind.patience or 8) // 2, 1))
+    if kind.rates:
+        how = _with(how, learning_rate=kind.rates[-1])
+    found: list[list[Fold]] = [[] for _ in logs]
+    for number, (learns, weighs, predicts) in enumerate(_parts(len(offsets) - 1, seed)):
+        progress("learning out of fold", number, FOLDS)
+        scores: list[dict[str, Floats]] = [{} for _ in logs]
+        outside = [_of_queries(log.rows, ~predicts) for log in logs]
+        for asked in _asked(logs, kind.explains_clicks):
+            targets = [_targets(name, outside[i], logs[i].users) for i, name in asked]
+            usable = [i for i, t in enumerate(targets) if _differ(t, learns, offsets)]
+            if not usable:
+                continue
+            fitted = kind.fit(
+                features[_docs(learns, offsets)],
+                _chosen([targets[i] for i in usable], learns, offsets),
+                _bounds(learns, offsets),
+                seeds=[logs[asked[i][0]].seed for i in usable],
+                settings=how,
+                validation=Validation(
+                    features[_docs(weighs, offsets)],
+                    _chosen([targets[i] for i in usable], weighs, offsets),
+                    _bounds(weighs, offsets),
+                ),
+            )
+            by_each = predict_all([one.kept for one in fitted], features)
+            for i, own in zip(usable, by_each, strict=True):
+                log, name = asked[i]
+                scores[log][name] = own
+        for i, own_scores in enumerate(scores):
+            found[i].append(Fold(weighs, predicts, own_scores))
+    progress("learning out of fold", FOLDS, FOLDS)
+    return found
+
+
+def _parts(n_queries: int, seed: int) -> Iterator[tuple[Bools, Bools, Bools]]:
+    """Yield which queries are learnt from, weigh and are predicted, part by part.
+
+    None where queries are too few: then nothing is learnt out of fold.
+    """
+    if n_queries < LEAST_QUERIES:
+        return
+    rng = stage_rng("folds", seed)
+    part = rng.permutation(n_queries) % FOLDS
+    for number in range(FOLDS):
+        others = rng.permutation(np.flatnonzero(part != number))
+        weighs = np.zeros(n_queries, dtype=bool)
+        weighs[others[: max(int(WEIGHING * len(others)), 1)]] = True
+        predicts = part == number
+        yield ~predicts & ~weighs, weighs, predicts
+
+
+def _asked(
+    logs: Sequence[Log], explains_clicks: bool
+) -> Iterator[list[tuple[int, str]]]:
+    """Yield what is trained together: clicks that are explained, then weights."""
+    asked = [(i, name) for i, log in enumerate(logs) for name in log.learns]
+    clicks = [(i, name) for i, name in asked if name == CLICKS]
+    if clicks and explains_clicks:
+        yield clicks
+    weights = [(i, name) for i, name in asked if name != CLICKS]
+    if weights:
+        yield weights
+
+
+def _targets(
+    name: str, rows: ClickRows, users: ClickModel | None
+) -> Weights | ClickTargets:
+    if name == CLICKS and users is not None:
+        return click_targets(UnitLink.of(users, rows))
+    return weigh(rows, name, users)
+
+
+def click_targets(link: UnitLink) -> ClickTargets:
+    """Lay out clicks by document and slot, for one ranker.
+
+    A document has a slot for each rank it was shown at; where these are many, the least
+    frequent share the last slot, with the mean of their alpha and beta.
+    """
+    rows = link.rows
+    order = np.lexsort((-rows.impressions, rows.doc))
+    doc = rows.doc[order]
+    first = np.searchsorted(doc, doc)
+    slot = np.minimum(np.arange(len(doc)) - first, SLOTS - 1)
+    shape = (1, rows.n_docs, int(slot.max(initial=0)) + 1)
+    n = rows.impressions[order]
+
+    def laid(values: Floats) -> NDArray[np.float64]:
+        out = np.zeros(shape)
+        np.add.at(out[0], (doc, slot), values)
+        return out
+
+    impressions = laid(n)
+    safe = np.where(impressions > 0, impressions, 1.0)
+    parts = (
+        impressions,
+        laid(rows.clicks[order]),
+        laid(n * link.alpha[order]) / safe,
+        laid(n * link.beta[order]) / safe,
+    )
+    return ClickTargets(*(part.astype(np.float32) for part in parts))
+
+
+def _differ(targets: Weights | ClickTargets, learns: Bools, offsets: Ints) -> bool:
+    """Whether there is anything to learn from these queries."""
+    docs = _docs(learns, offsets)
+    if isinstance(targets, ClickTargets):
+        return bool(targets.clicks[:, docs].any())
+    known = targets.known[docs]
+    weight = np.where(known, targets.weight[docs], 0.0)
+    query = np.repeat(np.arange(int(learns.sum())), np.diff(offsets)[learns])
+    size = np.maximum(np.bincount(query, known, minlength=int(learns.sum())), 1.0)
+    mean = np.bincount(query, weight, minlength=len(size)) / size
+    counts = targets.share[learns] > 0
+    away = np.where(known & counts[query], weight - mean[query], 0.0)
+    return bool(np.abs(away).max(initial=0.0) > 1e-9)
+
+
+def _chosen(
+    targets: Sequence[Any], queries: Bools, offsets: Ints
+) -> Targets | ClickTargets:
+    """Put what rankers learn from some queries side by side."""
+    docs = _docs(queries, offsets)
+    if isinstance(targets[0], ClickTargets):
+        slots = max(one.clicks.shape[2] for one in targets)
+        return ClickTargets(
+            *(
+                np.concatenate(
+                    [_padded(getattr(one, f.name)[:, docs], slots) for one in targets]
+                )
+                for f in fields(ClickTargets)
+            )
+        )
+    return Targets(
+        np.stack([one.weight[docs] for one in targets]),
+        np.stack([one.known[docs] for one in targets]),
+        np.stack([one.share[queries] for one in targets]),
+    )
+
+
+def _padded(values: NDArray[np.float32], slots: int) -> NDArray[np.float32]:
+    return np.pad(values, ((0, 0), (0, 0), (0, slots - values.shape[2])))
+
+
+def _docs(queries: Bools, offsets: Ints) -> Bools:
+    return np.repeat(queries, np.diff(offsets))
+
+
+def _bounds(queries: Bools, offsets: Ints) -> Ints:
+    return np.concatenate([[0], np.cumsum(np.diff(offsets)[queries])])
+
+
+def _of_queries(rows: ClickRows, queries: Bools) -> ClickRows:
+    """Keep the clicks on some queries; the others were never issued."""
+    kept = rows.select(queries[rows.query])
+    return replace(kept, sessions=np.where(queries, rows.sessions, 0.0))
+
+
+def _with(settings: Any, **values: Any) -> Any:
+    """Change the settings that this kind of ranker has."""
+    own = {field.name for field in fields(settings)}
+    return replace(settings, **{k: v for k, v in values.items() if k in own})

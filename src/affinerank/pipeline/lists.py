@@ -1,0 +1,90 @@
+"""Queries with what each ranker learns there, and rankers fitted to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from affinerank.arrays import Bools, Ints, Matrix
+from affinerank.estimators import Weights
+from affinerank.progress import Progress, quiet
+from affinerank.rankers import RANKERS
+from affinerank.rankers.ranker import Fitted
+from affinerank.rankers.targets import Targets, Validation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lists:
+    """Queries as rankers read them, with what each ranker learns there.
+
+    Attributes:
+        features: ``[n_docs, n_features]`` mapped.
+        offsets: ``[n_queries + 1]``.
+        weights: Of each ranker.
+    """
+
+    features: Matrix
+    offsets: Ints
+    weights: Sequence[Weights]
+
+    def targets(self) -> Targets:
+        """Put the weights side by side."""
+        return Targets(
+            np.stack([w.weight for w in self.weights]),
+            np.stack([w.known for w in self.weights]),
+            np.stack([w.share for w in self.weights]),
+        )
+
+    def part(self, queries: Bools) -> Lists:
+        """Keep some queries."""
+        sizes = np.diff(self.offsets)
+        docs = np.repeat(queries, sizes)
+        made: dict[int, Weights] = {}
+        for weights in self.weights:
+            if id(weights) not in made:
+                made[id(weights)] = replace(
+                    weights,
+                    weight=weights.weight[docs],
+                    known=weights.known[docs],
+                    share=weights.share[queries],
+                    variance=np.empty(0),
+                    slope=None,
+                    kappa=None,
+                )
+        offsets = np.concatenate([[0], np.cumsum(sizes[queries])])
+        of_each = [made[id(weights)] for weights in self.weights]
+        return Lists(self.features[docs], offsets, of_each)
+
+
+def fit_all(
+    ranker: str,
+    lists: Lists,
+    *,
+    seeds: Sequence[int],
+    settings: Any = None,
+    held_out: Lists | None = None,
+    lengths: Sequence[int] | None = None,
+    checkpoint: Path | None = None,
+    progress: Progress = quiet,
+) -> list[Fitted]:
+    """Train rankers on shared features, one for each of ``lists.weights``."""
+    validation = None
+    if held_out is not None:
+        validation = Validation(held_out.features, held_out.targets(), held_out.offsets)
+    kind = RANKERS[ranker]
+    planned = {} if lengths is None else {"lengths": lengths}
+    return kind.fit(
+        lists.features,
+        lists.targets(),
+        lists.offsets,
+        seeds=seeds,
+        settings=settings or kind.settings(),
+        validation=validation,
+        checkpoint=checkpoint,
+        progress=progress,
+        **planned,
+    )

@@ -1,0 +1,125 @@
+"""How a ranker is trained: learning rate and length chosen by held-out queries.
+
+Some queries are held out, with the weights that the estimator gives them. Rankers of
+each rate are trained on the others, and judged after each epoch (or tree) by the DCG
+that the held-out weights estimate. The best rate and length then train on all queries.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from affinerank.arrays import Bools, Floats
+from affinerank.defaults import PAPER, RECIPE
+from affinerank.errors import AffineRankWarning, ConfigError
+from affinerank.pipeline.lists import Lists, fit_all
+from affinerank.progress import Progress, quiet
+from affinerank.rankers import RANKERS
+from affinerank.rankers.ranker import Fitted
+from affinerank.seeds import stage_rng
+
+HELD_OUT = 0.2
+LEAST_QUERIES = 10
+
+
+def require_recipe(recipe: str) -> bool:
+    """Return whether rate and length are to be chosen; reject what is no recipe."""
+    if recipe not in (RECIPE, PAPER):
+        raise ConfigError(f"recipe must be {RECIPE} or {PAPER}, got {recipe!r}")
+    return recipe == RECIPE
+
+
+def fit_chosen(
+    ranker: str,
+    lists: Lists,
+    *,
+    seeds: Sequence[int],
+    settings: Any,
+    rates: Sequence[float] | None = None,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    progress: Progress = quiet,
+) -> list[Fitted]:
+    """Choose learning rate and length of each ranker, then train it on all queries.
+
+    Args:
+        ranker: A row of ``RANKERS`` with ``patience``.
+        lists: Queries, and the weights of each ranker.
+        seeds: One per ranker.
+        settings: Of the row; its epochs or trees are the most.
+        rates: Learning rates to choose from; left out, those of the row.
+        seed: Draws the held-out queries.
+        checkpoint: File that an interrupted training on all queries resumes from.
+        progress: Called as training advances.
+    """
+    kind = RANKERS[ranker]
+    tried = list(kind.rates if rates is None else rates) or [settings.learning_rate]
+    held = _held_out(lists, seed)
+    if held is None:
+        how = replace(settings, learning_rate=tried[-1])
+        given: dict[str, Any] = {"checkpoint": checkpoint, "progress": progress}
+        return fit_all(ranker, lists, seeds=seeds, settings=how, **given)
+    chosen: list[tuple[float, int, float]] = [(-np.inf, 1, tried[0]) for _ in seeds]
+    for rate in tried:
+        how = replace(settings, learning_rate=rate, patience=kind.patience)
+        fitted = fit_all(
+            ranker,
+            lists.part(~held),
+            seeds=seeds,
+            settings=how,
+            held_out=lists.part(held),
+            progress=progress,
+        )
+        for i, one in enumerate(fitted):
+            smooth = _smoothed(np.array(one.trace))
+            best = int(np.argmax(smooth))
+            chosen[i] = max(chosen[i], (float(smooth[best]), best + 1, rate))
+    found: dict[int, Fitted] = {}
+    for rate in tried:
+        own = [i for i, (_, _, best) in enumerate(chosen) if best == rate]
+        if not own:
+            continue
+        fitted = fit_all(
+            ranker,
+            Lists(lists.features, lists.offsets, [lists.weights[i] for i in own]),
+            seeds=[seeds[i] for i in own],
+            settings=replace(settings, learning_rate=rate),
+            lengths=[chosen[i][1] for i in own],
+            checkpoint=checkpoint,
+            progress=progress,
+        )
+        for i, one in zip(own, fitted, strict=True):
+            value, length, _ = chosen[i]
+            about = {"learning_rate": rate, "length": length, "held_out": value}
+            found[i] = replace(one, report={**one.report, **about})
+    return [found[i] for i in range(len(seeds))]
+
+
+def _smoothed(trace: Floats) -> Floats:
+    """Average each value with its neighbours: held-out clicks are noisy."""
+    inside = np.pad(trace, 1, mode="edge")
+    return np.asarray((inside[:-2] + inside[1:-1] + inside[2:]) / 3.0)
+
+
+def _held_out(lists: Lists, seed: int) -> Bools | None:
+    """Draw queries to hold out among those that count; ``None`` if they are too few."""
+    counts = np.flatnonzero(np.any([w.share > 0 for w in lists.weights], axis=0))
+    if len(counts) < LEAST_QUERIES:
+        warnings.warn(
+            f"{len(counts)} queries were issued, too few to hold some out and choose "
+            "the learning rate by them",
+            AffineRankWarning,
+            stacklevel=3,
+        )
+        return None
+    rng = stage_rng("held out", seed)
+    number = max(int(HELD_OUT * len(counts)), 2)
+    held = np.zeros(len(lists.offsets) - 1, dtype=bool)
+    held[rng.choice(counts, number, replace=False)] = True
+    return held
