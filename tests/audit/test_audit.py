@@ -258,3 +258,20 @@ def test_a_real_log_of_queries_seen_once_is_reported_in_words(
     steps = [step["step"] for step in about["next"]]
     assert steps == ["repair", "features", "swaps"]
     assert "clicks identify too little" in audit_page(found)
+
+
+def test_few_clicks_on_a_document_leave_its_relevance_to_the_others(
+    world: World,
+) -> None:
+    counts, _ = world
+    found = audit(counts).to_dict()["own_clicks"]
+    assert found["verdict"] == "yes"
+    assert found["clicks_decide"] + found["model_decides"] == found["documents"]
+    assert found["documents"] == len(set(counts.table["doc_id"].to_pylist()))
+    half, few = counts, found
+    for seed in range(4):  # a sixteenth of the clicks
+        half, _ = half.halves(rng=np.random.default_rng(seed))
+        few = audit(half).to_dict()["own_clicks"]
+        assert few["verdict"] in ("yes", "partly", "not found", "unknown")
+    assert few.get("clicks_decide", 0) < found["clicks_decide"]
+    assert "by the rank" in found["says"][0]

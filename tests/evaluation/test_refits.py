@@ -8,7 +8,7 @@ import pytest
 
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.defaults import EM, ESTIMATOR
+from affinerank.defaults import CORRECTION, EM
 from affinerank.errors import ConfigError, DataError
 from affinerank.estimators.correction import mean_click_rate
 from affinerank.evaluation.rank_weights import RankWeights, centred, over_logged
@@ -35,7 +35,7 @@ def held_out(world: World, rows: ClickRows) -> Differences:
     return Differences(
         rows,
         centred(over, shown, rows.query_of_doc)[None],
-        lambda rows, users: weigh(rows, ESTIMATOR, users),
+        lambda rows, users: weigh(rows, CORRECTION, users),
     )
 
 

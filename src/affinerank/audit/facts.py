@@ -19,6 +19,7 @@ from affinerank.clicks.counts import EXTRA_KEYS, ClickCounts
 from affinerank.clicks.rows import ClickRows, document_ids, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import AffineRankWarning, DataError
+from affinerank.pipeline.debiasing import debias
 from affinerank.pipeline.estimation import estimate_users
 from affinerank.progress import Progress
 
@@ -40,6 +41,8 @@ class Facts:
         refused: Why it was, in words.
         warned: What the estimation warned of.
         first: Whether other documents should come first; none without an estimate.
+        labels: Debiased, by features if there are any, by rank without; none without
+            an estimate.
         features: Whether features were given.
         survey: Of the log, where one was read.
         days: How many days it covers, where that is known.
@@ -54,6 +57,7 @@ class Facts:
     refused: str | None
     warned: tuple[str, ...]
     first: FirstRank | None
+    labels: pa.Table | None
     features: bool
     survey: LogSurvey | None
     days: float | None
@@ -95,7 +99,7 @@ def facts_of(
     rows = rows_of(merged)
     pools = pool_ranks(rows)
     how = EstimationSettings(seed=seed)
-    estimate, refused, first = None, None, None
+    estimate, refused, first, labels = None, None, None, None
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", AffineRankWarning)
         try:
@@ -108,6 +112,9 @@ def facts_of(
             users = display_gauge(estimate.users)
             known = rows.select(rows.rank <= users.depth)
             first = judge_first_rank(known, users, estimate.display, estimate.pools)
+            labels = debias(
+                merged, estimate.users, data=data, seed=seed, progress=progress
+            )
     return Facts(
         counts,
         rows,
@@ -118,6 +125,7 @@ def facts_of(
         refused,
         tuple(dict.fromkeys(str(warning.message) for warning in warned)),
         first,
+        labels,
         data is not None,
         survey,
         days,

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from affinerank.audit import bias, changes, click_rates, identified, usable
+from affinerank.audit import (
+    bias,
+    changes,
+    click_rates,
+    identified,
+    own_clicks,
+    usable,
+)
 from affinerank.audit.facts import facts_of
 from affinerank.audit.findings import Audit, Section, Step
 from affinerank.audit.next_steps import next_steps
@@ -32,6 +39,7 @@ SECTIONS = (
     (bias.POSITION, bias.position_bias),
     (bias.TRUST, bias.trust_bias),
     (identified.QUESTION, identified.identified),
+    (own_clicks.QUESTION, own_clicks.own_clicks),
     (changes.QUESTION, changes.first_rank),
 )
 

@@ -21,6 +21,14 @@ Two questions have two intervals:
 
 Both are of the same value; the difference of two rankings has the difference of their
 rank weights for :math:`\lambda`.
+
+Documents that were never shown have no corrected clicks. Where their relevance is
+predicted, both intervals hold what the prediction leaves open
+(:mod:`affinerank.evaluation.unseen`): over sessions its variance is added; over queries
+the value is estimated again without each of 20 groups of queries,
+:math:`\mathrm{Var} = \sum_g (1 - p_g) (\hat V_{-g} - \hat V)^2`, which for what is not
+predicted is the sum above, with groups in place of queries. Where it is not, it may be
+anything from 0 to 1: there are bounds.
 """
 
 from __future__ import annotations
@@ -35,6 +43,7 @@ from affinerank.arrays import Floats, Ints
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import DataError
 from affinerank.estimators import Weights
+from affinerank.evaluation.unseen import Predicted
 
 Verdict = Literal["better", "worse", "undecided"]
 
@@ -100,7 +109,12 @@ class Estimate:
 
 
 def estimate(
-    weights: Weights, rank_weights: Floats, query: Ints, *, bounds: bool = False
+    weights: Weights,
+    rank_weights: Floats,
+    query: Ints,
+    *,
+    bounds: bool = False,
+    predicted: Predicted | None = None,
 ) -> Estimate:
     """Estimate the value of rank weights ``[n_docs]``, positive or negative.
 
@@ -110,8 +124,10 @@ def estimate(
         query: ``[n_docs]`` number of each document's query.
         bounds: Let the relevance of documents that are not known be anything from 0 to
             1. Otherwise they count as irrelevant.
+        predicted: In place of both, their relevance as predicted.
     """
-    noise = (weights.share[query] * rank_weights) ** 2 * weights.variance
+    given = weights.share[query] * rank_weights
+    noise = given**2 * np.where(weights.known, weights.variance, 0.0)
     clicking = float(np.sum(noise))
 
     def with_unknown(relevance: Floats | float) -> tuple[float, Interval, Interval]:
@@ -120,12 +136,18 @@ def estimate(
         sessions = Interval.around(value, clicking, np.inf)
         return value, sessions, _over_queries(value, values, weights.share)
 
+    if predicted is not None:
+        value, _, _ = with_unknown(predicted.relevance)
+        open_ = predicted.error(np.where(weights.known, 0.0, given))
+        sessions = Interval.around(value, clicking + open_, np.inf)
+        queries = _without_groups(value, weights, rank_weights, predicted)
+        return Estimate(value, value, sessions, queries)
     if not bounds:
         value, sessions, queries = with_unknown(0.0)
         return Estimate(value, value, sessions, queries)
     least, most = (
-        with_unknown(unknown.astype(np.float64))
-        for unknown in (rank_weights < 0, rank_weights > 0)
+        with_unknown(relevant.astype(np.float64))
+        for relevant in (rank_weights < 0, rank_weights > 0)
     )
     return Estimate(
         least[0], most[0], _spanned(least[1], most[1]), _spanned(least[2], most[2])
@@ -153,8 +175,25 @@ def _over_queries(value: float, values: Floats, share: Floats) -> Interval:
     if len(part) < 2:  # one query does not show how queries differ
         return Interval(float("nan"), float("nan"), float("nan"))
     variance = float(np.sum(part**2 * off**2 / (1.0 - part)))
-    freedom = np.sum(part**2) ** 2 / np.sum(part**4) - 1.0
-    return Interval.around(value, variance, max(float(freedom), 1.0))
+    return Interval.around(value, variance, _freedom(part))
+
+
+def _freedom(part: Floats) -> float:
+    return max(float(np.sum(part**2) ** 2 / np.sum(part**4) - 1.0), 1.0)
+
+
+def _without_groups(
+    value: float, weights: Weights, rank_weights: Floats, predicted: Predicted
+) -> Interval:
+    part, off = predicted.share, np.zeros(len(predicted.share))
+    for g, unknown in enumerate(predicted.without):
+        values = by_query(weights, rank_weights, predicted.query, unknown)
+        share = np.where(predicted.group == g, 0.0, weights.share)
+        off[g] = share @ values / share.sum() - value
+    variance = float(np.sum((1.0 - part) * off**2))
+    given = weights.share[predicted.query] * rank_weights
+    variance += predicted.beyond(np.where(weights.known, 0.0, given))
+    return Interval.around(value, variance, _freedom(part))
 
 
 def _spanned(least: Interval, most: Interval) -> Interval:

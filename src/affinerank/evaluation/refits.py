@@ -13,6 +13,10 @@ clicks at an average rank. Two resamples give the two intervals, each with a ref
 
 The cost is two fits per replicate, one to half of the queries. A resample that holds
 too little to be fitted is drawn again, a few times.
+
+Relevance of documents that were never shown is predicted anew from each resample, by
+its users. Clicks drawn again do not draw relevance again, so what that leaves open is
+added over sessions (:mod:`affinerank.evaluation.unseen`).
 """
 
 from __future__ import annotations
@@ -36,12 +40,14 @@ from affinerank.errors import AffineRankError, AffineRankWarning, ConfigError, D
 from affinerank.estimators import Weights
 from affinerank.estimators.correction import mean_click_rate
 from affinerank.evaluation.offpolicy import Estimate, Interval, by_query
+from affinerank.evaluation.unseen import Predicted
 from affinerank.progress import Progress, quiet
 
 REPLICATES = 20
 TRIES = 5
 
 Weigh = Callable[[ClickRows, ClickModel], Weights]
+Predict = Callable[..., Predicted]  # of rows and users; groups=0 leaves none out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,21 +59,41 @@ class Differences:
         rank_weights: ``[n_differences, n_docs]``; each adds up to 0 over the known
             documents of a query, so that a shift of relevance does not matter.
         weigh: The estimator.
+        predict: What predicts documents that are not known, for each difference; none
+            if they count for nothing.
     """
 
     rows: ClickRows
     rank_weights: Floats
     weigh: Weigh
+    predict: Sequence[Predict] = ()
 
-    def by_query(self, users: ClickModel) -> Floats:
+    def by_query(self, users: ClickModel, among: Bools | None = None) -> Floats:
         """``[n_differences, n_queries]`` in clicks at an average rank.
 
         Relevance times the mean alpha over impressions; the shift that would make the
-        mean of beta / alpha 0 cancels.
+        mean of beta / alpha 0 cancels. Predictions rest on the queries ``among``.
         """
+        rows = self.rows if among is None else self.rows.select(among[self.rows.query])
         weights, query = self.weigh(self.rows, users), self.rows.query_of_doc
-        values = [by_query(weights, each, query) for each in self.rank_weights]
+        unknown = [each(rows, users, groups=0).relevance for each in self.predict]
+        values = [
+            by_query(weights, each, query, unknown[i] if unknown else 0.0)
+            for i, each in enumerate(self.rank_weights)
+        ]
         return np.stack(values) * mean_alpha(self.rows, users)
+
+    def errors(self, users: ClickModel) -> Floats:
+        """``[n_differences]`` variance by what predictions leave open."""
+        if not self.predict:
+            return np.zeros(len(self.rank_weights))
+        rows, known = self.rows, self.weigh(self.rows, users).known
+        unseen = np.where(known, 0.0, self.rank_weights * rows.share[rows.query_of_doc])
+        errors = [
+            each(rows, users).error(given)
+            for each, given in zip(self.predict, unseen, strict=True)
+        ]
+        return np.array(errors) * mean_alpha(rows, users) ** 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +171,8 @@ def estimate_differences(
         warnings.simplefilter("ignore", AffineRankWarning)
         values = held.by_query(users) @ held.rows.share
         drawn = _replicates(held, source, rng.spawn(replicates), progress)
-    variances = drawn.var(axis=0, ddof=1)
+        variances = drawn.var(axis=0, ddof=1)
+        variances[0] += held.errors(users)
     found = []
     for value, *spread in zip(values.tolist(), *variances.tolist(), strict=True):
         intervals = [Interval.around(value, v, replicates - 1) for v in spread]
@@ -218,8 +245,9 @@ def _half_of_queries(
     """Draw half of the queries."""
     chosen = _half(source.rows, rng)
     half = source.rows.select(chosen[source.rows.query])
-    values = held.by_query(source.fit(half, rng, first, part=0.5).users)
+    users = source.fit(half, rng, first, part=0.5).users
     kept = chosen if source.held_out else _half(held.rows, rng)
+    values = held.by_query(users, kept)
     share = np.where(kept, held.rows.share, 0.0)
     return np.asarray(values @ share / share.sum())
 
