@@ -1,77 +1,89 @@
-"""Does `train --estimator auto` find the estimator that small data want?
+"""Does `train --estimator auto` take what is best, and what does its rule cost?
 
-Simulates clicks under known bias (eta = 1, eps-_1 = 0.65), lets `auto` choose by
-held-out clicks, and trains every candidate on all queries to see what the choice was
-worth: nDCG@10 on test labels. Run r of a fold has a production ranker, clicks and
-rankers of seed r. Printed for each number of clicks: each candidate's mean, and mean
-regrets against the candidate that is best on average, and against the one that is best
-in each run (which nobody could know).
+Simulates clicks under known bias (eta = 1, eps-_1 = 0.65), compares estimators by
+held-out clicks, and trains each on all queries to see what a choice was worth: nDCG@10
+on test labels. Run r has a production ranker, clicks and rankers of seed r. Printed for
+each number of clicks: each candidate's mean, and how often each rule takes it; and of
+each rule the mean, and the mean regret against the candidate that is best on average.
 
-    python benchmarks/choice.py --data DIR --relevant-above 0 --folds 5    # MQ2008
-    python benchmarks/choice.py --data yahoo-like:300
+    python benchmarks/choice.py --data yahoo-like:300 --clicks 1e3 1e4 1e5
+    python benchmarks/choice.py --data mslr-like:145 --clicks 1e5 --only-time
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from affinerank.bias import EstimationSettings
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.models import ClickModel
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import ESTIMATOR, RANKER, TREES
+from affinerank.defaults import BASELINE, ESTIMATOR
 from affinerank.pipeline import (
     estimate_users,
     prepare_simulation,
     train,
+    train_chosen,
     train_production_ranker,
 )
-from affinerank.pipeline.choice import Candidate, ChoiceSettings, compare
-from affinerank.rankers import Ranker, judge, score
+from affinerank.pipeline.choice import (
+    COMPARED,
+    ERRORS,
+    KEEP,
+    Choice,
+    ChoiceSettings,
+    Judged,
+    hold_out,
+    judge_all,
+)
+from affinerank.rankers import judge, score
 from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.trees import TreeSettings
 from affinerank.seeds import stage_rng
-
-AFFINE = f"{RANKER}, {ESTIMATOR}"  # what `train` does where nothing is given
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="yahoo-like:300")
     parser.add_argument("--relevant-above", type=float, default=2.0)
-    parser.add_argument("--folds", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=4)
-    parser.add_argument("--clicks", type=float, nargs="+", default=[1e4])
-    parser.add_argument("--hidden", default="32,16")
-    parser.add_argument("--epochs", type=int, default=16)
-    parser.add_argument("--trees", type=int, default=50)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--clicks", type=float, nargs="+", default=[1e3, 1e4, 1e5])
+    parser.add_argument("--hidden", default="64,32")
     parser.add_argument("--estimated", action="store_true", help="Users, too.")
-    parser.add_argument("--keep", type=Path, help="Finished runs, to go on from.")
+    parser.add_argument("--only-time", action="store_true", help="All by default.")
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    if options.keep is not None and options.keep.exists():
-        rows = [json.loads(line) for line in options.keep.read_text().splitlines()]
-    done = {(row["clicks"], row["fold"], row["run"]) for row in rows}
+    source = DataSource.parse(options.data)
+    data = source.read("train")
+    if options.only_time:
+        for clicks in options.clicks:
+            timed(data, clicks, options)
+        return
+    test = source.read("test")
     for clicks in options.clicks:
-        for fold in range(1, options.folds + 1):
-            source = DataSource.parse(options.data, fold=fold)
-            train, test = source.read("train"), source.read("test")
-            for run in range(options.runs):
-                if (clicks, fold, run) not in done:
-                    about = {"clicks": clicks, "fold": fold, "run": run}
-                    rows.append({**about, **one(train, test, clicks, run, options)})
-                    if options.keep is not None:
-                        lines = "".join(json.dumps(row) + "\n" for row in rows)
-                        options.keep.write_text(lines)
-        report([row for row in rows if row["clicks"] == clicks], options)
+        runs = range(100, 100 + options.runs)
+        rows = [one(data, test, clicks, run, options) for run in runs]
+        report(rows, clicks, options)
+
+
+def simulated(
+    data: RankingDataset, clicks: float, run: int, options: argparse.Namespace
+) -> tuple[Any, ClickCounts, Any]:
+    """Return a production ranker, clicks on its lists, and the users."""
+    above = options.relevant_above
+    production = train_production_ranker(data, relevant_above=above, seed=run)
+    simulation = prepare_simulation(
+        data, rankers={"p": production}, relevant_above=above, seed=run
+    )
+    sessions = simulation.sessions_for(clicks)
+    counts = simulate_counts(simulation, sessions, rng=stage_rng("clicks", run))
+    users = simulation.users
+    if options.estimated:
+        users = estimate_users(counts, data).users
+    return production, counts, users
 
 
 def one(
@@ -81,110 +93,86 @@ def one(
     run: int,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """One log: what was chosen, and what each candidate is worth."""
-    above = options.relevant_above
-    production = train_production_ranker(data, relevant_above=above, seed=run)
-    simulation = prepare_simulation(
-        data, rankers={"p": production}, relevant_above=above, seed=run
-    )
-    counts = simulate_counts(
-        simulation, simulation.sessions_for(clicks), rng=stage_rng("clicks", run)
-    )
-    users = simulation.users
-    if options.estimated:
-        settings = EstimationSettings(seed=run)
-        users = estimate_users(counts, data, settings=settings).users
-    compared = ChoiceSettings(
-        {
-            RANKER: NetworkSettings(
-                hidden=tuple(int(size) for size in options.hidden.split(",")),
-                epochs=options.epochs,
-                device="cpu",
-            ),
-            TREES: TreeSettings(
-                trees=options.trees, leaves=15, learning_rate=0.1, threads=1
-            ),
-        },
-        seed=run,
-    )
+    """One log: what each rule takes, and what each candidate is worth."""
+    production, counts, users = simulated(data, clicks, run, options)
+    hidden = tuple(int(size) for size in options.hidden.split(","))
+    network = NetworkSettings(hidden=hidden, device="cpu")
+    settings = ChoiceSettings(settings=network, seed=run)
     started = time.perf_counter()
-    choice = compare(counts, data, users, settings=compared)
+    scores, rows, _ = hold_out(counts, data, users, settings=settings)
     seconds = time.perf_counter() - started
-    value = {
-        named(row.candidate): float(
-            judge(
-                score(refitted(row.candidate, counts, data, users, compared), test),
-                test,
-                above,
-            ).mean
-        )
-        for row in choice.judged
-    }
-    return {
-        "taken": named(choice.best),
-        "seconds": seconds,
-        "production": float(judge(score(production, test), test, above).mean),
-        "value": value,
-        "choice": choice.to_dict(),
-    }
-
-
-def named(candidate: Candidate) -> str:
-    clip = "" if candidate.clip is None else ", clipped"
-    return f"{candidate.ranker}, {candidate.estimator}{clip}"
-
-
-def refitted(
-    candidate: Candidate,
-    counts: ClickCounts,
-    data: RankingDataset,
-    users: ClickModel,
-    settings: ChoiceSettings,
-) -> Ranker:
     trained = train(
-        counts,
-        data,
-        users,
-        ranker=candidate.ranker,
-        settings=settings.rankers[candidate.ranker],
-        estimators=[candidate.estimator],
-        seeds=[settings.seed],
-        clip=candidate.clip,
+        counts, data, users, settings=network, estimators=COMPARED, seeds=[run]
     )
-    return trained.rankers[candidate.estimator, settings.seed]
+    rankers = {name: ranker for (name, _), ranker in trained.rankers.items()}
+    above = options.relevant_above
+    value = {
+        name: float(judge(score(ranker, test), test, above).mean)
+        for name, ranker in {**rankers, KEEP: production}.items()
+    }
+    over_default = judge_all(scores, rows, users)
+    over_naive = judge_all(scores, rows, users, reference=BASELINE)
+    taken = {"auto": Choice(over_default).best, **others(over_default, over_naive)}
+    return {"taken": taken, "seconds": seconds, "value": value}
 
 
-def report(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    values = {
+def others(
+    over_default: Sequence[Judged], over_naive: Sequence[Judged]
+) -> dict[str, str]:
+    """What rules take that `auto` could have had."""
+    best = max(over_default, key=lambda row: row.lead - ERRORS * row.lead_error)
+    ranked = [row for row in over_naive if row.estimator != KEEP]
+    led = max(ranked, key=lambda row: row.lead - ERRORS * row.lead_error)
+    sure = best.gain > ERRORS * best.standard_error
+    return {
+        "keep unless sure": best.estimator if sure else KEEP,
+        "lead over naive": led.estimator,
+        "highest gain": max(over_default, key=lambda row: row.gain).estimator,
+        f"always {ESTIMATOR}": ESTIMATOR,
+    }
+
+
+def report(
+    rows: list[dict[str, Any]], clicks: float, options: argparse.Namespace
+) -> None:
+    value = {
         name: np.array([row["value"][name] for row in rows])
-        for name in sorted(rows[0]["value"])
+        for name in rows[0]["value"]
     }
-    values["auto"] = np.array([row["value"][row["taken"]] for row in rows])
-    values["production ranker"] = np.array([row["production"] for row in rows])
-    candidates = {n: values[n] for n in rows[0]["value"]}
-    best = max(candidates, key=lambda name: candidates[name].mean())
-    highest = np.max(list(candidates.values()), axis=0)
+    best = max(value, key=lambda name: value[name].mean())
     print(
-        f"{options.data}, {rows[0]['clicks']:g} clicks, {len(rows)} runs; networks "
-        f"{options.hidden}, {options.epochs} epochs; {options.trees} trees; comparing "
-        f"took {np.mean([row['seconds'] for row in rows]):.0f} s per run"
+        f"{options.data}, {clicks:g} clicks, {len(rows)} runs; networks "
+        f"{options.hidden}; comparing took "
+        f"{np.mean([row['seconds'] for row in rows]):.0f} s per run"
     )
-    print("candidate                      nDCG@10  taken  regret: of the mean  of runs")
-    for name, each in values.items():
-        taken = sum(row["taken"] == name for row in rows)
-        against = candidates[best] - each
-        error = against.std(ddof=1) / np.sqrt(len(rows)) if len(rows) > 1 else np.nan
+    for name, each in value.items():
+        print(f"  {name:<26} {each.mean():.4f}  regret {_less(value[best], each)}")
+    for rule in rows[0]["taken"]:
+        names = [row["taken"][rule] for row in rows]
+        each = np.array([value[name][i] for i, name in enumerate(names)])
+        took = ", ".join(f"{names.count(n)} {n}" for n in value if n in names)
         print(
-            f"{name:<30} {each.mean():.4f}   {taken:>4}   {against.mean():+.4f} +- "
-            f"{error:.4f}   {(highest - each).mean():.4f}"
+            f"rule: {rule:<22} {each.mean():.4f}  regret {_less(value[best], each)}: "
+            f"{took}",
+            flush=True,
         )
-    regret = {
-        name: float((candidates[best] - values[name]).mean())
-        for name in ("auto", AFFINE)
-    }
+
+
+def _less(best: Any, each: Any) -> str:
+    lost = best - each
+    error = lost.std(ddof=1) / np.sqrt(len(lost)) if len(lost) > 1 else np.nan
+    return f"{lost.mean():+.4f} +- {error:.4f}"
+
+
+def timed(data: RankingDataset, clicks: float, options: argparse.Namespace) -> None:
+    """Time `auto` as it is by default, with the networks of the paper."""
+    _, counts, users = simulated(data, clicks, 100, options)
+    started = time.perf_counter()
+    _, choice = train_chosen(counts, data, None if options.estimated else users)
     print(
-        f"best on average: {best}; regret of auto {regret['auto']:+.4f} (to hold: "
-        f"0.01), of always {AFFINE} {regret[AFFINE]:+.4f}",
+        f"{options.data}, {clicks:g} clicks: {data.n_queries} queries, {data.n_docs:,} "
+        f"documents; {time.perf_counter() - started:.0f} s, {choice.parts} of "
+        f"{choice.folds} parts, taken: {choice.best}",
         flush=True,
     )
 

@@ -56,8 +56,8 @@ from affinerank.data.features import FeatureMapping
 from affinerank.errors import AffineRankError, AffineRankWarning
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import train_production_ranker, weigh
+from affinerank.pipeline.lists import Lists
 from affinerank.pipeline.simulation import relevance_of
-from affinerank.pipeline.training import Lists
 from affinerank.pipeline.weighing import with_clip
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.ranker import judge, predict_all, score

@@ -23,7 +23,7 @@ from affinerank.defaults import ESTIMATOR, RANKER
 from affinerank.estimators import ESTIMATORS
 from affinerank.evaluation.significance import compare_runs
 from affinerank.pipeline import prepare_simulation, train_production_ranker, weigh
-from affinerank.pipeline.training import Lists, fit_all
+from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.rankers import judge, predict_all, score
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.seeds import stage_rng

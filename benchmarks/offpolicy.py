@@ -5,7 +5,7 @@ and clicks of its own, on the list of a production ranker. Another ranker, which
 saw, is judged by them: its DCG@10, and the difference from the logged ranking. Printed
 is how often each 95 % interval covers its own target: over sessions the value on the
 log's queries, over queries the value on the population. The users are known, and have
-trust bias.
+trust bias. Where ten documents are shown, the relevance of the others is predicted.
 
     python benchmarks/offpolicy.py --logs 200
 """
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -26,30 +27,31 @@ from affinerank.clicks.simulate import simulate_counts
 from affinerank.clicks.traffic import Traffic, prepare
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import ESTIMATOR, METHOD
-from affinerank.estimators import ESTIMATORS
-from affinerank.evaluation.offpolicy import (
-    MOST_NEVER_SHOWN,
-    Estimate,
-    Interval,
-    estimate,
-    unknown_share,
-)
+from affinerank.data.features import FeatureMapping
+from affinerank.defaults import CORRECTION, METHOD, QUICK
+from affinerank.estimators import ESTIMATORS, Fold
+from affinerank.estimators.evidence import CLICKS
+from affinerank.evaluation.offpolicy import Estimate, Interval, estimate
 from affinerank.evaluation.rank_weights import (
     DCG_10,
-    centred,
     logged_weights,
     ranked_weights,
 )
 from affinerank.evaluation.refits import Differences, Source, estimate_differences
+from affinerank.evaluation.unseen import all_over_logged, by_information, predict
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import train_production_ranker, weigh
-from affinerank.rankers import score
+from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
+from affinerank.rankers import RANKERS, score
 from affinerank.seeds import stage_rng
 
 Found = dict[str, tuple[Estimate, float, float]]
 
-NAMES = [name for name, row in ESTIMATORS.items() if row.needs != "labels"]
+NAMES = [
+    name
+    for name, row in ESTIMATORS.items()
+    if row.needs != "labels" and not learns_of(name)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +61,19 @@ class Case:
     Attributes:
         name: In words.
         traffic: Which queries come, and what is shown.
-        bounds: Whether values have bounds: much of the new list was never shown.
+        predicts: Whether much of the new list was never shown, and is predicted.
     """
 
     name: str
     traffic: Traffic
-    bounds: bool = False
+    predicts: bool = False
 
 
 CASES = (
     Case("all documents shown", Traffic()),
     Case("some queries more frequent", Traffic(queries="zipf:0.5")),
     Case("ranks rotated", Traffic(policies=("rotate(share=0.5)",))),
-    Case("ten documents shown: bounds", Traffic(top_k=10), bounds=True),
+    Case("ten documents shown, others predicted", Traffic(top_k=10), predicts=True),
 )
 
 
@@ -80,7 +82,7 @@ class Population:
     """Queries, their relevance, and two rankings of them.
 
     Attributes:
-        data: Queries and documents, without their features.
+        data: Queries and documents, with mapped features.
         relevance: ``[n_docs]``.
         old: ``[n_docs]`` scores of the ranker that is logged.
         new: ``[n_docs]`` scores of the ranker that is judged.
@@ -113,6 +115,7 @@ def main() -> None:
     parser.add_argument(
         "--estimated", action="store_true", help="users estimated from each log"
     )
+    parser.add_argument("--case", type=int, help="one case alone, from 0")
     options = parser.parse_args()
     population = populated(options.population)
     users = TrustModel.paper(depth=int(population.data.docs_per_query.max()))
@@ -124,12 +127,12 @@ def main() -> None:
     if options.estimated:
         so_far = []
         for seed in range(options.logs):
-            so_far.append(
-                refitted(population, users, options.queries, options.clicks, seed)
-            )
+            case = CASES[options.case or 0]
+            size = (options.queries, options.clicks)
+            so_far.append(refitted(case, population, users, *size, seed))
             print(f"{seed + 1} logs, users estimated: {summary(so_far)}", flush=True)
         return
-    for case in CASES:
+    for case in CASES if options.case is None else [CASES[options.case]]:
         started = time.perf_counter()
         logs = [
             measure(case, population, users, options.queries, options.clicks, seed)
@@ -147,13 +150,9 @@ def populated(n_queries: int) -> Population:
     old = train_production_ranker(learning, seed=0)
     new = train_production_ranker(learning, n_queries=200, seed=1)
     data = source.read("train")
-    bare = replace(
-        data,
-        features=np.zeros((data.n_docs, 0), dtype=np.float32),
-        feature_names=(),
-    )
+    mapped = FeatureMapping.fit(data, impute=True).apply(data)
     relevance = data.relevance().astype(np.float64)
-    return Population(bare, relevance, score(old, data), score(new, data))
+    return Population(mapped, relevance, score(old, data), score(new, data))
 
 
 def measure(
@@ -170,20 +169,35 @@ def measure(
     old = logged_weights(rows, DCG_10)
     future = targets(population)
     found: Found = {}
-    for name in NAMES:
-        weights = weigh(rows, name, users)
-        if case.bounds and unknown_share(weights, new, query) <= MOST_NEVER_SHOWN:
-            raise SystemExit("this case shows too much to have bounds")
+    predicted = None
+    if case.predicts:
+        predicted = predict(rows, users, learnt(log, rows, users), log.new)
+    by = {n: weigh(rows, n, users) for n in ([CORRECTION] if predicted else NAMES)}
+    if len(np.unique(rows.doc)) < len(rows):
+        folds = learnt(log, rows, users)
+        by[f"{CORRECTION}, by information"] = by_information(rows, users, folds)
+    for name, weights in by.items():
         for what, given in {"value": new, "difference": new - old}.items():
             if "rotated" in case.name and what == "difference":
                 continue  # what is logged is no one ranking, whose value we know
             by_query = np.bincount(query, log.relevance * given)
             found[f"{name}, {what}"] = (
-                estimate(weights, given, query, bounds=case.bounds),
+                estimate(weights, given, query, predicted=predicted),
                 float(weights.share @ by_query),
                 future[what],
             )
     return found
+
+
+def learnt(log: Population, rows: ClickRows, users: TrustModel) -> Sequence[Fold]:
+    """Rankers of other queries, that explain the clicks of a log."""
+    return learn_in_folds(
+        [Log(rows, users, (CLICKS,), 0)],
+        log.data.features,
+        log.data.offsets,
+        ranker=QUICK,
+        settings=RANKERS[QUICK].settings(),
+    )[0]
 
 
 def logged(
@@ -213,33 +227,44 @@ def logged(
 
 
 def refitted(
-    population: Population, users: TrustModel, n_queries: int, clicks: float, seed: int
+    case: Case,
+    population: Population,
+    users: TrustModel,
+    n_queries: int,
+    clicks: float,
+    seed: int,
 ) -> tuple[Estimate, float, float]:
     """Estimate users and the difference from one log; both targets, in its units.
 
     Differences are in clicks at an average rank: those of relevance, times the mean
     alpha over impressions.
     """
-    log, rows = logged(CASES[0], population, users, n_queries, clicks, seed)
+    log, rows = logged(case, population, users, n_queries, clicks, seed)
     query = rows.query_of_doc
-    change = ranked_weights(log.new, rows, DCG_10) - logged_weights(rows, DCG_10)
-    shown = rows.by_doc(rows.impressions) > 0
+    change = all_over_logged(log.new, rows, DCG_10)
     source = Source(rows, EstimatedBy(METHOD), held_out=True)
+    first = source.fit(rows, stage_rng("estimation", seed)).users
+    how = []
+    if case.predicts:
+        folds = learnt(log, rows, first)
+        how.append(partial(predict, folds=folds, scores=log.new))
     held = Differences(
         rows,
-        centred(change, shown, query)[None],
-        lambda rows, users: weigh(rows, ESTIMATOR, users),
+        change[None],
+        lambda rows, users: weigh(rows, CORRECTION, users),
+        how,
     )
     found = estimate_differences(
         held,
-        source.fit(rows, stage_rng("estimation", seed)).users,
+        first,
         source,
         rng=stage_rng("estimation", seed, 1),
     )[0]
     by_query = np.bincount(query, log.relevance * change)
     here = np.average(users.alpha[rows.rank - 1], weights=rows.impressions)
     ranks = ranks_by_score(population.old, population.data.offsets)
-    ahead = users.alpha[ranks - 1].mean()
+    shown = ranks <= (case.traffic.top_k or ranks.max())
+    ahead = users.alpha[ranks[shown] - 1].mean()
     return (
         found,
         float(by_query @ rows.share * here),

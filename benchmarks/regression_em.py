@@ -44,7 +44,7 @@ from affinerank.data.catalog import DataSource
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import AffineRankWarning
 from affinerank.pipeline import prepare_simulation, weigh
-from affinerank.pipeline.training import Lists as Training
+from affinerank.pipeline.lists import Lists as Training
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.mlp import NetworkSettings

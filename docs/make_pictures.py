@@ -1,11 +1,13 @@
-"""Draw the pictures of idea.md into docs/images: ``python docs/make_pictures.py``.
+"""Draw the pictures of the docs into docs/images: ``python docs/make_pictures.py``.
 
-They show expectations under the paper's users, not samples. The relevant shares by rank
-are those of a production ranker on a synthetic world.
+Those of idea.md show expectations under the paper's users, not samples. The relevant
+shares by rank are those of a production ranker on a synthetic world. That of
+few-clicks.md shows what ``benchmarks/few_clicks.py`` measured.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,7 @@ import numpy as np
 
 import affinerank as ar
 from affinerank.bias.gauge import display_gauge
-from affinerank.charts import Spec, save_figure
+from affinerank.charts import COLOURS, Spec, save_figure
 from affinerank.metrics import ranks_by_score
 
 USERS = ar.TrustModel.paper(eta=1.0, eps_minus_1=0.65, depth=10)
@@ -220,10 +222,76 @@ def gauges() -> Spec:
     return chart(values, hconcat=drawn, bounds="flush", spacing=60)
 
 
+def few_clicks() -> Spec:
+    """Draw quality against clicks, users estimated from the same clicks."""
+    titles = {
+        "posterior": "posterior",
+        "direct": "direct",
+        "affine": "affine",
+        "naive": "naive",
+        "full-information": "from labels",
+        "production": "production ranker",
+    }
+    with (Path(__file__).parent / "few-clicks-results.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    logs = {(r["data"], r["eta"], r["clicks"]) for r in rows if r["clicks"]}
+    found: dict[tuple[str, ...], list[float]] = {}
+    for row in rows:
+        if row["estimator"] not in titles or row["users"] == "true":
+            continue
+        alike = row["data"], row["eta"], row["clicks"]
+        for log in [alike] if row["clicks"] else sorted(logs):
+            if log[0] == row["data"]:
+                key = (*log, titles[row["estimator"]])
+                found.setdefault(key, []).append(float(row["ndcg"]))
+    values = [
+        {
+            "panel": f"{data}, eta = {eta}",
+            "clicks": float(clicks),
+            "estimator": name,
+            "ndcg": float(np.mean(values)),
+        }
+        for (data, eta, clicks, name), values in found.items()
+    ]
+    names = list(titles.values())
+    encoding: Spec = {
+        "x": {
+            **axis("clicks", "clicks", type="log", nice=False),
+            "axis": {"format": "~e", "grid": False, "tickCount": 4},
+        },
+        "y": axis("ndcg", "nDCG@10", zero=False),
+        "color": {
+            "field": "estimator",
+            "sort": names,
+            "title": None,
+            "scale": {"domain": names, "range": COLOURS[: len(names)]},
+        },
+        "strokeDash": {
+            "field": "estimator",
+            "sort": names,
+            "title": None,
+            "scale": {"domain": names, "range": [[1, 0]] * 4 + [[6, 3], [2, 3]]},
+        },
+    }
+    return chart(
+        values,
+        facet={"field": "panel", "title": None, "sort": "ascending"},
+        columns=2,
+        resolve={"scale": {"x": "independent", "y": "independent"}},
+        spec={
+            "width": 300,
+            "height": 190,
+            "mark": {"type": "line", "point": True},
+            "encoding": encoding,
+        },
+    )
+
+
 PICTURES: dict[str, Callable[[], Spec]] = {
     "clicks-by-rank": clicks_by_rank,
     "corrections": corrections,
     "gauge": gauges,
+    "few-clicks": few_clicks,
 }
 
 
