@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
+from affinerank.arrays import sigmoid
 from affinerank.errors import ConfigError, DataError
 from affinerank.estimators.evidence import CLICKS, Estimator, Evidence, Fold, Weights
 from affinerank.estimators.prior import RHO_GUESS, Prior, part_of, spread_around
@@ -47,7 +47,7 @@ def direct_prior(link: UnitLink, folds: Sequence[Fold]) -> Prior:
         here = fold.predicts[rows.query_of_doc]
         if CLICKS not in fold.scores:
             raise DataError("there are too few clicks to explain them by features")
-        expected = expit(fold.scores[CLICKS])
+        expected = sigmoid(fold.scores[CLICKS])
         mean[here] = expected[here]
         rho[here] = spread_around(expected, part_of(link, fold.weighs))
     return Prior(mean, rho)

@@ -23,10 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import expit
 
-from affinerank.arrays import Bools, Floats
+from affinerank.arrays import Bools, Floats, sigmoid
 from affinerank.clicks.rows import ClickRows
 from affinerank.estimators.evidence import CLICKS, Fold
 from affinerank.estimators.unit import LEAST_RATE, UnitLink
@@ -135,13 +133,15 @@ def explain(columns: Columns, link: UnitLink) -> Floats:
     Coefficients by maximum likelihood of the clicks, each of the sign that makes sense,
     with a little ridge; what clicks leave open of them draws relevance to 1/2.
     """
+    from scipy.optimize import minimize
+
     rows, n, clicks = link.rows, link.rows.impressions, link.rows.clicks
     doc, back = np.unique(rows.doc, return_inverse=True)
     x = columns.values[doc]
     ridge = np.append(np.full(x.shape[1] - 1, RIDGE), CONSTANT_RIDGE)
 
     def rates(w: Floats) -> tuple[Floats, Floats]:
-        m = expit(x @ w)
+        m = sigmoid(x @ w)
         rate = link.alpha * m[back] + link.beta
         return m, np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE)
 
@@ -163,7 +163,7 @@ def explain(columns: Columns, link: UnitLink) -> Floats:
     open_ = np.einsum(
         "ij,ji->i", columns.values, np.linalg.solve(precision, columns.values.T)
     )
-    expected = expit(score / np.sqrt(1.0 + np.pi / 8.0 * open_))
+    expected = sigmoid(score / np.sqrt(1.0 + np.pi / 8.0 * open_))
     return np.asarray(np.clip(expected, LEAST_MEAN, 1.0 - LEAST_MEAN))
 
 

@@ -70,7 +70,7 @@ def possible_span(
     if not len(slope):
         return 0.0, 1.0
     ends = np.sort(np.stack([-shift / slope, (1.0 - shift) / slope]), axis=0)
-    low, high = float(ends[0].max()), float(ends[1].min())
+    low, high = float(ends[0].max()) + 0.0, float(ends[1].min())  # no -0.0
     if low < high:
         return low, high
     return _median(ends[0], n), _median(ends[1], n)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from affinerank.arrays import Ints, Matrix
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, Unmatched, note_unmatched, rows_of
@@ -17,6 +18,7 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
+from affinerank.estimators import Fold
 from affinerank.files import new_folder
 from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
 from affinerank.pipeline.lists import Lists, fit_all
@@ -35,7 +37,7 @@ from affinerank.pipeline.weighing import (
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, Ranker
-from affinerank.settings import from_pairs
+from affinerank.settings import Spec, from_pairs
 
 if TYPE_CHECKING:
     from affinerank.bias.method import Estimate
@@ -156,35 +158,21 @@ def train(
     parts = [(rows, data)]
     if validation is not None:
         parts.append((rows_of(*validation), validation[1]))
-    lists: list[Lists] = []
-    for part, of in parts:
-        labels = labels_for(estimators, of, relevant_above)
-        features = mapping.apply(of).features
-        specs = [with_clip(name, clip) for name in estimators]
-        outside = {}
-        if not lists:
-            asked = {learns_of(spec) for spec in specs} - {()}
-            logs = [Log(part, known, learns, seeds[0]) for learns in asked]
-            given = (logs, features, of.offsets)
-            made = learn_in_folds(
-                *given, ranker=ranker, settings=how, progress=progress
-            )
-            outside = dict(zip(asked, made, strict=True))
-        else:
-            specs = [judging(spec) for spec in specs]
-        weights = [
-            weigh(
-                part,
-                spec,
-                known,
-                labels=labels,
-                folds=outside.get(learns_of(spec), ()),
-                strict=strict,
-            )
-            for spec in specs
-        ]
-        each = [weight for weight in weights for _ in seeds]
-        lists.append(Lists(features, of.offsets, each))
+    specs = [with_clip(name, clip) for name in estimators]
+    features = mapping.apply(data).features
+    outside = _out_of_fold(
+        specs, rows, known, features, data.offsets, ranker, how, seeds, progress
+    )
+    lists = [
+        _lists(specs, rows, known, data, features, relevant_above, len(seeds), outside)
+    ]
+    if validation is not None:
+        part, of = parts[1]
+        judges = [judging(spec) for spec in specs]
+        mapped = mapping.apply(of).features
+        lists.append(
+            _lists(judges, part, known, of, mapped, relevant_above, len(seeds), {})
+        )
     names = [(str(name), seed) for name in estimators for seed in seeds]
     given_all: dict[str, Any] = {
         "seeds": [seed for _, seed in names],
@@ -197,15 +185,8 @@ def train(
     else:
         held = lists[1] if len(lists) > 1 else None
         fitted = fit_all(ranker, lists[0], held_out=held, **given_all)
-    about = {
-        "clip": clip,
-        "clicks": int(rows.clicks.sum()),
-        "sessions": rows.n_sessions,
-        "users": dict(known.provenance) if known else None,
-        "settings": asdict(how),
-        "recipe": recipe,
-    }
     seen = _learnt_from(parts, estimators)
+    about = _about(rows, known, how, clip, recipe)
     rankers = {
         name: Ranker(ranker, one.kept, mapping, {**_origin(name), **about}, seen)
         for name, one in zip(names, fitted, strict=True)
@@ -213,6 +194,64 @@ def train(
     by_name = dict(zip(names, fitted, strict=True))
     imputed = imputed_values(mapping, data)
     return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed)
+
+
+def _lists(
+    specs: Sequence[Spec],
+    rows: ClickRows,
+    users: ClickModel | None,
+    data: RankingDataset,
+    features: Matrix,
+    relevant_above: float,
+    times: int,
+    outside: Mapping[tuple[str, ...], Sequence[Fold]],
+) -> Lists:
+    """Weigh clicks by each estimator, for so many rankers each."""
+    labels = labels_for(specs, data, relevant_above)
+    weights = []
+    for spec in specs:
+        folds = outside.get(learns_of(spec), ())
+        found = weigh(rows, spec, users, labels=labels, folds=folds)
+        weights += [found] * times
+    return Lists(features, data.offsets, weights)
+
+
+def _out_of_fold(
+    specs: Sequence[Spec],
+    rows: ClickRows,
+    users: ClickModel | None,
+    features: Matrix,
+    offsets: Ints,
+    ranker: str,
+    settings: Any,
+    seeds: Sequence[int],
+    progress: Progress,
+) -> dict[tuple[str, ...], list[Fold]]:
+    """Train what estimators ask for out of fold, once for those that ask the same."""
+    asked = list(dict.fromkeys(learns for spec in specs if (learns := learns_of(spec))))
+    logs = [Log(rows, users, learns, seeds[0]) for learns in asked]
+    found = learn_in_folds(
+        logs, features, offsets, ranker=ranker, settings=settings, progress=progress
+    )
+    return dict(zip(asked, found, strict=True))
+
+
+def _about(
+    rows: ClickRows,
+    users: ClickModel | None,
+    settings: Any,
+    clip: str | float | None,
+    recipe: str,
+) -> dict[str, Any]:
+    """What all rankers of a training have in common, for the reader of their files."""
+    return {
+        "clip": clip,
+        "clicks": int(rows.clicks.sum()),
+        "sessions": rows.n_sessions,
+        "users": dict(users.provenance) if users else None,
+        "settings": asdict(settings),
+        "recipe": recipe,
+    }
 
 
 def _origin(name: Name) -> dict[str, Any]:

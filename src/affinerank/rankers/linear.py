@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import expit
 
-from affinerank.arrays import Bools, Floats, Ints, Matrix
+from affinerank.arrays import Bools, Floats, Ints, Matrix, sigmoid
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import existing_file
 from affinerank.metrics import discount, ranks_by_score
@@ -211,7 +210,7 @@ class Clicks:
 
     def surprise(self, scores: Floats) -> tuple[float, Floats]:
         """Return the negative log-likelihood, and its slope by score ``[n_docs]``."""
-        n, c, relevance = self.impressions, self.clicks, expit(scores)
+        n, c, relevance = self.impressions, self.clicks, sigmoid(scores)
         rate, p = self._rates(relevance)
         value = -float(np.sum(c * np.log(p) + (n - c) * np.log1p(-p)))
         by_rate = np.where(rate == p, (n * p - c) / (p * (1.0 - p)), 0.0)
@@ -220,7 +219,7 @@ class Clicks:
 
     def curvature(self, scores: Floats) -> Floats:
         """Return the expected curvature of that by score, ``[n_docs]``."""
-        relevance = expit(scores)
+        relevance = sigmoid(scores)
         _, p = self._rates(relevance)
         by_rate = self.impressions * self.alpha**2 / (p * (1.0 - p))
         curve = np.bincount(self.doc, by_rate, minlength=len(scores))
