@@ -1,10 +1,9 @@
 """Bars that `benchmarks/` measures at length, held at small size."""
 
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
-from benchmarks import choice, comparison
+from benchmarks import comparison
 
 from affinerank.clicks.simulate import simulate_counts, write_session_log
 from affinerank.data.catalog import DataSource
@@ -42,20 +41,3 @@ def test_trees_with_estimated_bias_beat_those_of_lightgbm(
     value = {name: judge(by(test), test, 2.0).mean for name, by in learnt.items()}
     assert value["ours"] > value["plain"] + 0.01
     assert value["ours"] > value["position"] + 0.01
-
-
-def test_auto_loses_little_against_the_best_candidate() -> None:
-    """One run at a small size; the benchmark has more."""
-    run = choice.one(
-        DataSource.parse("yahoo-like:100").read("train"),
-        DataSource.parse("yahoo-like:3000").read("test"),
-        clicks=1e4,
-        run=0,
-        options=Namespace(
-            relevant_above=2.0, hidden="8", epochs=4, trees=10, estimated=True
-        ),
-    )
-    value = run["value"]
-    assert len(value) == 4
-    best = max(value.values())
-    assert best - value[run["taken"]["auto"]] < 0.05
