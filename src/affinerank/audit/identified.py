@@ -74,7 +74,7 @@ def _parameters(facts: Facts) -> list[Parameter]:
         e.name for e in ESTIMATORS.values() if e.needs == "examination"
     )
     theta = f"clicks show alpha and beta only; {needy} need theirs given"
-    unseen = "no one saw them: they have no weight, which is not the weight 0"
+    unseen = "no one saw them: features may predict it, clicks cannot tell"
     dependent = "clicks that depend on other clicks of the session, or on the user"
     return [
         *found,

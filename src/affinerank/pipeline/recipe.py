@@ -67,7 +67,8 @@ def fit_chosen(
         return fit_all(ranker, lists, seeds=seeds, settings=how, **given)
     chosen: list[tuple[float, int, float]] = [(-np.inf, 1, tried[0]) for _ in seeds]
     for rate in tried:
-        how = replace(settings, learning_rate=rate, patience=kind.patience)
+        patience = settings.patience or kind.patience
+        how = replace(settings, learning_rate=rate, patience=patience)
         fitted = fit_all(
             ranker,
             lists.part(~held),
@@ -81,17 +82,19 @@ def fit_chosen(
             best = int(np.argmax(smooth))
             chosen[i] = max(chosen[i], (float(smooth[best]), best + 1, rate))
     found: dict[int, Fitted] = {}
-    for rate in tried:
+    rates_taken = dict.fromkeys(rate for _, _, rate in chosen)
+    for rate in rates_taken:
         own = [i for i, (_, _, best) in enumerate(chosen) if best == rate]
-        if not own:
-            continue
+        resumed = checkpoint
+        if checkpoint is not None and len(rates_taken) > 1:  # a file for each training
+            resumed = checkpoint.with_name(f"{checkpoint.name}.{rate:g}")
         fitted = fit_all(
             ranker,
             Lists(lists.features, lists.offsets, [lists.weights[i] for i in own]),
             seeds=[seeds[i] for i in own],
-            settings=replace(settings, learning_rate=rate),
+            settings=replace(settings, learning_rate=rate, patience=None),
             lengths=[chosen[i][1] for i in own],
-            checkpoint=checkpoint,
+            checkpoint=resumed,
             progress=progress,
         )
         for i, one in zip(own, fitted, strict=True):

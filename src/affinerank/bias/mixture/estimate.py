@@ -204,7 +204,7 @@ def _require_identified(fitted: Mixture, weak: str, *, enough: bool) -> None:
         raise DataError(
             f"clicks identify too little: {_shown(fitted.population)}, so at ranks "
             f"{weak} an estimate would rest on assumptions; give {wanted}a longer log "
-            "or swaps, or choose a --method to see it all the same"
+            "or swaps; or estimate by a --method all the same, and give it as --users"
         )
 
 
