@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,8 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import JUDGE
-from affinerank.errors import ConfigError, DataError
+from affinerank.defaults import JUDGE, METHOD
+from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Fold, Weights
 from affinerank.estimators.evidence import parse_clip
 from affinerank.progress import Progress, quiet
@@ -146,6 +147,9 @@ def users_for(
 ) -> tuple[ClickModel | None, Estimate | None]:
     """Return the users given, or estimate them where an estimator needs them.
 
+    Where clicks identify too little, the estimate is taken all the same, with a
+    warning.
+
     Returns:
         The users, and how they were estimated if they were.
     """
@@ -155,5 +159,11 @@ def users_for(
     from affinerank.pipeline.estimation import estimate_users
 
     settings = EstimationSettings(seed=seed)
-    found = estimate_users(counts, data, settings=settings, progress=progress)
+    try:
+        found = estimate_users(counts, data, settings=settings, progress=progress)
+    except DataError as refused:
+        # A poor estimate may do for a ranker, which leans on features too: say so.
+        settings = EstimationSettings(method=METHOD, seed=seed)
+        found = estimate_users(counts, data, settings=settings, progress=progress)
+        warnings.warn(f"poor users: {refused}", AffineRankWarning, stacklevel=3)
     return found.users, found
