@@ -1,12 +1,14 @@
 """What pytest leaves alone: modules that need a library this machine lacks.
 
 Small products of numpy stay on one thread: on busy cores threads wait for each other.
+Nothing here uses the network, and no library is to call home.
 """
 
 import os
 from importlib.util import find_spec
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 # The CUDA kernels import triton, which comes with CUDA builds of torch only.
 collect_ignore = [] if find_spec("triton") else ["src/affinerank/rankers/cuda.py"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -25,6 +24,7 @@ from affinerank.defaults import (
     RELEVANT_ABOVE,
 )
 from affinerank.experiments.reproduce import reproduce
+from affinerank.files import scratch_folder
 from affinerank.metrics import MetricValues, mean_by_rank, ranks_by_score
 from affinerank.pipeline import (
     RANKS_SHOWN,
@@ -97,8 +97,8 @@ def run_demo(*, seed: int = 0, progress: Progress = quiet) -> Demo:
     progress("making the world", 2, 2)
     ranker = train_production_ranker(data, seed=seed)
     simulation = prepare_simulation(data, rankers={"production": ranker}, seed=seed)
-    with tempfile.TemporaryDirectory() as folder:
-        log, counts = Path(folder) / "log.parquet", Path(folder) / "counts.parquet"
+    with scratch_folder() as folder:
+        log, counts = folder / "log.parquet", folder / "counts.parquet"
         simulate(simulation, clicks=CLICKS, log=log, seed=seed, progress=progress)
         with open_table(str(log)) as table:
             counted = count_log(table, counts, progress=progress)

@@ -1,14 +1,23 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and are never what they are made from."""
 
 from __future__ import annotations
 
+import glob
+import itertools
 import os
+import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 
 from affinerank.errors import DataError
+
+SCRATCH = "affinerank-"
+_numbers = itertools.count()
 
 
 @contextmanager
@@ -16,18 +25,65 @@ def written_whole(path: Path) -> Iterator[Path]:
     """Yield a path to write to; it is renamed to ``path`` once the block succeeds.
 
     A block that fails, or a process that is killed in it, leaves ``path`` as it was.
+    What a killed process left beside it is removed by the next one that writes it.
     """
     writable(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    prefix = f".{path.name}."
+    for left in path.parent.glob(f"{glob.escape(prefix)}*.part"):
+        if is_stale(left.name.removeprefix(prefix)):
+            _remove(left)
+    aside = path.with_name(f"{prefix}{this_process()}-{next(_numbers)}.part")
     try:
         yield aside
         os.replace(aside, path)
     except OSError as error:
-        raise DataError(f"{path}: could not be written: {error.strerror}") from error
+        if error.filename and not str(error.filename).startswith(str(aside)):
+            raise  # about another file
+        reason = error.strerror or one_line(error)
+        raise DataError(f"{path}: could not be written: {reason}") from error
     finally:
-        if aside.is_dir():
-            shutil.rmtree(aside)
-        aside.unlink(missing_ok=True)
+        _remove(aside)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield a folder for what is in the way; it goes with the block.
+
+    It lies where Python puts temporary files (``TMPDIR``). What killed processes left
+    there is removed first.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        if is_stale(left.name.removeprefix(SCRATCH)):
+            _remove(left)
+    with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{this_process()}-") as folder:
+        yield Path(folder)
+
+
+def this_process() -> str:
+    """Name this process in the name of a file, so that others know who made it."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def is_stale(name: str) -> bool:
+    """Whether a name begins with a process of this machine that is no more."""
+    found = re.match(rf"{re.escape(socket.gethostname())}-(\d+)\b", name)
+    if found is None:
+        return False
+    try:
+        os.kill(int(found[1]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # there, and somebody else's; or no process
+        return False
+    return False
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def writable(path: Path) -> None:
@@ -38,6 +94,44 @@ def writable(path: Path) -> None:
         raise DataError(f"{path}: there is no folder {path.parent} to write into")
     if not os.access(path.parent, os.W_OK):
         raise DataError(f"{path}: the folder {path.parent} may not be written into")
+
+
+def require_other_files(
+    outputs: Iterable[Path | None],
+    inputs: Iterable[str | os.PathLike[str] | None],
+) -> None:
+    """Reject an output that is an input, or another output, by whatever name.
+
+    Inputs may be files, patterns, and folders, which are read with all that is below.
+    """
+    written = [path for path in outputs if path is not None]
+    for first, second in itertools.combinations(written, 2):
+        if _same(first, second):
+            raise DataError(f"{second}: is to be written twice; give it another name")
+    for path, given in itertools.product(written, inputs):
+        if given is not None and _reads(os.fspath(given), path):
+            raise DataError(
+                f"{path}: would replace what is read ({given}); give the output "
+                "another name"
+            )
+
+
+def _reads(source: str, path: Path) -> bool:
+    """Whether reading ``source`` reads ``path``, or would once it is written."""
+    if os.path.exists(source):
+        inside = Path(source).resolve() in path.resolve().parents
+        return _same(Path(source), path) or (inside and path.suffix == ".parquet")
+    name, pattern = os.path.abspath(path), os.path.abspath(source)
+    deep = "**" in source
+    matches = fnmatch(name, pattern) if deep else Path(name).match(pattern)
+    return matches or any(_same(Path(p), path) for p in glob.iglob(source))
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two names are of one file, which need not be there yet."""
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return one.resolve() == other.resolve()
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:

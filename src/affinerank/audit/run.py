@@ -5,9 +5,7 @@ What this log cannot show is a finding too, never a failure.
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +24,7 @@ from affinerank.audit.next_steps import next_steps
 from affinerank.clicks.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import ConfigError
+from affinerank.files import scratch_folder
 from affinerank.progress import Progress, quiet
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def audit_file(
 
     settings, survey = options or LogOptions(), None
     counts: ClickCounts | None
-    with open_table(source) as table, tempfile.TemporaryDirectory() as folder:
+    with open_table(source) as table, scratch_folder() as folder:
         counted = {"impressions", "clicks", "sessions"} <= set(table.columns)
         if counted and "clicked" not in table.columns:
             if replace(settings, list_id=None) != LogOptions():  # features have it too
@@ -78,7 +77,7 @@ def audit_file(
                 )
             counts = ClickCounts.load(source)
         else:
-            target = Path(folder) / "counts.parquet"
+            target = folder / "counts.parquet"
             survey = survey_log(table, target, settings, progress)
             counts = survey.counts
     found = audit(counts, data, survey=survey, days=days, seed=seed, progress=progress)

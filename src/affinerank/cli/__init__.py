@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -22,12 +23,16 @@ from affinerank.cli import (
     learning,
 )
 from affinerank.errors import AffineRankError, AffineRankWarning
+from affinerank.files import one_line
+
+DEBUG = "--debug"
 
 app = typer.Typer(
     help="Learn a better ranking from clicks you cannot trust.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    epilog=f"{DEBUG} prints the traceback of a fault.",
 )
 data_app = typer.Typer(help="Look at ranking data, and convert them.")
 import_app = typer.Typer(help="Bring the logs of other systems onto our columns.")
@@ -48,30 +53,68 @@ app.add_typer(data_app, name="data", no_args_is_help=True)
 app.add_typer(import_app, name="import", no_args_is_help=True)
 
 
+_signals: list[int] = []
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; return its exit status: 0 done, 2 the input was wrong."""
+    """Run a command; return its exit status.
+
+    0 done, 2 the input was wrong, 70 a fault of the package, 130 and 143 stopped.
+    """
+    words = sys.argv[1:] if argv is None else list(argv)
+    debug = DEBUG in words
     with warnings.catch_warnings():
         warnings.simplefilter("always", AffineRankWarning)
         warnings.showwarning = _print_note  # type: ignore[assignment]
         try:
-            result: Any = app(argv, prog_name="affinerank", standalone_mode=False)
-        except AffineRankError as error:
-            display.say(f"affinerank: {error}")
-            return 2
-        except typer.Exit as stop:
-            return stop.exit_code
-        except typer.TyperException as error:
-            display.say(f"affinerank: {error.format_message()}")
-            return 2
-        except (KeyboardInterrupt, typer.Abort):
-            display.say("affinerank: stopped")
-            return 130
+            given = [word for word in words if word != DEBUG]
+            result: Any = app(given, prog_name="affinerank", standalone_mode=False)
+        except KeyboardInterrupt:
+            result = 130
+        except Exception as error:
+            if debug:
+                raise
+            result = 130 if _signals else _explained(error)
+    if result == 130:
+        display.say("affinerank: stopped")
+        return 128 + (_signals or [signal.SIGINT])[0]
     return result if isinstance(result, int) else 0
 
 
 def run() -> None:
     """Entry point of the ``affinerank`` command."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, signal.SIGINT)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _stop)
     sys.exit(main())
+
+
+def _stop(number: int, _: Any) -> None:
+    """End as if by Ctrl-C, leaving nothing behind; engines may raise another error."""
+    _signals.append(number)
+    raise KeyboardInterrupt
+
+
+def _explained(error: Exception) -> int:
+    """Say what went wrong, in a sentence; return the exit status."""
+    if isinstance(error, AffineRankError):
+        text = str(error)
+    elif isinstance(error, typer.TyperException):
+        text = error.format_message()
+    elif isinstance(error, MemoryError):
+        text = "memory ran out; give fewer queries, or a machine with more"
+    elif isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename or 'a file'}: {error.strerror}"
+    else:
+        display.say(
+            f"affinerank: a fault of AffineRank, not of your input: "
+            f"{type(error).__name__}: {one_line(error)[:200]}"
+        )
+        display.say(f"to report it, run it again with {DEBUG} and send what it prints")
+        return 70
+    display.say(f"affinerank: {text}")
+    return 2
 
 
 def _print_note(message: Any, category: type[Warning], *_: Any) -> None:

@@ -45,7 +45,7 @@ def audit(
     from affinerank.audit.page import audit_page
     from affinerank.files import written_whole
 
-    require_writable(output, suffix=".html")
+    require_writable(output, suffix=".html", reads=[source, data])
     options = reading.options(of.list_id)
     read = None if data is None else of.read(data)
     with bars() as progress:

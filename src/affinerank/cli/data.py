@@ -57,7 +57,7 @@ def convert(
     """Write ranking data as Parquet: query_id, doc_id, label, f1 .. fn."""
     from affinerank.data.parquet import write_parquet
 
-    require_writable(target, suffix=".parquet")
+    require_writable(target, suffix=".parquet", reads=[data])
     read = of.read(data)
     write_parquet(read, target)
     about = {

@@ -46,7 +46,7 @@ def debias(
     from affinerank.pipeline import debias as debiased
     from affinerank.pipeline import save_labels
 
-    require_writable(output, suffix=".parquet")
+    require_writable(output, suffix=".parquet", reads=[counts, users, data])
     with bars() as progress:
         labels = debiased(
             ClickCounts.load(counts),

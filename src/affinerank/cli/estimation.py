@@ -70,11 +70,9 @@ def estimate(
         replicates=replicates,
         seed=seed,
     )
-    require_writable(output, plot)
+    require_writable(output, plot, reads=[counts, data, truth])
     if plot is not None:
         figure_format(plot)
-        if plot == output:
-            raise ConfigError(f"{plot}: cannot be the user model and the plot too")
     true_users = load(truth)
     clicks = ClickCounts.load(counts)
     read = None if data is None else of.read(data)

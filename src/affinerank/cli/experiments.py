@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from affinerank.cli import display
-from affinerank.cli.options import Json, Seed, bars, show
+from affinerank.cli.options import Json, Seed, bars, require_writable, show
 from affinerank.errors import ConfigError
 
 PLANS = ("figure1", "figure2", "figure3", "all", "noise", "clipping")
@@ -104,5 +104,7 @@ def report(
     from affinerank.experiments.report import write_report
     from affinerank.experiments.reproduce import outcome
 
+    if output is not None:
+        require_writable(output, reads=[run / "plan.toml", run / "results.parquet"])
     written = write_report(run, output)
     show({**outcome(run), "written": [str(written)]}, as_json, display.reproduced)

@@ -9,7 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from affinerank.cli import display
-from affinerank.cli.options import DataOptions, Json, Output, command, show
+from affinerank.cli.options import (
+    DataOptions,
+    Json,
+    Output,
+    command,
+    require_writable,
+    show,
+)
 from affinerank.errors import ConfigError
 
 
@@ -33,6 +40,7 @@ def export(
     from affinerank.rankers.export import export_ranker
     from affinerank.rankers.loading import load_ranker
 
+    require_writable(output, reads=[data])
     ranker = load_ranker(model)
     if model.resolve() in output.resolve().parents:
         raise ConfigError(f"{output}: lies in the ranker's own folder; choose another")

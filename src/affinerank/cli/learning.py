@@ -128,7 +128,9 @@ def train(
     auto = AUTO in names
     if output.exists():
         raise ConfigError(f"{output}: exists already; choose another name or remove it")
-    require_writable(output, checkpoint, save_users)
+    require_writable(
+        output, checkpoint, save_users, reads=[counts, data, users, validation]
+    )
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
     if auto and (len(names) > 1 or patience or checkpoint or clip):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import wraps
@@ -169,10 +169,15 @@ def load(users: Path | None) -> Any:
     return None if users is None else load_users(users)
 
 
-def require_writable(*paths: Path | None, suffix: str | None = None) -> None:
-    """Reject outputs that cannot be written, before the work is done."""
-    from affinerank.files import writable
+def require_writable(
+    *paths: Path | None,
+    suffix: str | None = None,
+    reads: Sequence[str | Path | None] = (),
+) -> None:
+    """Reject outputs that cannot be written, or are read, before the work is done."""
+    from affinerank.files import require_other_files, writable
 
+    require_other_files(paths, reads)
     for path in paths:
         if path is not None and suffix is not None and path.suffix != suffix:
             raise ConfigError(f"{path}: the name of the output must end in {suffix}")

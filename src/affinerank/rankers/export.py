@@ -159,6 +159,7 @@ def _onnx(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
 
 
 def _onnx_scores(ranker: Ranker, content: bytes, lists: RankingDataset) -> Floats:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it would call home
     import onnxruntime
 
     del ranker

@@ -1,0 +1,6 @@
+"""``python -m affinerank``: the command line."""
+
+from affinerank.cli import run
+
+if __name__ == "__main__":
+    run()
