@@ -2,13 +2,26 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick lint docs benchmark clean
+.PHONY: demo test test-oldest quick lint fuzz docs benchmark dist audit clean
 
 demo: .venv/installed
 	$(BIN)/affinerank demo
 
 test: .venv/installed lint
 	$(BIN)/python -m pytest
+
+# the same with the oldest versions that pyproject.toml allows
+test-oldest:
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install --quiet --disable-pip-version-check \
+		-c constraints-oldest.txt -e ".[dev]"
+	.venv-oldest/bin/python -m pytest -q
+
+# thousands of damaged files of every format, each read by a command (docs/robustness.md)
+CASES ?= 20000
+SEED ?= 0
+fuzz: .venv/installed
+	$(BIN)/python -m tests.fuzz --cases $(CASES) --seed $(SEED)
 
 # what a change breaks first, in a minute and a half: no documentation, no browser
 quick: .venv/installed
@@ -30,6 +43,19 @@ NAME ?= letor
 benchmark: .venv/installed
 	$(BIN)/python benchmarks/$(NAME).py
 
+# wheel and source archive: what is in them, what they say, and whether they import
+dist: .venv/installed
+	rm -rf dist
+	$(BIN)/pip install --quiet --disable-pip-version-check build twine
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python benchmarks/dist.py dist
+
+# known faults of the libraries that constraints.txt names
+audit: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit --strict --no-deps --disable-pip -r constraints.txt
+
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit('AffineRank needs Python 3.11 or newer') if sys.version_info < (3, 11) else None"
 	$(PYTHON) -m venv .venv
@@ -37,4 +63,4 @@ benchmark: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-oldest dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
