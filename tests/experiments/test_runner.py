@@ -280,3 +280,11 @@ def test_figure1_runs_on_a_folder_laid_out_like_mslr(tmp_path: Path) -> None:
     assert {r.cell.data for r in results} == {"mslr30k"}
     assert {r.queries for r in results} == {110}
     shutil.rmtree(tmp_path / "run")
+
+
+def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
+    plan = shipped_plan("figure1", "smoke")
+    small = replace(plan.data[0], source="yahoo-like:9")  # too few for a ranker
+    with pytest.raises(DataError, match="the data have 9"):
+        run_plan(replace(plan, data=(small,)), tmp_path / "run")
+    assert not list(tmp_path.iterdir())

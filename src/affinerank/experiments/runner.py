@@ -7,6 +7,7 @@ A group that was not finished is trained again by the next runner.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from affinerank.defaults import TREES
+from affinerank.errors import AffineRankError
 from affinerank.experiments.cells import Group, groups_of
 from affinerank.experiments.claims import claimed
 from affinerank.experiments.commit import source_commit
@@ -48,13 +50,18 @@ def run_plan(
     is not done again.
     """
     machine = this_machine(device)  # a device that is not there leaves no folder
+    groups, new = groups_of(plan), not Path(folder).exists()
     root = open_folder(folder, plan)
-    groups = groups_of(plan)
     runner = _Runner(plan, root, device, machine, progress, _unfinished(root, groups))
-    while waiting := _unfinished(root, groups):
-        trained = [runner.train(group) for group in waiting]
-        if not any(trained):
-            time.sleep(LOOK_AGAIN)
+    try:
+        while waiting := _unfinished(root, groups):
+            trained = [runner.train(group) for group in waiting]
+            if not any(trained):
+                time.sleep(LOOK_AGAIN)
+    except AffineRankError:  # a folder without results is nothing to resume
+        if new and len(_unfinished(root, groups)) == len(groups):
+            shutil.rmtree(root)
+        raise
     runner.report(0.0)
     merge_results(root, groups)
     return root
