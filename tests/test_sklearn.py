@@ -593,3 +593,50 @@ def test_importing_the_package_loads_no_scikit_learn() -> None:
     loaded, message = done.stdout.splitlines()
     assert loaded == "False"
     assert message.endswith("pip install 'affinerank[sklearn]'")
+
+
+AFTER_A_FORK = """
+import os, signal, sys
+import numpy as np
+from affinerank import AffineRanker
+from tests.test_sklearn import SMALL, USERS, rows
+
+given = rows(300)
+
+def scores():
+    found = []
+    for kind, settings in SMALL.items():
+        own = AffineRanker(
+            "affine", kind, users=USERS, recipe="paper", settings=settings
+        )
+        found += [own.fit(**given).predict(given["X"], qid=given["qid"])]
+    return np.stack(found)
+
+first = scores()
+child = os.fork()
+if child == 0:
+    signal.alarm(40)  # threads that stayed behind would be waited for, for ever
+    os._exit(0 if np.array_equal(scores(), first) else 3)
+sys.exit(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_forked_process_trains_too() -> None:
+    words = [sys.executable, "-W", "ignore", "-c", AFTER_A_FORK]
+    assert subprocess.run(words, timeout=180, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("ranker", "backend"), [("mlp", "loky"), ("mlp", "threading"), ("lightgbm", "loky")]
+)
+def test_workers_of_joblib_train_the_same(ranker: str, backend: str) -> None:
+    from joblib import Parallel, delayed
+
+    given = rows(20)
+    own = AffineRanker(
+        "affine", ranker=ranker, users=USERS, settings=SMALL[ranker], recipe="paper"
+    )
+    alone = clone(own).fit(**given).predict(given["X"], qid=given["qid"])
+    workers = Parallel(n_jobs=2, backend=backend)
+    for one in workers(delayed(clone(own).fit)(**given) for _ in range(2)):
+        assert np.array_equal(one.predict(given["X"], qid=given["qid"]), alone)
