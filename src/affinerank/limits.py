@@ -21,6 +21,7 @@ PLAN_RUNS = 10_000
 PLAN_CELLS = 1_000_000
 MODEL_BYTES = 2**31  # of the text of trees, or of the weights of a network
 MODEL_TREES = 100_000
+MODEL_BINS = 65_535  # of one feature, where trees are trained
 MODEL_LEAVES = 131_072  # of one tree: LightGBM's own limit
 MODEL_DEPTH = 500  # of one tree
 THREADS = 1024

@@ -152,6 +152,10 @@ def test_what_a_log_holds_is_printed_plain(tmp_path: Path, capsys: Capture) -> N
         (["LOG", "--holdout", "0.2", "--holdout-by", "time"], "needs a timestamp"),
         (["LOG", "--holdout-by", "user"], "holdout_by must be query or time"),
         (["LOG", "--memory", "much"], "--memory takes an amount as in 4GB"),
+        (["LOG", "--memory", "9" * 20 + "TB"], "too large"),
+        (["LOG", "-o", "log.parquet"], "log.parquet: would replace what is read"),
+        (["*.parquet", "-o", "log.parquet"], "would replace what is read"),
+        (["LOG", "--engine", "spark", "--hive"], "--hive is for Parquet files"),
         (["LOG", "--where", "false"], "there is nothing to count"),
         (["LOG", "-o", "counts.csv"], "must end in .parquet"),
         (["LOG", "-o", "none/counts.parquet"], "there is no folder none"),
@@ -201,6 +205,17 @@ def test_count_takes_every_option_at_once(tmp_path: Path, capsys: Capture) -> No
     assert (finding["number"], finding["unit"], finding["fault"]) == (1, "rows", False)
     counts = ClickCounts.load(target)
     assert counts.keys == ("query_id", "doc_id", "rank", "segment", "split")
+
+
+def test_folders_are_columns_if_hive_says_so(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "ranker=A").mkdir()
+    log_at(tmp_path / "ranker=A/log.parquet")
+    target = str(tmp_path / "c.parquet")
+    given = ["count", str(tmp_path / "ranker=A"), "-o", target]
+    answered(capsys, *given)
+    assert "ranker" not in ClickCounts.load(target).keys
+    answered(capsys, *given, "--hive")
+    assert ClickCounts.load(target).select("ranker", "A").n_sessions > 0
 
 
 def test_a_table_of_a_connection_is_counted(tmp_path: Path, capsys: Capture) -> None:

@@ -302,8 +302,52 @@ def test_what_cannot_be_counts_is_rejected(
 
 
 def test_unknown_columns_are_rejected() -> None:
-    with pytest.raises(DataError, match="unknown column 'x'"):
+    with pytest.raises(DataError, match="unknown or there twice: 'x'"):
         ClickCounts(example().table.append_column("x", pa.array([1, 2, 3])))
+    clicks = example().table["clicks"]
+    with pytest.raises(DataError, match="there twice: 'clicks'"):
+        ClickCounts(example().table.append_column("clicks", clicks))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"rank": [2**40]}, f"rank must be 10000 at most, got {2**40}"),
+        ({"impressions": [2**62], "sessions": [2**62]}, "sessions must be 2.53"),
+        ({"impressions": [2**62]}, "sessions must be 2.53"),
+        ({"impressions": [float("nan")]}, "impressions must hold whole numbers"),
+        ({"doc_id": ["x" * 65_537]}, "doc_id has more than 65536 characters"),
+    ],
+)
+def test_numbers_and_ids_that_cannot_be_are_rejected(
+    changed: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    row = {"query_id": ["q"], "doc_id": ["d"], "rank": [1], "clicks": [0]}
+    numbers = {"impressions": [1], **changed}
+    with pytest.raises(DataError, match=message):
+        ClickCounts.from_columns(**{**row, **numbers})
+    columns = {**row, "sessions": numbers["impressions"], **numbers}
+    pq.write_table(pa.table(columns), tmp_path / "c.parquet")
+    with pytest.raises(DataError, match=f"c.parquet: .*{message}"):
+        ClickCounts.load(tmp_path / "c.parquet")
+
+
+def test_sums_that_would_not_be_exact_are_rejected() -> None:
+    queries, most = [f"q{i}" for i in range(1500)], [2**53] * 1500
+    ones, none = [1] * 1500, [0] * 1500
+    with pytest.raises(DataError, match="all impressions together"):
+        ClickCounts.from_columns(
+            query_id=queries, doc_id=ones, rank=ones, impressions=most, clicks=none
+        )
+    with pytest.raises(DataError, match="all sessions together"):
+        ClickCounts.from_columns(
+            query_id=queries,
+            doc_id=ones,
+            rank=ones,
+            impressions=ones,
+            clicks=none,
+            sessions=most,
+        )
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, float("nan")])

@@ -1,5 +1,6 @@
 """Importers: other systems' logs onto our columns, and what was found on the way."""
 
+import gzip
 import json
 import os
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 
 from affinerank.clicks.importers import read_tiangong, read_ubi
 from affinerank.errors import DataError
+from affinerank.limits import LINE_BYTES
 
 SEARCHES: list[dict[str, Any]] = [
     {
@@ -30,6 +32,11 @@ def click(search: str, document: Any, action: str = "click") -> dict[str, Any]:
         "action_name": action,
         "event_attributes": {"object": {"object_id": document}},
     }
+
+
+def shown(document: Any) -> str:
+    search = {"query_id": "x", "user_query": "y", "query_response_hit_ids": [document]}
+    return json.dumps(search)
 
 
 EVENTS: list[dict[str, Any]] = [
@@ -125,6 +132,16 @@ def test_no_searches_are_an_empty_log(tmp_path: Path) -> None:
             "line 2: .*event_attributes.object.object_id.*got ''",
         ),
         ("events", json.dumps(click("e1", [1])), r"object_id.*got \[1\]"),
+        ("events", json.dumps(click("e1", True)), "object_id.*got True"),
+        ("events", json.dumps(click("e1", 1.5)), r"object_id.*got 1\.5"),
+        ("events", json.dumps(click("e1", "x" * 10**7)), "object_id.*65536 characters"),
+        ("events", json.dumps(click("e1", "\ud800")), r"object_id.*got '\\ud800'"),
+        ("queries", shown("\udfff"), r"query_response_hit_ids.*got '\\udfff'"),
+        ("queries", shown([1]), r"query_response_hit_ids.*got \[1\]"),
+        ("queries", shown(None), "query_response_hit_ids.*got None"),
+        ("queries", shown(False), "query_response_hit_ids.*got False"),
+        ("queries", "x" * (LINE_BYTES + 1), f"line 2: over {LINE_BYTES} bytes"),
+        ("queries", '{"query_id": ' * 10**5, "line 2: expected one JSON object"),
     ],
 )
 def test_a_malformed_line_of_ubi_is_named_by_file_and_line(
@@ -143,10 +160,27 @@ def test_a_malformed_line_of_ubi_is_named_by_file_and_line(
 
 def test_what_is_not_text_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "bad").write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match=r"bad: .*UTF-8"):
+    with pytest.raises(DataError, match=r"bad, line 1: .*UTF-8"):
         read_tiangong(tmp_path / "bad")
     with pytest.raises(DataError, match="there is no such file"):
         read_ubi(tmp_path / "none", tmp_path / "none")
+
+
+def test_compressed_text_is_read_and_damage_is_an_error(tmp_path: Path) -> None:
+    packed = gzip.compress(f"{PAGE}\n".encode())
+    path = tmp_path / "pages.txt.gz"
+    path.write_bytes(packed)
+    assert read_tiangong(path).table.num_rows == 3
+    for damaged in (packed[:-4], packed[:-8] + bytes(8), packed + b"more"):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"pages.txt.gz: could not be read to its"):
+            read_tiangong(path)
+
+
+def test_a_name_that_is_no_text_may_hold_pages(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")
+    Path(path).write_text(f"{PAGE}\n")
+    assert read_tiangong(path).table["session_id"][0].as_py().endswith(":1:s1")
 
 
 PAGE = "s1\tq7\t[11, 12, 13]\t[1, 1, 2]\t[0, 1, 0]"
@@ -180,6 +214,8 @@ def test_a_page_of_tiangong_becomes_a_session(tmp_path: Path) -> None:
         ("s\tq\t1, 2\t[1]\t[0]", r"documents .*got '1, 2'"),
         ("s\tq\t[1.5]\t[1]\t[0]", r"documents .*got '\[1.5\]'"),
         ("s\tq\t[1]\t[1]\t{}", "clicks .*got '{}'"),
+        ("s\tq\t[1]\t[1]\t[true]", r"clicks .*got '\[true\]'"),
+        ("s" * 65_536 + "\tq\t[1]\t[1]\t[0]", "session.*65536 characters"),
     ],
 )
 def test_a_malformed_page_is_named_by_file_and_line(

@@ -153,6 +153,9 @@ def count(
     holdout_from: Annotated[
         str | None, typer.Option(help="Set aside what began then or later, instead.")
     ] = None,
+    hive: Annotated[
+        bool, typer.Option("--hive", help="Folders named as in day=1 are columns.")
+    ] = False,
     memory: Annotated[str, typer.Option(help="DuckDB spills beyond this.")] = "4GB",
     as_json: Json = False,
 ) -> None:
@@ -160,13 +163,13 @@ def count(
     from affinerank.clicks.counting import count_log, open_table
     from affinerank.clicks.faults import LogFaultsError
 
-    require_writable(output, suffix=".parquet")
+    require_writable(output, suffix=".parquet", reads=[log])
     require_choice("--engine", engine, "duckdb", "spark")
     if (log is None) == (connection is None) or (connection is None) != (table is None):
         raise ConfigError("give a LOG, or --from CONNECTION with --table NAME")
     source = log or connection or ""
     opened = open_table(
-        source, engine=engine, memory=memory, master=master, table=table
+        source, engine=engine, memory=memory, master=master, table=table, hive=hive
     )
     try:
         with opened as rows, bars() as progress:
@@ -201,6 +204,7 @@ def ubi(
     """OpenSearch User Behavior Insights: searches and events to a click log."""
     from affinerank.clicks.importers import UBI_CLICKS, read_ubi
 
+    require_writable(output, suffix=".parquet", reads=[queries, events])
     imported = read_ubi(queries, events, click_actions=click_action or UBI_CLICKS)
     _save_imported(imported, output, as_json)
 
@@ -213,11 +217,11 @@ def tiangong(
     """Result pages in the layout of TianGong-ST to a click log."""
     from affinerank.clicks.importers import read_tiangong
 
+    require_writable(output, suffix=".parquet", reads=files)
     _save_imported(read_tiangong(*files), output, as_json)
 
 
 def _save_imported(imported: Any, output: Path, as_json: bool) -> None:
-    require_writable(output, suffix=".parquet")
     imported.save(output)
     rows = imported.table.num_rows
     about = {"written": str(output), "impressions": rows, **imported.notes}

@@ -207,7 +207,9 @@ def _sizes(counts: str | os.PathLike[str], log: ir.Table) -> dict[str, int]:
     if not is_duckdb(log):
         with open_table(str(counts)) as table:
             return _sizes(counts, table)
-    table = log.get_backend().read_parquet(glob.escape(str(counts)))
+    table = log.get_backend().read_parquet(
+        glob.escape(str(counts)), hive_partitioning=False
+    )
     sizes, deepest = Counter[str](), 0
     # Parts that have no query in common: their sizes add up.
     for part in in_parts(table, "query_id", groups):

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from affinerank.data.parquet import STRINGS, arrow_column
 from affinerank.errors import DataError
+from affinerank.limits import ID_BYTES, MAX_COUNT, MAX_RANK
 
 KEYS = ("query_id", "doc_id", "rank")
 EXTRA_KEYS = ("ranker", "segment", "split")
@@ -37,15 +38,18 @@ def checked_table(table: pa.Table) -> pa.Table:
             f"counts have no column {absent[0]!r}; expected {', '.join(expected)}, "
             f"optionally {', '.join(EXTRA_KEYS)}; found {', '.join(found)}"
         )
-    unknown = [name for name in found if name not in COLUMNS]
+    unknown = [n for n in found if n not in COLUMNS or found.count(n) > 1]
     if unknown:
-        raise DataError(f"counts have an unknown column {unknown[0]!r}")
+        raise DataError(f"counts have a column unknown or there twice: {unknown[0]!r}")
     by_session = session_keys(found)
     keys = (*KEYS, *by_session[1:])
     columns = {name: typed_column(name, table[name]) for name in (*keys, *NUMBERS)}
     for name, column in columns.items():
         if column.null_count:
             raise DataError(f"counts: {name} is null in {column.null_count} rows")
+        text = column.type == pa.string()
+        if text and (pc.max(pc.utf8_length(column)).as_py() or 0) > ID_BYTES:
+            raise DataError(f"counts: {name} has more than {ID_BYTES} characters")
     ordered = pa.table(columns).combine_chunks()
     rising, repeated = _order(ordered, keys)
     if not rising:
@@ -57,6 +61,9 @@ def checked_table(table: pa.Table) -> pa.Table:
     spread = grouped(ordered, by_session, ("sessions", "min"), ("sessions", "max"))
     if np.any(np.asarray(spread[-2]) != np.asarray(spread[-1])):
         raise DataError(f"counts give one {', '.join(by_session)} different sessions")
+    for name, column in (("impressions", ordered[-3]), ("sessions", spread[-1])):
+        if np.asarray(column).sum(dtype=float) > MAX_COUNT:
+            raise DataError(f"counts: all {name} together must be 2^53 at most")
     return ordered
 
 
@@ -119,6 +126,8 @@ def _check_numbers(table: pa.Table) -> None:
     )
     rules = (
         (rank < 1, "rank", "must be 1 or more"),
+        (rank > MAX_RANK, "rank", f"must be {MAX_RANK} at most"),
+        (sessions > MAX_COUNT, "sessions", "must be 2^53 at most"),
         (shown < 0, "impressions", "must be 0 or more"),
         (clicked < 0, "clicks", "must be 0 or more"),
         (clicked > shown, "clicks", "cannot exceed impressions"),

@@ -9,27 +9,33 @@ from __future__ import annotations
 import glob
 import math
 import re
-import tempfile
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import ibis
+import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
+from ibis.common.exceptions import IbisTypeError
 
-from affinerank.errors import AffineRankError, ConfigError, DataError
-from affinerank.files import one_line
+from affinerank.clicks.log_files import Layout, layouts, require_distinct
+from affinerank.errors import (
+    AffineRankError,
+    AffineRankWarning,
+    ConfigError,
+    DataError,
+)
+from affinerank.files import one_line, scratch_folder
+from affinerank.limits import LINE_BYTES
 
 ENGINES = frozenset({"duckdb", "_duckdb", "ibis", "pyspark", "py4j", "sqlglot"})
 BYTES_PER_GROUP = 40  # a third of what a group takes: DuckDB can spill the rest
-ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")
-CSV_SETTINGS: dict[str, dict[str, Any]] = {
-    "duckdb": {"skip": 0, "all_varchar": True, "allow_quoted_nulls": False},
-    "pyspark": {"multiLine": True},
-}
+LAYOUTS = 100  # sets of columns that the files of one log may have
 
 
 @contextmanager
@@ -40,6 +46,7 @@ def open_table(
     memory: str = "4GB",
     master: str | None = None,
     table: str | None = None,
+    hive: bool = False,
 ) -> Iterator[ir.Table]:
     """Open a log: a file, files by a pattern, or a table of a connection.
 
@@ -50,13 +57,14 @@ def open_table(
         memory: How much memory DuckDB may take before it spills to disk.
         master: Spark's master URL; ``local[*]`` by default.
         table: Table to count, of the connection ``source``.
+        hive: Whether folders named as in ``day=1`` are columns.
     """
     if engine not in ("duckdb", "spark"):
         raise ConfigError(f"engine must be duckdb or spark, got {engine!r}")
     name = source if table is None else without_password(source)
     with ExitStack() as stack:
         stack.enter_context(engine_errors(name))
-        spill = stack.enter_context(tempfile.TemporaryDirectory(prefix="affinerank-"))
+        spill = str(stack.enter_context(scratch_folder()))
         if table is not None:
             connection = _connected(source, memory, spill)
             stack.callback(connection.disconnect)
@@ -66,11 +74,11 @@ def open_table(
                 raise DataError(f"{name}: there is no table {table!r}; {there}")
             yield connection.table(table)
         elif engine == "spark":
-            yield _read(stack.enter_context(_spark(master)), source)
+            yield _read(stack.enter_context(_spark(master)), source, hive)
         else:
             connection = _duckdb(memory, spill)
             stack.callback(connection.disconnect)
-            yield _read(connection, source)
+            yield _read(connection, source, hive)
 
 
 @contextmanager
@@ -83,11 +91,16 @@ def engine_errors(what: str) -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ENGINES:
             raise
-        text = str(error)
+        # DuckDB counts the line that it could not read twice.
+        line = re.search(r"(?<=Malformed JSON)(.* in line )(\d+)", text := str(error))
+        if line is not None:
+            text = text.replace(line[0], f"{line[1]}{int(line[2]) - 1}")
         for rest in ("\nPossible", "JVM stacktrace", "\n\tat "):
             text = text.split(rest, maxsplit=1)[0]
         reason = f"the engine could not read it: {' '.join(text.split())[:300]}"
-        if "OutOfMemory" in type(error).__name__:
+        if "No space left" in text or "max_temp_directory_size" in text:
+            reason = "the disk is full: the output's, or the one for spilling (TMPDIR)"
+        elif "OutOfMemory" in type(error).__name__:
             reason = "the memory it may take is too little; give more (--memory)"
         raise DataError(f"{what}: {reason}") from None
 
@@ -156,6 +169,7 @@ def _duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any:
         memory_limit=memory.strip(),
         temp_directory=spill,
         preserve_insertion_order=False,
+        autoinstall_known_extensions=False,  # nothing is fetched
         **settings,
     )
     connection.raw_sql("SET TimeZone = 'UTC'")
@@ -215,32 +229,103 @@ def _spark(master: str | None) -> Iterator[Any]:
             session.stop()
 
 
-def _read(connection: Any, source: str) -> ir.Table:
+def _read(connection: Any, source: str, hive: bool) -> ir.Table:
     """Read files by their ending; what is text in them stays text."""
-    path = Path(source)
-    pattern = any(character in source for character in "*?[") and not path.exists()
-    if not pattern and not path.exists():
-        raise DataError(f"{source}: there is no such file")
-    name = path.name.removesuffix(".gz").removesuffix(".zst")
-    if not path.is_dir() and not name.endswith(ENDINGS):
-        raise DataError(
-            f"{source}: expected a file that ends in .parquet, .csv, .tsv or .jsonl "
-            "(.gz too), or a folder of Parquet files"
+    found = layouts(source)
+    if len(found) > LAYOUTS:
+        raise DataError(f"{source}: {len(found)} sets of columns; count it in parts")
+    spark = connection.name == "pyspark"
+    if hive and (spark or any(layout.format != "parquet" for layout in found)):
+        raise ConfigError("--hive is for Parquet files, read by the engine duckdb")
+    read = _by_spark if spark else partial(_by_duckdb, hive=hive)
+    return _united([read(connection, layout, paths) for layout, paths in found.items()])
+
+
+def _by_duckdb(
+    connection: Any, layout: Layout, paths: list[str], hive: bool
+) -> ir.Table:
+    """Read files of one layout; nothing about them is left for DuckDB to guess."""
+    exact = [glob.escape(path) for path in paths]
+    if layout.format == "parquet":
+        if hive:
+            folders = re.findall(r"([^/]+)=[^/]*/", Path(paths[0]).resolve().as_posix())
+            require_distinct([*layout.columns, *folders], paths[0])
+        text = {"hive_types_autocast": False} if hive else {}
+        return connection.read_parquet(exact, hive_partitioning=hive, **text)
+    kind = layout.compression or "uncompressed"
+    stated: dict[str, Any] = {"compression": kind, "hive_partitioning": False}
+    if layout.format == "json":
+        stated |= {"format": "newline_delimited", "maximum_object_size": LINE_BYTES}
+        columns = dict.fromkeys(_json_names(connection.con, exact, stated), "VARCHAR")
+        return connection.read_json(exact, columns=columns, records="true", **stated)
+    # What is strict has been checked; strict, DuckDB takes no mixed line ends.
+    stated |= {"delim": layout.separator, "quote": '"', "escape": '"', "header": True}
+    stated |= {"strict_mode": False, "allow_quoted_nulls": False}
+    stated |= {"max_line_size": LINE_BYTES, "parallel": not layout.broken}
+    columns = dict.fromkeys(layout.columns, "VARCHAR")
+    return connection.read_csv(exact, columns=columns, **stated)
+
+
+def _json_names(connection: Any, paths: list[str], stated: dict[str, Any]) -> list[str]:
+    """Return the names that the objects have, of all lines of all files."""
+    options = ", ".join(f"{name} = ${name}" for name in stated)
+    query = (
+        "SELECT json_keys(json), min(filename) "  # noqa: S608
+        f"FROM read_json_objects($paths, filename = true, {options}) GROUP BY 1"
+    )
+    names: dict[str, None] = {}
+    for keys, path in connection.execute(query, {"paths": paths, **stated}).fetchall():
+        require_distinct(keys, path)
+        names.update(dict.fromkeys(keys))
+    require_distinct(names, paths[0])
+    return sorted(names) or ["nothing"]
+
+
+def _by_spark(connection: Any, layout: Layout, paths: list[str]) -> ir.Table:
+    """Read files of one layout; Spark would take null for what it cannot read."""
+    from pyspark.sql import SparkSession
+
+    for path in paths:
+        if Path(path).name.startswith(("_", ".")):
+            raise DataError(f"{path}: Spark reads no file whose name begins so")
+    exact = [re.sub(r"([][{}*?\\])", r"\\\1", path) for path in paths]
+    stated: dict[str, Any] = {"mode": "FAILFAST", "recursiveFileLookup": True}
+    if layout.format == "csv":
+        stated |= {"sep": layout.separator, "quote": '"', "escape": '"'}
+        stated |= {"header": True, "multiLine": True}
+    elif layout.format == "json":
+        stated["primitivesAsString"] = True
+    frame = SparkSession.active().read.load(exact, layout.format, **stated)
+    require_distinct(frame.columns, paths[0])
+    name = f"affinerank_{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(name)
+    return connection.table(name)
+
+
+def _united(tables: list[ir.Table]) -> ir.Table:
+    """Put tables together by the names of their columns; what one has not is null."""
+    found: dict[str, list[dt.DataType]] = {}
+    for table in tables:
+        for name, kind in table.schema().items():
+            found.setdefault(name, []).append(kind)
+    require_distinct(found, "the files of the log")
+    types = {name: _common_type(name, kinds) for name, kinds in found.items()}
+
+    def of_all(table: ir.Table) -> ir.Table:
+        there = {n: table[n] for n in table.columns}
+        return table.select(
+            **{n: there.get(n, ibis.null()).cast(kind) for n, kind in types.items()}
         )
-    exact, spark = source, connection.name == "pyspark"
-    if not spark:
-        inside = "/**/*.parquet" if path.is_dir() else ""
-        exact = (source if pattern else glob.escape(source)) + inside
-    if path.is_dir() or name.endswith(".parquet"):
-        return connection.read_parquet(exact)
-    if name.endswith((".csv", ".tsv")):
-        separator = "\t" if name.endswith(".tsv") else ","
-        settings = CSV_SETTINGS[connection.name]
-        return connection.read_csv(
-            exact, header=True, sep=separator, quote='"', escape='"', **settings
-        )
-    if spark:
-        return connection.read_json(exact, primitivesAsString=True)
-    # Ids that look like dates or UUIDs must not become such.
-    columns = connection.read_json(exact).columns
-    return connection.read_json(exact, columns=dict.fromkeys(columns, "VARCHAR"))
+
+    return tables[0] if len(tables) == 1 else ibis.union(*map(of_all, tables))
+
+
+def _common_type(name: str, kinds: list[dt.DataType]) -> dt.DataType:
+    """Return a type that holds all of the types a column has; else text."""
+    try:
+        return dt.highest_precedence(kinds)
+    except IbisTypeError:
+        several = " and ".join(sorted({str(kind) for kind in kinds}))
+        note = f"{name} holds {several} in different files; it is kept as text"
+        warnings.warn(note, AffineRankWarning, stacklevel=2)
+        return dt.string

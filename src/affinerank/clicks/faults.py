@@ -19,8 +19,8 @@ from ibis import _
 
 from affinerank.clicks.engines import engine_errors, gathered, in_parts, totals
 from affinerank.errors import DataError
+from affinerank.limits import ID_BYTES, MAX_RANK
 
-MAX_RANK = 10_000
 BITS = 40  # ranks that fit into one integer, a bit each, with room to add them up
 EXAMPLES = 3
 
@@ -184,10 +184,15 @@ class _Search:
                     few = self.first[name].semi_join(few, keys)
                 elif rule.unit == "sessions":
                     few = few.select("session_id", "low", "high")
-                examples = tuple(few.limit(2 * EXAMPLES).to_pyarrow().to_pylist())
+                rows = few.limit(2 * EXAMPLES).to_pyarrow().to_pylist()
+                examples = tuple(_shortened(row) for row in rows)
                 about = (rule.what, rule.fault, self.numbers[name], rule.unit)
                 found.append(Finding(*about, examples))
         return found
+
+
+def _shortened(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: v[:200] if isinstance(v, str) else v for n, v in row.items()}
 
 
 def _row_rules(log: ir.Table) -> dict[str, _Rule]:
@@ -197,6 +202,11 @@ def _row_rules(log: ir.Table) -> dict[str, _Rule]:
         f"rank is not a whole number from 1 to {MAX_RANK} (if the log counts from 0, "
         "give --ranks-from 0)": rank.isnull() | (rank < 1) | (rank > MAX_RANK),
         "clicked is neither 0 nor 1": _.clicked.isnull(),
+    }
+    faults |= {
+        f"{name} is longer than {ID_BYTES} characters": _[name].length() > ID_BYTES
+        for name in (*ids, "ranker", "segment")
+        if name in log.columns and log[name].type().is_string()
     }
     if "timestamp" in log.columns:
         faults["timestamp is null, or not a moment"] = _.timestamp.isnull()

@@ -16,8 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from affinerank.clicks.log_files import is_whole, lines_of
 from affinerank.errors import DataError
 from affinerank.files import existing_file, written_whole
+from affinerank.limits import ID_BYTES
 
 UBI_CLICKS = ("click", "item_click", "product_click", "result_click")
 
@@ -71,14 +73,15 @@ def read_ubi(
     for where, row in _json_lines(queries):
         search = _text(row, "query_id", where)
         # Browsing without words is a search for the empty text.
-        text = "" if row.get("user_query") == "" else _text(row, "user_query", where)
+        text = _id(row.get("user_query"), "user_query", where, empty=True)
         hits = row.get("query_response_hit_ids") or []
         if not isinstance(hits, list):
             raise DataError(f"{where}: query_response_hit_ids must be a list")
         notes["searches"] += 1
         notes["searches without results"] += not hits
         notes["searches seen twice"] += search in shown
-        shown.setdefault(search, (text, [str(hit) for hit in hits]))
+        names = [_id(hit, "query_response_hit_ids", where) for hit in hits]
+        shown.setdefault(search, (text, names))
     clicked: set[tuple[str, str]] = set()
     for where, row in _json_lines(events):
         if row.get("action_name") not in click_actions:
@@ -125,10 +128,12 @@ def read_tiangong(*paths: str | os.PathLike[str]) -> ImportedLog:
                     f"{len(documents)} documents, got {parts[4][:60]!r}"
                 )
             pages += 1
-            session = f"{place}:{Path(path).stem}:{number}:{parts[0]}"
+            stem = os.fsencode(Path(path).stem).decode(errors="replace")
+            session = _id(f"{place}:{stem}:{number}:{parts[0]}", "session", where)
+            query = _id(parts[1], "query", where, empty=True)
             page = enumerate(zip(documents, clicks, strict=True), start=1)
             rows += [
-                (session, parts[1], str(document), rank, bool(click))
+                (session, query, str(document), rank, bool(click))
                 for rank, (document, click) in page
             ]
     return ImportedLog(_table(rows), {"result pages": pages})
@@ -144,13 +149,9 @@ def _table(rows: Iterable[tuple[str, str, str, int, bool]]) -> pa.Table:
 def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str, str]]:
     """Yield number, place and text of each line that is not blank."""
     source = existing_file(path)
-    try:
-        with source.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, f"{source}, line {number}", line
-    except UnicodeDecodeError:
-        raise DataError(f"{source}: expected UTF-8 text") from None
+    for number, line in enumerate(lines_of(source), start=1):
+        if line.strip():
+            yield number, f"{source}, line {number}", line
 
 
 def _json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -176,15 +177,22 @@ def _text(row: dict[str, Any], name: str, where: str) -> str:
     value: Any = row
     for key in name.split("."):
         value = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(value, str | int) or value == "":
-        raise DataError(f"{where}: expected {name}, a text, got {value!r:.60}")
-    return str(value)
+    return _id(value, name, where)
+
+
+def _id(value: Any, name: str, where: str, *, empty: bool = False) -> str:
+    """Return an id as text: what is neither text nor a whole number is none."""
+    text = str(value) if type(value) in (str, int) else "\ud800"  # is no text
+    if not is_whole(text) or len(text) not in range(not empty, ID_BYTES + 1):
+        right = f"a text of 1 to {ID_BYTES} characters"
+        raise DataError(f"{where}: expected {name}, {right}, got {value!r:.60}")
+    return text
 
 
 def _numbers(text: str, where: str, what: str) -> list[int]:
     """Read ``[1, 2, 3]``."""
     numbers = _parsed(text)
-    if not isinstance(numbers, list) or not all(isinstance(n, int) for n in numbers):
+    if not isinstance(numbers, list) or {*map(type, numbers)} - {int}:
         raise DataError(
             f"{where}: expected a list of {what} as in [1, 2], got {text[:60]!r}"
         )

@@ -148,7 +148,8 @@ def _converted(name: str, column: ir.Value, options: LogOptions) -> ir.Value:
 
 def _as_id(name: str, column: ir.Value) -> ir.Value:
     kind = column.type()
-    if kind.is_floating() or kind.is_nested():
+    parts = kind.is_decimal() and kind.scale != 0
+    if kind.is_floating() or kind.is_nested() or kind.is_boolean() or parts:
         raise DataError(f"{name} must hold integers or strings, holds {kind}")
     too_wide = kind.is_unsigned_integer() and kind.nbytes == 8
     return column.cast("int64" if kind.is_integer() and not too_wide else "string")
