@@ -375,3 +375,10 @@ def test_counts_by_other_keys_or_of_other_ids_do_not_add() -> None:
         example() + example().labelled("ranker", "a")
     with pytest.raises(DataError, match=r"\(query_id string, doc_id int64\) cannot"):
         example() + example(query_id=[1, 1, 2])
+
+
+def test_ids_that_are_not_utf8_are_refused() -> None:
+    broken = pa.array([b"\xff\xfe"]).view(pa.string())
+    numbers = {n: [1] for n in ("rank", "impressions", "clicks", "sessions")}
+    with pytest.raises(DataError, match="query_id must be text in UTF-8"):
+        ClickCounts(pa.table({"query_id": broken, "doc_id": ["d"], **numbers}))

@@ -91,7 +91,7 @@ def simulate(
     if log is None and counts is None:
         raise ConfigError("nothing to write: give --log FILE, --counts FILE, or both")
     require_writable(log, counts, suffix=".parquet")
-    require_writable(save_users)
+    require_writable(log, counts, save_users, reads=[data, users])
     read = of.read(data)
     # The production ranker has seen the training split, whatever is ranked by it.
     seen = read if of.split is None else of.read(data, named=False)

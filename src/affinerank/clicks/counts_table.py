@@ -97,6 +97,10 @@ def typed_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         wide = kind == pa.uint64() and (pc.max(column).as_py() or 0) >= 2**63
         return column.cast(pa.string() if wide else pa.int64())
     if kind in STRINGS:
+        try:
+            column.validate(full=True)
+        except pa.ArrowException:
+            raise DataError(f"counts: {name} must be text in UTF-8") from None
         return column.cast(pa.string())
     raise DataError(f"counts: {name} must hold {_kind(name)}, holds {kind}")
 

@@ -66,7 +66,7 @@ def parse_clip(clip: str | float, n_sessions: int) -> float:
         raise ConfigError(
             f"clip must be a number or a rule as in 10/sqrt(n), got {clip!r}"
         )
-    return min(value / math.sqrt(n_sessions), 1.0) if match[2] else value
+    return min(value / math.sqrt(max(n_sessions, 1)), 1.0) if match[2] else value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
