@@ -119,12 +119,14 @@ def require_other_files(
 def _reads(source: str, path: Path) -> bool:
     """Whether reading ``source`` reads ``path``, or would once it is written."""
     if os.path.exists(source):
-        inside = Path(source).resolve() in path.resolve().parents
-        return _same(Path(source), path) or (inside and path.suffix.lower() == ".parquet")
+        log = path.suffix.lower() == ".parquet"
+        inside = log and Path(source).resolve() in path.resolve().parents
+        return _same(Path(source), path) or inside
     name, pattern = os.path.abspath(path), os.path.abspath(source)
     deep = "**" in source
     matches = fnmatch(name, pattern) if deep else Path(name).match(pattern)
-    return matches or any(_same(Path(p), path) for p in glob.iglob(source, recursive=True))
+    found = glob.iglob(source, recursive=True)
+    return matches or any(_same(Path(file), path) for file in found)
 
 
 def _same(one: Path, other: Path) -> bool:

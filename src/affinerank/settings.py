@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,6 +78,8 @@ def from_table(kind: type[T], raw: Mapping[str, Any], where: str) -> T:
 
     Texts are read as what the field's type says.
     """
+    if not isinstance(raw, Mapping):
+        raise ConfigError(f"{where} must be a table, got {raw!r:.60}")
     known = {f.name: f for f in dataclasses.fields(typing.cast(Any, kind)) if f.init}
     for key in raw:
         if key not in known:
@@ -101,6 +105,24 @@ def hint(name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+
+
+def require_at_least(
+    settings: object,
+    *,
+    least: Mapping[str, int],
+    most: Mapping[str, int] | None = None,
+    positive: Sequence[str] = (),
+) -> None:
+    """Reject settings out of their range, or not above 0; ``None`` passes."""
+    for name, low in least.items():
+        value, high = getattr(settings, name), (most or {}).get(name, 2**31 - 1)
+        if value is not None and not low <= value <= high:
+            up = "or more" if value < low else f"to {high}"
+            raise ConfigError(f"{name} must be {low} {up}, got {value}")
+    for name in positive:
+        if not 0 < getattr(settings, name) < math.inf:
+            raise ConfigError(f"{name} must be above 0, got {getattr(settings, name)}")
 
 
 def to_toml(value: Any) -> str:
@@ -173,8 +195,6 @@ def _read(hint_: Any, value: Any, where: str) -> Any:
     if hint_ is Spec:
         return Spec.of(value, where)
     if dataclasses.is_dataclass(hint_):
-        if not isinstance(value, dict):
-            raise ConfigError(f"{where} must be a table, got {value!r:.60}")
         return from_table(typing.cast(type[Any], hint_), value, where)
     return _read_scalar(hint_, value, where)
 
@@ -185,8 +205,9 @@ def _read_scalar(kind: type, value: Any, where: str) -> Any:
         value = _from_text(kind, value)
     whole = isinstance(value, int) and not isinstance(value, bool)
     if kind is float and (whole or isinstance(value, float)):
-        return float(value)
-    if (kind is int and whole) or (kind is not int and isinstance(value, kind)):
+        if abs(value) <= sys.float_info.max:  # finite
+            return float(value)
+    elif whole if kind is int else isinstance(value, kind):
         return value
     raise ConfigError(f"{where} must be {names[kind]}, got {value!r:.60}")
 

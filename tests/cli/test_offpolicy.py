@@ -267,7 +267,7 @@ def test_debias_leaves_a_file_alone_when_it_fails(
         ([log], "needs a user model"),
         ([log, "--users", "nowhere.json"], "no such file"),
         ([str(tmp_path / "none.parquet"), *users(folder)], "no such file"),
-        ([str(target), *users(folder)], "could not be read as Parquet"),
+        ([str(target), *users(folder)], "would replace what is read"),
         ([log, *users(folder), "--estimator", "nope"], "no estimator 'nope'"),
         (
             [log, *users(folder), "--estimator", "affine", "--clip", "x"],

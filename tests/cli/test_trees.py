@@ -57,7 +57,7 @@ def test_trees_are_trained_evaluated_and_read_by_any_lightgbm(
     assert main([*arguments, *both, "-o", str(target), "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     assert [row["estimator"] for row in about["rankers"]] == ["naive", "affine"]
-    assert [row["trees"] for row in about["rankers"]] == [4, 4]
+    assert {row["trees"] for row in about["rankers"]} <= {1, 2, 3, 4}  # chosen
     models = [row["written"] for row in about["rankers"]]
     assert main(["evaluate", *models, "--data", world, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rankers"]) == 2

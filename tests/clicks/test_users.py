@@ -36,6 +36,7 @@ GOOD = {
     **TrustModel.paper(depth=2).to_dict(),
 }
 ZETA = {**GOOD, "identified": "zeta"}
+GAUGE = {**GOOD, "identified": "gauge"}
 
 
 @pytest.mark.parametrize(
@@ -50,12 +51,20 @@ ZETA = {**GOOD, "identified": "zeta"}
         ({**GOOD, "model": ["x"]}, "not a user model"),
         ({**GOOD, "theta": None}, "theta must be one number per rank"),
         ({**GOOD, "theta": "x"}, "not a user model"),
-        ({**GOOD, "theta": [10**400, 1]}, "not a user model"),
+        ({**GOOD, "theta": [10**400, 1]}, "not JSON: .* 300 digits"),
+        ({**ZETA, "alpha": [0.5] * 10_001, "beta": [0] * 10_001}, "down to 10000"),
+        ({**GOOD, "theta": [5.0, 0.5]}, "theta at rank 1 must be .* got 5"),
+        ({**GOOD, "eps_minus": [0.65, -0.1]}, r"eps_minus at rank 2 .* got -0\.1"),
+        ({**ZETA, "beta": [-5, 0.1]}, "relevance 0 at rank 1 .* got -5"),
+        ({**ZETA, "beta": [0.8, 0.1]}, r"relevance 1 at rank 1 .* got 1\.1"),
+        ({**ZETA, "alpha": [0.3, 5e-324]}, "alpha at rank 2 must be 0, or from 1e-06"),
+        ({**GAUGE, "alpha": [1e300, 0.1]}, "alpha at rank 1 must be .* got 1e"),
+        ({**GAUGE, "beta": [-5, 0.1], "span": [0, 1]}, "relevance 0 at rank 1"),
         ({**GOOD, "alpha": [0.5, 0.5]}, "alpha does not follow from theta"),
         ({**GOOD, "alpha": [1, 2, 3]}, "not a user model"),
         ({**GOOD, "theta": [1.0]}, "'theta': 1, 'eps_plus': 2"),
         ({**ZETA, "alpha": [[1]]}, r"alpha must .*got shape \(1, 1\)"),
-        ({**ZETA, "alpha": [1, float("nan")]}, "alpha at rank 2 .*got nan"),
+        ({**ZETA, "alpha": [1, float("nan")]}, "not JSON: .* got NaN"),
         ({**GOOD, "identified": "maybe"}, "identified .*got 'maybe'"),
         ({**GOOD, "identified": []}, r"identified .*got \[\]"),
         ({**GOOD, "provenance": "me"}, "provenance .*got 'me'"),
@@ -80,7 +89,7 @@ def test_a_broken_file_is_one_sentence_that_names_it(
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
 def test_what_is_no_json_is_one_sentence(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "users.json").write_bytes(text)
-    with pytest.raises(DataError, match="not a user model"):
+    with pytest.raises(DataError, match=r"users\.json: not (JSON|text): "):
         load_users(tmp_path / "users.json")
 
 

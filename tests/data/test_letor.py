@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
+from affinerank import limits
 from affinerank.data import letor
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.letor import compact_ids, read_letor
@@ -237,6 +238,75 @@ def test_a_truncated_gzip_is_rejected(tmp_path: Path) -> None:
     path = written(tmp_path, packed[: len(packed) // 2], "data.txt.gz")
     with pytest.raises(DataError, match=r"data.txt.gz: could not be read to its end"):
         read_letor(path)
+
+
+@pytest.mark.parametrize("end", ["crc", "size", "cut", "more"])
+def test_a_damaged_end_of_gzip_is_rejected(tmp_path: Path, end: str) -> None:
+    packed = gzip.compress(TWO_QUERIES)
+    damaged = {
+        "crc": packed[:-8] + b"abcd" + packed[-4:],
+        "size": packed[:-4] + b"abcd",
+        "cut": packed[:-1],
+        "more": packed + b"more",
+    }
+    path = written(tmp_path, damaged[end], "data.txt.gz")
+    with pytest.raises(DataError, match=r"data.txt.gz: could not be read to its end"):
+        read_letor(path)
+
+
+@pytest.mark.parametrize("end", ["cut", "more"])
+def test_a_damaged_end_of_zstandard_is_rejected(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "data.txt.zst"
+    with pa.CompressedOutputStream(str(path), "zstd") as stream:
+        stream.write(TWO_QUERIES)
+    packed = path.read_bytes()
+    path.write_bytes(packed[:-1] if end == "cut" else packed + b"more")
+    with pytest.raises(DataError, match=r"data.txt.zst: could not be read to its end"):
+        read_letor(path)
+
+
+@pytest.mark.parametrize("size", [limits.LINE_BYTES + 1, 100 * 2**20])
+def test_a_line_that_never_ends_is_rejected(tmp_path: Path, size: int) -> None:
+    line = b"1 qid:1 1:1\n1 qid:1 1:1" + b" " * size + b"\n"
+    path = written(tmp_path, gzip.compress(line, 1), "data.txt.gz")
+    with pytest.raises(DataError, match=r"data.txt.gz, line 2: is longer than 16 MiB"):
+        read_letor(path)
+
+
+def test_a_query_may_have_so_many_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DOCUMENTS_PER_QUERY", 3)
+    assert read(tmp_path, b"1 qid:a 1:1\n" * 3).n_docs == 3
+    for block in (letor.BLOCK_BYTES, 20):
+        monkeypatch.setattr(letor, "BLOCK_BYTES", block)
+        with pytest.raises(DataError, match=r"query 'a' has more documents than 3"):
+            read(tmp_path, b"1 qid:a 1:1\n" * 4)
+
+
+def test_an_id_may_be_so_long(tmp_path: Path) -> None:
+    long = b"a" * limits.ID_BYTES
+    line = b"1 qid:%s 1:1 # docid = %s"
+    assert read(tmp_path, line % (long, long)).n_docs == 1
+    for ids, name in (((long + b"a", long), "query"), ((long, long + b"a"), "doc")):
+        with pytest.raises(DataError, match=rf"line 2: a {name} id must have at most"):
+            read(tmp_path, b"1 qid:1 1:1\n" + line % ids)
+
+
+@pytest.mark.parametrize("room", ["DENSE_BYTES", "memory"])
+def test_few_bytes_do_not_become_a_matrix_beyond_memory(
+    tmp_path: Path, room: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if room == "memory":
+        monkeypatch.setattr(os, "sysconf", lambda _: 100_000)  # pages
+        monkeypatch.setattr(letor, "BLOCK_BYTES", 2000)
+    with pytest.raises(DataError, match="do not fit into memory as a dense matrix"):
+        read(tmp_path, b"1 qid:1 100000:1\n" * 10_000)
+
+
+def test_empty_lines_take_no_room(tmp_path: Path) -> None:
+    data = read(tmp_path, b"\n" * 1_000_000 + b"0 qid:a\n" * 1000 + b"\r" * 99)
+    assert data.n_docs == 1000
 
 
 def test_a_binary_file_is_rejected(tmp_path: Path) -> None:

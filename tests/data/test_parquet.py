@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from affinerank import limits
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import read_parquet, write_parquet
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
@@ -89,7 +90,7 @@ def test_rows_beyond_one_batch_are_kept(
         ({"label": [0, -1, 1]}, "row 1: a label"),
         ({"title": ["x", "y", "z"]}, "column 'title' must hold numbers, holds string"),
         ({"bm25": [1.0, float("inf"), 0.0]}, "row 1, feature 1: "),
-        ({"bm25": None, "clicks": None}, "there is no column of features"),
+        ({"bm25": None, "clicks": None}, "expected columns of features"),
     ],
 )
 def test_wrong_columns_are_named(
@@ -175,3 +176,44 @@ def test_a_log_under_other_names_teaches_nobody_its_clicks(tmp_path: Path) -> No
 def test_a_list_id_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column 'request'"):
         read_parquet(written(tmp_path, GOOD), list_id="request")
+
+
+def test_ids_and_features_have_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "a" * limits.ID_BYTES
+    for name in ("query_id", "doc_id"):
+        read_parquet(written(tmp_path, {**GOOD, name: ["a", "a", long]}))
+        with pytest.raises(DataError, match=f"{name} must have at most 65,536 bytes"):
+            read_parquet(written(tmp_path, {**GOOD, name: ["a", "a", long + "a"]}))
+    monkeypatch.setattr(limits, "FEATURES", 1)
+    with pytest.raises(DataError, match="up to 1, found 2"):
+        read_parquet(written(tmp_path, GOOD))
+    monkeypatch.setattr(limits, "DOCUMENTS_PER_QUERY", 1)
+    monkeypatch.setattr(limits, "FEATURES", 2)
+    with pytest.raises(DataError, match=r"data.parquet: query 0 has more documents"):
+        read_parquet(written(tmp_path, GOOD))
+
+
+@pytest.mark.parametrize("rows", [100, 151, 8000])
+def test_a_file_that_names_other_rows_than_it_holds_is_rejected(
+    tmp_path: Path, rows: int
+) -> None:
+    def written_as(number: int) -> bytes:  # a field of the footer, in Thrift
+        return bytes([0x16, 2 * number & 0x7F | 0x80, 2 * number >> 7])
+
+    path = written(tmp_path, {name: values * 50 for name, values in GOOD.items()})
+    data = path.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    at = data.index(written_as(150), footer)
+    path.write_bytes(data[:at] + written_as(rows) + data[at + 3 :])
+    with pytest.raises(DataError, match=r"data.parquet: "):
+        read_parquet(path)
+
+
+@pytest.mark.parametrize("name", ["query_id", "doc_id"])
+def test_ids_that_are_not_utf_8_are_rejected(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, {**GOOD, name: ["aaaa", "aaaa", "zqzq"]})
+    path.write_bytes(path.read_bytes().replace(b"zqzq", b"z\xff\xffq"))
+    with pytest.raises(DataError, match=r"data.parquet: could not be read"):
+        read_parquet(path)

@@ -131,6 +131,26 @@ GRID = 'estimators = ["full-information", "naive", "affine"]'
         ("[1e3, 1e4]", "1e3", "clicks must be a list, got 1000.0"),
         ("[1e3, 1e4]", "[1e3, 0]", "clicks must be above 0 and finite"),
         ("[1e3, 1e4]", "[]", "clicks must name one or more"),
+        (
+            "[1e3, 1e4]",
+            "[[[1e3]]]",
+            "clicks[0] must be a number, got [[1000.0]]",
+        ),
+        ("[1e3, 1e4]", "[" * 5000, "nested more than 64 deep"),
+        ("[1e3, 1e4]", "[nan]", "not TOML: expected finite numbers, got nan"),
+        ("[1e3, 1e4]", "[0x" + "f" * 300 + "]", "clicks[0] must be a number"),
+        ("runs = 2", "runs = 2147483648", "runs must be 1 to 10000, got 2147483648"),
+        ("runs = 2", "runs = " + "9" * 299, "runs must be 1 to 10000, got 999"),
+        ("runs = 2", "a" + ".a" * 100_000 + " = 1", "a key has more than 16 parts"),
+        (
+            "runs = 2",
+            "runs = 10000\npolicies = ["
+            + ", ".join(f"'fixed(top_k={k})'" for k in range(1, 60))
+            + "]",
+            "a plan may have 1,000,000 cells at most, got ",
+        ),
+        ("epochs = 2", "epochs = 1000000000000000000", "epochs must be 1 to 1000000"),
+        ("hidden = [8]", "hidden = [1000000000]", "hidden layers must take at most"),
         ('"naive"', '"nave"', "there is no estimator 'nave'; did you mean 'naive'?"),
         ('"naive"', '"naive(clip=1)"', "naive: there is no key 'clip'"),
         ("0.65", "1.65", "trust: eps_minus_1 must be from 0 to 1"),

@@ -109,6 +109,36 @@ def test_an_estimator_of_ones_own_labels_what_it_knows(tmp_path: Path) -> None:
     assert (about["estimator"], about["gauge"]) == ("own", "half of the truth")
 
 
+@pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("name", ["weight", "variance"])
+def test_what_is_not_finite_is_never_written(
+    wrong: float, name: str, tmp_path: Path
+) -> None:
+    def weigh(evidence: Evidence) -> Weights:
+        n = evidence.rows.n_docs
+        values = {"weight": np.ones(n), "variance": np.ones(n)}
+        values[name][2] = wrong
+        known = np.ones(n, dtype=bool)
+        return Weights(known=known, share=evidence.rows.share, **values)
+
+    own = Estimator("own", "Our own", "nothing", weigh)
+    with ESTIMATORS.added(own), np.errstate(invalid="ignore"):
+        labels = debias(COUNTS, estimator="own")
+    with pytest.raises(DataError, match=r"labels\.parquet: .* not be finite"):
+        save_labels(labels, tmp_path / "labels.parquet")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_alpha_that_only_just_is_gives_no_labels(tmp_path: Path) -> None:
+    users = TrustModel(
+        alpha=np.array([0.3, 5e-324, 0.1]), beta=np.full(3, 0.1), identified="gauge"
+    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        labels = debias(COUNTS, users, estimator=CORRECTION, clip="0")
+    with pytest.raises(DataError, match="not be finite"):
+        save_labels(labels, tmp_path / "labels.parquet")
+
+
 def test_what_cannot_be_labelled_is_rejected() -> None:
     gauge = TrustModel(alpha=USERS.alpha, beta=USERS.beta, identified="gauge")
     for name, row in ESTIMATORS.items():

@@ -228,7 +228,7 @@ def test_what_fills_missing_values_is_saved_with_the_ranker(tmp_path: Path) -> N
     ranker_of(mlp.ROW.name, mapping=mapping).save(tmp_path / "model")
     assert load_ranker(tmp_path / "model").mapping == mapping
     folder = edited(tmp_path / "other", fill=[0.5, 0.0, float("nan")])
-    with pytest.raises(DataError, match="fill must be 3 numbers"):
+    with pytest.raises(DataError, match=r"not JSON: .* got NaN"):
         load_ranker(folder)
 
 
@@ -237,15 +237,26 @@ def test_what_fills_missing_values_is_saved_with_the_ranker(tmp_path: Path) -> N
     [
         ({"version": 9}, "version 1, got 'affinerank-ranker' version 9"),
         ({"features": [*"abcdefghi"]}, "the tensors have shapes"),
-        ({"features": [["a"], ["b"], ["c"]]}, "features must be names"),
-        ({"features": None}, "not a ranker saved by AffineRank"),
+        ({"features": [["a"], ["b"], ["c"]]}, "features must be a list of names"),
+        ({"features": None}, "features must be a list of names"),
+        ({"features": ["a", 2, "c"]}, "features must be a list of names"),
+        ({"per_query_min_max": 1}, "per_query_min_max must be true or false"),
+        ({"fill": [0.5, 0.5]}, "fill must be 3 numbers"),
+        ({"fill": [0.5, [0.5], 0.5]}, "fill must be 3 numbers"),
         ({"kind": "forest"}, "no ranker 'forest'"),
-        ({"kind": ...}, "not a ranker saved by AffineRank"),
+        ({"kind": ["mlp"]}, "kind must be text"),
+        ({"kind": ...}, "kind must be text"),
+        ({"settings": 3}, "settings must be a table"),
+        ({"settings": {"hidden": [10**9]}}, "hidden layers must take at most"),
+        ({"settings": {"epochs": 10**18}}, "epochs must be 1 to 1000000"),
+        ({"settings": {"learning_rate": 10**299}}, "not a ranker saved"),
         ({"settings": {"layers": [16, 8]}}, "no key 'layers'"),
         ({"settings": {"hidden": [16, 8], "loss": "hinge"}}, "no loss 'hinge'"),
-        ({"seeds": []}, "not a ranker saved by AffineRank"),
-        ({"provenance": 3}, "not a ranker saved by AffineRank"),
-        ({"learnt_from": 3}, "not a ranker saved by AffineRank"),
+        ({"seeds": []}, "seeds must be one whole number"),
+        ({"seeds": [1.5]}, "seeds must be one whole number"),
+        ({"provenance": 3}, "provenance must be an object"),
+        ({"learnt_from": 3}, "learnt_from must be a list of queries"),
+        ({"learnt_from": [[]]}, "learnt_from must be a list of queries"),
     ],
 )
 def test_a_changed_folder_is_rejected(
@@ -263,8 +274,31 @@ def test_a_broken_description_is_rejected(tmp_path: Path, content: str) -> None:
     ranker_of(mlp.ROW.name).save(tmp_path / "model")
     path = tmp_path / "model" / "ranker.json"
     path.write_bytes(content.encode(errors="surrogateescape"))
-    with pytest.raises(DataError, match="model: not a ranker saved by AffineRank"):
+    with pytest.raises(DataError, match=r"ranker\.json: not (JSON|text|a ranker)"):
         load_ranker(tmp_path / "model")
+
+
+HEADS = {
+    "endless": (2**62).to_bytes(8, "little"),
+    "nothing": (0).to_bytes(8, "little"),
+    "huge": b'{"parameter.0":{"dtype":"F32","shape":[4294967296,4294967296],'
+    b'"data_offsets":[0,4]}}',
+    "empty": b'{"parameter.0":{"dtype":"F32","shape":[9223372036854775807,0],'
+    b'"data_offsets":[0,0]}}',
+    "strange": b'{"parameter.0":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}}',
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_tensors_of_absurd_sizes_are_rejected(tmp_path: Path, name: str) -> None:
+    ranker_of(mlp.ROW.name).save(tmp_path / "model")
+    head = HEADS[name]
+    if head.startswith(b"{"):
+        head = len(head).to_bytes(8, "little") + head
+    (tmp_path / "model" / "model.safetensors").write_bytes(head + b"\0" * 4)
+    with pytest.raises(DataError, match="model: not a ranker saved") as caught:
+        load_ranker(tmp_path / "model")
+    assert "\n" not in str(caught.value)
 
 
 def test_broken_and_lost_tensors_are_rejected(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_other_numbers_of_features_are_rejected() -> None:
     [
         ({"version": 2}, "expected format 'affinerank-ranker' version 1, got"),
         ({"features": ["a"]}, "model.txt: reads 3 features, .* names 1"),
-        ({"features": None}, "not a ranker saved by AffineRank"),
+        ({"features": None}, "features must be a list of names"),
     ],
 )
 def test_a_changed_file_is_rejected(
@@ -101,11 +101,21 @@ def test_a_changed_file_is_rejected(
 def test_a_broken_folder_is_rejected(tmp_path: Path, name: str) -> None:
     trained().save(tmp_path / "model")
     (tmp_path / "model" / name).write_text("{")
-    with pytest.raises(DataError, match="not a ranker saved by AffineRank"):
+    with pytest.raises(DataError, match=rf"{name}: not (JSON|trees)"):
         load_ranker(tmp_path / "model")
 
 
-SMALL = TreeSettings(trees=5, leaves=4, learning_rate=0.3, threads=1)
+@pytest.mark.parametrize(
+    "changes",
+    [{"trees": 10**12}, {"leaves": 10**9}, {"threads": 10**9}, {"truncation": 2**31}],
+)
+def test_settings_beyond_limits_are_rejected(changes: dict[str, int]) -> None:
+    [(name, value)] = changes.items()
+    with pytest.raises(ConfigError, match=f"{name} must be .*, got {value}"):
+        TreeSettings(**changes)  # type: ignore[arg-type]
+
+
+SMALL = TreeSettings(trees=5, leaves=4, learning_rate=0.3, threads=1, bins=255)
 WEIGHTS = RNG.normal(size=400) - 3 * FEATURES[:, 1]
 
 
@@ -287,8 +297,8 @@ def test_native_trees_read_weights_in_steps_and_shares_as_weights() -> None:
     ("weights", "native"),
     [
         (LABELS, True),
-        (LABELS - 0.25, True),
-        (LABELS - 0.26, False),
+        (np.where(LABELS > 0, LABELS, -0.09 * LABELS.mean()), True),
+        (np.where(LABELS > 0, LABELS, -0.3 * LABELS.mean()), False),
         (0.2 * (LABELS - 1), False),
     ],
 )
@@ -297,6 +307,29 @@ def test_the_objective_goes_by_the_sign(weights: np.ndarray, native: bool) -> No
     found, expected = fitted(targets(weights)), fitted(targets(weights), settings=same)
     assert found.model == expected.model
     assert ("objective=lambdarank" in text_of(found.model)) == native
+
+
+@pytest.mark.parametrize("noisy", [True, False])
+def test_corrected_clicks_are_not_read_as_relevance(noisy: bool) -> None:
+    found = fitted(replace(targets(LABELS), noisy=[noisy]))
+    assert ("objective=lambdarank" in text_of(found.model)) != noisy
+
+
+def test_no_more_values_of_a_feature_are_told_apart_than_bins() -> None:
+    thresholds = {
+        bins: len(
+            {
+                float(value)
+                for line in text_of(
+                    fitted(settings=replace(SMALL, trees=40, bins=bins)).model
+                ).splitlines()
+                if line.startswith("threshold=")
+                for value in line.removeprefix("threshold=").split()
+            }
+        )
+        for bins in (4, 63)
+    }
+    assert thresholds[4] <= 3 * FEATURES.shape[1] < thresholds[63]
 
 
 ALPHA, BETA = np.array([0.5, 0.3]), np.array([0.3, 0.05])

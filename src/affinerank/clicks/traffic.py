@@ -64,7 +64,10 @@ class Traffic:
         parameters = dict(policy.parameters)
         top_k = parameters.pop("top_k", None)
         bare = Spec(policy.name, tuple(parameters.items()))
-        cut = None if top_k is None else int(top_k)
+        try:
+            cut = None if top_k is None else int(top_k)
+        except ValueError:
+            raise ConfigError(f"top_k must be a number, got {top_k!r:.60}") from None
         return cls(top_k=cut, policies=(str(bare),), **more)
 
     def changes(self) -> list[Policy]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,8 @@ from affinerank.clicks.models import CLICK_MODELS, ClickModel
 from affinerank.clicks.models.model import FORMAT, VERSION, save_users
 from affinerank.defaults import CLICK_MODEL
 from affinerank.errors import AffineRankError, DataError
-from affinerank.files import existing_file
+from affinerank.files import one_line
+from affinerank.plain_text import read_json
 
 __all__ = ["load_users", "save_users"]
 
@@ -21,22 +21,15 @@ def load_users(path: str | os.PathLike[str], segment: str | None = None) -> Any:
 
     Of a file with a model for each segment of users, the model of ``segment``.
     """
-    source = existing_file(path)
+    about = read_json(path)
     try:
-        return _model(json.loads(source.read_text()), segment)
+        return _model(about, segment)
     except AffineRankError as error:
-        raise DataError(f"{source}: {error}") from None
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-    ) as error:
-        reason = f"{type(error).__name__}: {error}"[:200]
+        raise DataError(f"{path}: {error}") from None
+    except Exception as error:  # a row of the table may raise what it likes
+        reason = f"{type(error).__name__}: {one_line(error)}"[:200]
         raise DataError(
-            f"{source}: not a user model written by AffineRank ({reason})"
+            f"{path}: not a user model written by AffineRank ({reason})"
         ) from None
 
 

@@ -94,7 +94,10 @@ class FeatureMapping:
 def _min_max(block: Matrix, starts: Ints) -> Matrix:
     """Scale to [0, 1] within the lists that begin at ``starts``."""
     low = np.fmin.reduceat(block, starts, axis=0)
-    span = np.fmax.reduceat(block, starts, axis=0) - low
+    with np.errstate(over="ignore"):
+        span = np.fmax.reduceat(block, starts, axis=0) - low
+    if np.isinf(span).any():  # beyond float32: scale what is half as large
+        return _min_max(block * np.float32(0.5), starts)
     span[span == 0] = 1.0
     sizes = np.diff(np.append(starts, len(block)))
     scaled: Matrix = block - np.repeat(low, sizes, axis=0)

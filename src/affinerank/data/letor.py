@@ -7,8 +7,9 @@ Features that a row leaves out are 0, as always with this format.
 
 from __future__ import annotations
 
+import mmap
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from affinerank import limits
 from affinerank.arrays import Ids, Ints, Matrix
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import Missing, parse_missing
@@ -25,8 +27,8 @@ from affinerank.files import existing_file, one_line
 from affinerank.threads import in_parallel
 
 BLOCK_BYTES = 4 << 20
-LONGEST_LINE = 256 << 20
-MAX_FEATURES = 100_000
+DENSE_BYTES = 1 << 30  # of the features of one block
+SHORTEST = len("0 qid:a\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def read_letor(
     *,
     missing: Missing = "error",
     cache: bool = False,
-    max_features: int = MAX_FEATURES,
+    max_features: int = limits.FEATURES,
 ) -> RankingDataset:
     """Read LETOR / SVMLight text, plain or compressed with gzip or zstandard.
 
@@ -70,12 +72,32 @@ def read_letor(
 
         read = partial(read_letor, source, missing=missing, max_features=max_features)
         return read_through_cache(source, f"letor missing={missing}", read)
-    return _assemble(_parsed_blocks(source, missing, max_features))
+    try:
+        return _assemble(source, _parsed_blocks(source, missing, max_features))
+    except MemoryError:
+        raise DataError(
+            f"{source}: the features do not fit into memory as a dense matrix; "
+            "use fewer feature ids, or read the file in parts"
+        ) from None
 
 
-def _assemble(blocks: Iterator[_Block]) -> RankingDataset:
+def _assemble(source: Path, blocks: Iterator[_Block]) -> RankingDataset:
     """Join the blocks; runs of rows with one query id become one query."""
-    parts = list(blocks)
+    parts: list[_Block] = []
+    sizes: Counter[str] = Counter()
+    rows, width = 0, 0
+    for part in blocks:
+        parts.append(part)
+        rows, width = rows + len(part.features), max(width, part.features.shape[1])
+        if rows * width * 4 > os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE / 2:
+            raise MemoryError
+        for query, size in zip(part.query_ids, part.run_lengths.tolist(), strict=True):
+            sizes[query] += size
+            if sizes[query] > limits.DOCUMENTS_PER_QUERY:
+                raise DataError(
+                    f"{source}: query {query!r:.60} has more documents than "
+                    f"{limits.DOCUMENTS_PER_QUERY:,}; give each list a query of its own"
+                )
     number: dict[str, int] = {}
     runs = [number.setdefault(q, len(number)) for part in parts for q in part.query_ids]
     data = RankingDataset.from_groups(
@@ -160,11 +182,6 @@ def _taken(source: Path, lines: int, text: bytes, future: Future[_Block]) -> _Bl
         before = text[:position]
         breaks = before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n")
         raise DataError(f"{source}, line {lines + breaks + 1}: {fault}") from None
-    except MemoryError:
-        raise DataError(
-            f"{source}: the features do not fit into memory as a dense matrix; "
-            "use fewer feature ids, or read the file in parts"
-        ) from None
 
 
 def _blocks_of_lines(source: Path) -> Iterator[bytes]:
@@ -172,7 +189,7 @@ def _blocks_of_lines(source: Path) -> Iterator[bytes]:
     import pyarrow as pa
 
     rest = b""
-    first = True
+    first, lines = True, 0
     try:
         with pa.input_stream(str(source), compression=_compression(source)) as stream:
             while chunk := stream.read(BLOCK_BYTES):
@@ -185,17 +202,20 @@ def _blocks_of_lines(source: Path) -> Iterator[bytes]:
                     chunk = chunk.removeprefix(b"\xef\xbb\xbf")
                     first = False
                 cut = max(chunk.rfind(b"\n"), chunk.rfind(b"\r", 0, len(chunk) - 1)) + 1
+                first_line = chunk.find(b"\n") if cut else len(chunk)
+                if len(rest) + first_line > limits.LINE_BYTES:
+                    raise DataError(
+                        f"{source}, line {lines + 1}: is longer than "
+                        f"{limits.LINE_BYTES >> 20} MiB, expected LETOR / SVMLight "
+                        "text, one document per line"
+                    )
+                lines += chunk.count(b"\n")
                 if cut:
                     end = b"" if chunk[cut - 1] == ord("\n") else b"\n"
                     yield b"".join((rest, memoryview(chunk)[:cut], end))
                     rest = chunk[cut:]
                 else:
                     rest += chunk
-                if len(rest) > LONGEST_LINE:
-                    raise DataError(
-                        f"{source}: a line is longer than {LONGEST_LINE >> 20} MiB, "
-                        "expected LETOR / SVMLight text, one document per line"
-                    )
     except (OSError, pa.ArrowException) as error:
         raise DataError(
             f"{source}: could not be read to its end ({one_line(error)}); "
@@ -222,14 +242,15 @@ def _parse(text: bytes, missing: Missing, max_features: int) -> _Block:
 
     array = np.frombuffer(text, dtype=np.uint8)
     lines, colons = kernel.count_tokens(array)
+    room = min(lines, len(text) // SHORTEST + 1)
     out = kernel.Rows(
-        starts=np.empty(lines, np.int64),
-        labels=np.empty(lines, np.float64),
-        ends=np.empty(lines, np.int64),
+        starts=np.empty(room, np.int64),
+        labels=np.empty(room, np.float64),
+        ends=np.empty(room, np.int64),
         ids=np.empty(colons, np.int32),
         values=np.empty(colons, np.float32),
-        queries=np.empty((lines, 3), np.int64),
-        docs=np.empty((lines, 2), np.int64),
+        queries=np.empty((room, 3), np.int64),
+        docs=np.empty((room, 2), np.int64),
     )
     code, position, rows, filled, runs = kernel.parse_lines(array, out, max_features)
     if code != kernel.OK:
@@ -247,6 +268,13 @@ def _parse(text: bytes, missing: Missing, max_features: int) -> _Block:
     if not isinstance(missing, str):
         values[absent] = missing
     width = int(out.ids[:filled].max()) if filled else 0
+    if rows * width * 4 > DENSE_BYTES:
+        raise MemoryError
+    for name, spans in (("query", out.queries[:runs]), ("doc", out.docs[:rows])):
+        long = np.flatnonzero(spans[:, 1] - spans[:, 0] > limits.ID_BYTES)
+        if long.size:
+            fault = f"a {name} id must have at most {limits.ID_BYTES:,} bytes"
+            raise _LineError(fault, int(spans[long[0], 0]))
     features = np.zeros((rows, width), dtype=np.float32)
     kernel.fill_dense(features, out)
     return _Block(

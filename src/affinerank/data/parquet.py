@@ -19,8 +19,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from affinerank import limits
 from affinerank.arrays import Ids, Matrix
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.mapped import ROWS_AT_ONCE, empty_matrix, release
@@ -105,7 +107,7 @@ def read_through_cache(
         {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "how": how}
     ).encode()
     # What is not a cache of this version of the source is written anew.
-    with suppress(pa.ArrowException, OSError):
+    with suppress(pa.ArrowException, OSError, DataError):
         if (pq.read_schema(cached).metadata or {}).get(_CACHE_KEY) == key:
             return read_parquet(cached)
     data = read()
@@ -119,10 +121,19 @@ def _read(file: pq.ParquetFile, missing: Missing, list_id: str) -> RankingDatase
     names = _feature_names(schema, list_id)
     others = [name for name in (list_id, "doc_id", "label") if name in schema.names]
     table = file.read(columns=others)
+    table.validate(full=True)  # ids that are not UTF-8, among others
     for name in others:
+        if table[name].type in STRINGS:
+            longest = pc.max(pc.binary_length(table[name])).as_py() or 0
+            if longest > limits.ID_BYTES:
+                raise DataError(f"{name} must have at most {limits.ID_BYTES:,} bytes")
         if table[name].null_count:
             row = int(np.argmax(table[name].is_null().to_numpy()))
             raise DataError(f"row {row}: {name} is null, expected a value")
+    if table.num_rows != file.metadata.num_rows:
+        raise DataError(
+            f"holds {table.num_rows} of the {file.metadata.num_rows} rows that it names"
+        )
     queries = table[list_id].combine_chunks().dictionary_encode()
     return RankingDataset.from_groups(
         _features(file, names, missing),
@@ -162,8 +173,11 @@ def _feature_names(schema: pa.Schema, list_id: str) -> list[str]:
             right = "integers or strings" if name in ids else "numbers"
             raise DataError(f"column {name!r} must hold {right}, holds {kind}")
     names = [name for name in used if name not in (*ids, "label")]
-    if not names:
-        raise DataError("there is no column of features, expected f1 .. fn")
+    if not 0 < len(names) <= limits.FEATURES:
+        raise DataError(
+            f"expected columns of features, f1 .. fn, up to {limits.FEATURES:,}, "
+            f"found {len(names)}"
+        )
     return names
 
 
@@ -188,6 +202,8 @@ def _features(file: pq.ParquetFile, names: list[str], missing: Missing) -> Matri
                 )
         release(features)
         start += len(batch)
+    if start < len(features):
+        raise DataError(f"features are of {start} rows, ids of {len(features)}")
     return features
 
 

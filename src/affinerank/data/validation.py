@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from affinerank import limits
 from affinerank.arrays import Ids, Ints, Matrix
 from affinerank.data.mapped import blocks, release
 from affinerank.errors import AffineRankWarning, DataError
@@ -45,6 +46,11 @@ def as_offsets(offsets: ArrayLike, n_docs: int) -> Ints:
         raise DataError(
             f"query {bad[0]} has no documents ({bad.size} such queries); "
             "leave out queries without documents"
+        )
+    long = np.flatnonzero(np.diff(array) > limits.DOCUMENTS_PER_QUERY)
+    if long.size:
+        raise DataError(
+            f"query {long[0]} has more documents than {limits.DOCUMENTS_PER_QUERY:,}"
         )
     return array
 

@@ -9,24 +9,23 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from affinerank import limits
 from affinerank.data.catalog import PUBLIC_SETS, DataSource
 from affinerank.defaults import POLICY
 from affinerank.errors import ConfigError
 from affinerank.estimators import ESTIMATORS
 from affinerank.experiments.coordinates import FIGURES, canonical
 from affinerank.experiments.upgrade import upgraded_plan
-from affinerank.files import existing_file
 from affinerank.pipeline.worlds import PRODUCTION, TRUE, DataSet
+from affinerank.plain_text import read_toml
 from affinerank.rankers import RANKERS
-from affinerank.rankers.limits import require_limits
-from affinerank.settings import Spec, from_table, hint, to_toml
+from affinerank.settings import Spec, from_table, hint, require_at_least, to_toml
 
 PLANS = ("figure1", "figure2", "figure3", "all", "noise", "clipping")
 PROFILES = ("smoke", "laptop", "paper")
@@ -122,7 +121,7 @@ class Plan:
         for name in ("data", "click_models", "clicks", "grids", "rankers", "policies"):
             _require_some(self, name)
         least = {"runs": 1, "group_networks": 1, "seed": 0}
-        require_limits(self, least=least, positive=())
+        require_at_least(self, least=least, most={"runs": limits.PLAN_RUNS})
         _require_clicks(self.clicks)
         _make_canonical(self, "click_models", "policies")
         for name in self.figures:
@@ -137,6 +136,12 @@ class Plan:
         object.__setattr__(self, "rankers", rankers)
         grids = tuple(self._resolved(grid) for grid in self.grids)
         object.__setattr__(self, "grids", grids)
+        cells = self.runs * sum(map(_combinations, grids))
+        if cells > limits.PLAN_CELLS:
+            raise ConfigError(
+                f"a plan may have {limits.PLAN_CELLS:,} cells at most, got {cells:,}; "
+                "take fewer runs, or fewer of what is combined"
+            )
 
     def data_set(self, name: str) -> DataSet:
         """Return the data set of this name."""
@@ -178,12 +183,7 @@ class Plan:
 
 def read_plan(path: str | os.PathLike[str]) -> Plan:
     """Read a plan's file, of this version or an older one."""
-    source = existing_file(path)
-    try:
-        text = source.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{source}: not TOML: not text in UTF-8") from None
-    return parse_plan(_parsed(text, str(source)), str(source))
+    return parse_plan(read_toml(path), str(path))
 
 
 def parse_plan(raw: Mapping[str, Any], where: str) -> Plan:
@@ -224,6 +224,11 @@ def with_data(
         for grid in plan.grids
     )
     return replace(plan, data=tuple(found.values()), grids=grids)
+
+
+def _combinations(grid: Grid) -> int:
+    lists = (getattr(grid, field.name) for field in dataclasses.fields(grid))
+    return math.prod(len(values) for values in lists if isinstance(values, tuple))
 
 
 def _resolved(ranker: Spec) -> Spec:
@@ -285,11 +290,5 @@ def _located(name: str, root: Path) -> tuple[Path, str] | None:
 
 def _shipped(kind: str, name: str) -> dict[str, Any]:
     file = resources.files("affinerank.experiments") / kind / f"{name}.toml"
-    return _parsed(file.read_text(encoding="utf-8"), name)
-
-
-def _parsed(text: str, where: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where}: not TOML: {error}") from None
+    with resources.as_file(file) as path:
+        return read_toml(path)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.errors import ConfigError, DataError
+from affinerank.errors import DataError
 from affinerank.experiments.cells import Group
 from affinerank.experiments.plan import Plan, read_plan
 from affinerank.experiments.upgrade import upgraded_row
@@ -113,8 +113,12 @@ def write_results(path: Path, results: Sequence[Result]) -> None:
 def read_results(path: Path) -> list[Result]:
     """Read rows that :func:`write_results` wrote, or version 0.1."""
     try:
-        return [_result(row) for row in pq.read_table(path).to_pylist()]
-    except (pa.ArrowInvalid, ConfigError, KeyError, TypeError, OSError) as error:
+        table = pq.read_table(path, partitioning=None)
+        known = [field for field in _schema() if field.name in table.column_names]
+        typed = table.select([field.name for field in known]).cast(pa.schema(known))
+        rows = zip(table.to_pylist(), typed.to_pylist(), strict=True)
+        return [_result({**old, **new}) for old, new in rows]
+    except Exception as error:  # what a broken file raises depends on where
         raise DataError(f"{path}: not results of AffineRank ({error!r:.200})") from None
 
 
@@ -151,7 +155,7 @@ def _schema() -> pa.Schema:
     hints = [typing.get_type_hints(kind) for kind in (Cell, Result, Machine)]
     columns = {name: kind for own in hints for name, kind in own.items()}
     return pa.schema(
-        (name, _NARROW.get(name) or _ARROW[kind])
+        pa.field(name, _NARROW.get(name) or _ARROW[kind], kind not in (str, int, float))
         for name, kind in columns.items()
         if kind in _ARROW
     )

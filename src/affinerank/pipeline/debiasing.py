@@ -96,6 +96,15 @@ def debias(
 
 def save_labels(labels: pa.Table, path: str | os.PathLike[str]) -> dict[str, Any]:
     """Write labels as Parquet, whole or not at all; return a summary."""
+    for name in ("relevance", "standard_error", "standard_deviation"):
+        if (
+            name in labels.column_names
+            and not pc.all(pc.is_finite(labels[name])).as_py()
+        ):
+            raise DataError(
+                f"{path}: {name} would not be finite: clicks are divided by too little "
+                "at some rank; clip (--clip), or check alpha of the users"
+            )
     with written_whole(Path(path)) as aside:
         pq.write_table(labels, aside, compression="zstd")
     metadata = labels.schema.metadata

@@ -40,10 +40,9 @@ from affinerank.pipeline.simulation import users_of
 from affinerank.pipeline.weighing import judging, labels_for, weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import mlp
-from affinerank.rankers.limits import require_limits
 from affinerank.rankers.ranker import Model, Ranker, judge, predict_all, score
 from affinerank.seeds import stage_rng
-from affinerank.settings import Spec
+from affinerank.settings import Spec, require_at_least
 from affinerank.threads import in_parallel
 
 PRODUCTION = "production"
@@ -73,7 +72,7 @@ class DataSet:
     def __post_init__(self) -> None:
         """Reject what cannot be trained with."""
         positive = ("learning_rate", "validation_share")
-        require_limits(self, least={}, positive=positive)
+        require_at_least(self, least={}, positive=positive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +418,8 @@ class World:
         labels = labels_for([estimator], data, above)
         weights = weigh(rows, estimator, users, labels=labels, folds=folds)
         # Hundreds of them are held at once: leave out what training does not read.
-        return replace(weights, variance=np.empty(0), slope=None, kappa=None)
+        slope = None if weights.slope is None else np.empty(0)
+        return replace(weights, variance=np.empty(0), slope=slope, kappa=None)
 
     def _lists(self, split: Split, weights: Sequence[Weights]) -> Lists:
         part = self.part(split)

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from affinerank.errors import DataError
-from affinerank.files import written_whole
+from affinerank.files import one_line, written_whole
 
 
 def write_state(path: Path, mark: str, state: Mapping[str, Tensor]) -> None:
@@ -37,11 +37,13 @@ def restore_state(path: Path, mark: str, state: Mapping[str, Tensor]) -> None:
         with safe_open(path, framework="pt") as file:
             found = (file.metadata() or {}).get("fingerprint")
             saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    except Exception as error:  # what a broken file raises is not documented
+        why = f"{one_line(error):.200}"
         raise DataError(
-            f"{path}: not a checkpoint ({error}); remove it to start anew"
+            f"{path}: not a checkpoint ({why}); remove it to start anew"
         ) from None
-    if found != mark or saved.keys() != state.keys():
+    own, there = ({k: (v.shape, v.dtype) for k, v in s.items()} for s in (state, saved))
+    if found != mark or own != there:
         raise DataError(
             f"{path}: a checkpoint of another training; remove it or name another file"
         )

@@ -28,12 +28,12 @@ import numpy as np
 
 from affinerank.arrays import Bools, Floats, Ints, Matrix, sigmoid
 from affinerank.errors import ConfigError, DataError
-from affinerank.files import existing_file
 from affinerank.metrics import discount, ranks_by_score
+from affinerank.plain_text import read_json
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.limits import require_limits
 from affinerank.rankers.ranker import Fitted, RankerKind
 from affinerank.rankers.targets import ClickTargets, Targets, Validation, require_fit
+from affinerank.settings import require_at_least
 
 if TYPE_CHECKING:
     from affinerank.rankers.onnx_graph import Graph
@@ -66,7 +66,7 @@ class LinearSettings:
         """Reject what cannot be fitted."""
         if not self.ridge or not 0 < min(self.ridge) <= max(self.ridge) < np.inf:
             raise ConfigError(f"ridge must be numbers above 0, got {self.ridge}")
-        require_limits(self, least={"steps": 1, "patience": 1}, positive=())
+        require_at_least(self, least={"steps": 1, "patience": 1})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,19 +106,20 @@ class LinearModel:
 def load_linear(folder: Path, about: dict[str, Any], n_features: int) -> LinearModel:
     """Read a linear model from a ranker's folder."""
     del about
-    path = existing_file(folder / NUMBERS)
-    found = json.loads(path.read_text())
-    model = LinearModel(
-        np.array(found["coefficients"], dtype=np.float64), float(found["constant"])
-    )
-    if model.coefficients.shape != (n_features,):
-        raise DataError(
-            f"{path}: has {model.coefficients.size} coefficients, and the file beside "
-            f"it names {n_features} features"
-        )
-    if not np.isfinite([*model.coefficients, model.constant]).all():
+    path = folder / NUMBERS
+    found = read_json(path)
+    try:
+        numbers = [found["constant"], *found["coefficients"]]
+    except (TypeError, LookupError):
+        numbers = [None]
+    if not all(type(number) in (int, float) for number in numbers):
         raise DataError(f"{path}: coefficients and constant must be finite numbers")
-    return model
+    if len(numbers) != 1 + n_features:
+        raise DataError(
+            f"{path}: has {len(numbers) - 1} coefficients, and the file beside it "
+            f"names {n_features} features"
+        )
+    return LinearModel(np.array(numbers[1:], dtype=np.float64), float(numbers[0]))
 
 
 def fit_linear(

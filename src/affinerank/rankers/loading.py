@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from pathlib import Path
 from typing import Any
 
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import DataError
-from affinerank.files import existing_file
+from affinerank.errors import AffineRankError, DataError
+from affinerank.files import one_line
+from affinerank.plain_text import read_json
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import ABOUT, FORMAT, Ranker
 
@@ -18,38 +17,57 @@ from affinerank.rankers.ranker import ABOUT, FORMAT, Ranker
 def load_ranker(folder: str | os.PathLike[str]) -> Ranker:
     """Load what :meth:`Ranker.save` wrote; a model's files hold no code."""
     root = Path(folder)
-    path = existing_file(root / ABOUT)
+    path = root / ABOUT
+    about = read_json(path)
     try:
-        about = json.loads(path.read_text())
-        found = (about["format"], about["version"])
-        if found != FORMAT:
-            raise DataError(
-                f"{path}: expected format {FORMAT[0]!r} version {FORMAT[1]}, "
-                f"got {found[0]!r} version {found[1]!r}"
-            )
-        mapping = _mapping(about)
-        provenance = dict(about["provenance"])
-        # Folders of older versions name the queries in the provenance.
-        queries = about.get("learnt_from", provenance.get("queries", ()))
+        mapping, provenance, queries = _described(about)
         kind = RANKERS[about["kind"]]
+    except AffineRankError as error:
+        raise DataError(f"{path}: {error}") from None
+    try:
         model = kind.load(root, about, len(mapping.names))
-        return Ranker(kind.name, model, mapping, provenance, tuple(map(str, queries)))
+        return Ranker(kind.name, model, mapping, provenance, queries)
     except DataError:
         raise
+    except AffineRankError as error:
+        raise DataError(f"{path}: {error}") from None
     except Exception as error:  # what a broken file raises depends on its library
         raise DataError(
             f"{root}: not a ranker saved by AffineRank "
-            f"({type(error).__name__}: {error!s:.200})"
+            f"({type(error).__name__}: {one_line(error):.200})"
         ) from None
 
 
-def _mapping(about: dict[str, Any]) -> FeatureMapping:
-    """Read what is done to features; folders of older versions may name no fill."""
-    names, fill = tuple(about["features"]), about.get("fill")
-    if not all(isinstance(name, str) for name in names):
-        raise ValueError(f"features must be names, got {names!r:.100}")
-    if fill is not None:
-        fill = tuple(float(value) for value in fill)
-        if len(fill) != len(names) or not all(map(math.isfinite, fill)):
-            raise ValueError(f"fill must be {len(names)} numbers, got {fill!r:.100}")
-    return FeatureMapping(names, bool(about["per_query_min_max"]), fill)
+def _described(about: Any) -> tuple[FeatureMapping, dict[str, Any], tuple[str, ...]]:
+    """Check what each kind is described by; older versions may name less."""
+    if not isinstance(about, dict):
+        raise DataError(f"not a ranker saved by AffineRank: {about!r:.60}")
+    found = (about.get("format"), about.get("version"))
+    if found != FORMAT:
+        raise DataError(
+            f"expected format {FORMAT[0]!r} version {FORMAT[1]}, "
+            f"got {found[0]!r:.60} version {found[1]!r:.60}"
+        )
+    _value(about, "kind", "text", str)
+    names = _value(about, "features", "a list of names", list, str)
+    scaled = _value(about, "per_query_min_max", "true or false", bool)
+    fill, right = about.get("fill"), f"{len(names)} numbers"
+    if fill is not None and len(_value(about, "fill", right, list, int, float)) != len(
+        names
+    ):
+        raise DataError(f"fill must be {right}, got {len(fill)}")
+    provenance = _value(about, "provenance", "an object", dict)
+    queries = {"learnt_from": provenance.get("queries", []), **about}
+    learnt = _value(queries, "learnt_from", "a list of queries", list, str, int, float)
+    filled = None if fill is None else tuple(map(float, fill))
+    mapping = FeatureMapping(tuple(names), scaled, filled)
+    return mapping, provenance, tuple(map(str, learnt))
+
+
+def _value(about: dict[str, Any], key: str, words: str, kind: type, *of: type) -> Any:
+    """Return what a key holds, if it is of a kind, and a list of some kinds."""
+    value = about.get(key)
+    parts: Any = value if of else ()
+    if type(value) is not kind or not all(type(part) in of for part in parts):
+        raise DataError(f"{key} must be {words}, got {value!r:.60}")
+    return value

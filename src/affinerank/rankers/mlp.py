@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
+from affinerank import limits
 from affinerank.defaults import LOSS
 from affinerank.errors import ConfigError
-from affinerank.rankers.limits import require_limits
 from affinerank.rankers.ranker import RankerKind
+from affinerank.settings import require_at_least
 from affinerank.tables import later
 
 ALIGNED = 8  # features are filled up to a multiple, which matrix units want
@@ -66,11 +68,18 @@ class NetworkSettings:
         if self.precision not in PRECISIONS:
             known = ", ".join(PRECISIONS)
             raise ConfigError(f"precision must be {known}, got {self.precision!r}")
-        require_limits(
+        require_at_least(
             self,
-            least={"epochs": 1, "batch_queries": 1, "patience": 1},
+            least={"epochs": 1, "batch_queries": 1, "patience": 1, "data_seed": 0},
+            most={"epochs": limits.EPOCHS},
             positive=("learning_rate", "initial_accumulator", "clip_norm"),
         )
+        size = 4 * sum(map(math.prod, parameter_shapes(1, self)))
+        if size > limits.MODEL_BYTES:
+            raise ConfigError(
+                f"hidden layers must take at most {limits.MODEL_BYTES:,} bytes, got "
+                f"{self.hidden!s:.60}"
+            )
 
     @property
     def dropped(self) -> tuple[float, ...]:

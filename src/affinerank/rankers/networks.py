@@ -20,8 +20,9 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 from torch.nn.functional import pad
 
+from affinerank import limits
 from affinerank.arrays import Floats, Matrix
-from affinerank.errors import DataError
+from affinerank.errors import ConfigError, DataError
 from affinerank.files import existing_file
 from affinerank.rankers.mlp import ALIGNED, NetworkSettings, parameter_shapes
 from affinerank.rankers.operations import elu
@@ -113,22 +114,26 @@ class Networks:
 
 def load_network(folder: Path, about: dict[str, Any], n_features: int) -> Networks:
     """Read one network from a ranker's folder."""
-    settings = from_table(NetworkSettings, about["settings"], "settings")
+    settings = from_table(NetworkSettings, about.get("settings", {}), "settings")
+    seeds = about.get("seeds")
+    if not isinstance(seeds, list) or [type(seed) for seed in seeds] != [int]:
+        raise ConfigError(f"seeds must be one whole number, got {seeds!r:.60}")
     path = existing_file(folder / TENSORS)
-    tensors = load_tensors(path.read_bytes())
     wanted = [(1, *shape) for shape in parameter_shapes(n_features, settings)]
+    if path.stat().st_size > limits.MODEL_BYTES:
+        raise DataError(f"{path}: expected at most {limits.MODEL_BYTES:,} bytes")
+    tensors = load_tensors(path.read_bytes())
     parameters = tuple(tensors[f"parameter.{i}"] for i in range(len(wanted)))
     shapes = [tuple(p.shape) for p in parameters]
     if shapes != wanted:
         raise DataError(
-            f"{path}: the tensors have shapes {shapes}, and by the settings and "
-            f"{n_features} features they should have {wanted}"
+            f"{path}: the tensors have shapes {shapes!s:.200}, and by the settings and "
+            f"{n_features} features they should have {wanted!s:.200}"
         )
     for p in parameters:
         if p.dtype != torch.float32 or not bool(torch.isfinite(p).all()):
             raise DataError(f"{path}: the tensors must be finite, of float32")
-    (seed,) = about["seeds"]
-    return Networks(parameters, n_features, settings, (int(seed),))
+    return Networks(parameters, n_features, settings, tuple(seeds))
 
 
 def forward(

@@ -150,6 +150,8 @@ class RankerKind:
         patience: Epochs or trees without gain after which a choice by held-out queries
             ends; ``None`` if ``fit`` takes no ``lengths``, so that nothing is chosen.
         rates: Learning rates to choose from alike; none: that of its settings.
+        beside: Row that learns beside it where rankers of other queries are asked for:
+            weights in its place, and clicks too.
     """
 
     name: str
@@ -163,6 +165,7 @@ class RankerKind:
     explains_clicks: bool = False
     patience: int | None = None
     rates: tuple[float, ...] = ()
+    beside: str | None = None
 
 
 def score(ranker: Ranker, data: RankingDataset) -> Floats:

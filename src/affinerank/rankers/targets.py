@@ -22,11 +22,13 @@ class Targets:
         known: ``[n, n_docs]`` documents that have a weight at all.
         share: ``[n, n_queries]`` share of the sessions; left out, every query counts
             the same.
+        noisy: Whether weights are corrected clicks, chance and all; left out, none are.
     """
 
     weights: NDArray[np.floating]
     known: Bools
     share: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 0)))
+    noisy: Sequence[bool] = ()
 
     def of_queries(self, offsets: Ints) -> Floats:
         """Return how much each query counts, ``[n, n_queries]``, 1 on average."""

@@ -40,7 +40,7 @@ from affinerank.rankers.lists import Lists
 from affinerank.rankers.scaling import scaled
 from affinerank.rankers.targets import ClickTargets, Targets
 
-LEAST_RELEVANCE = -0.25  # estimates of relevance from 0 to 1 are seldom below
+MOST_BELOW = 0.1  # of estimates of relevance: sum of those below 0 to sum above
 STEPS = 255  # of relevance, from 0 to the largest
 LONGEST = 10_000  # documents of a query that LightGBM's own objective takes
 
@@ -205,7 +205,8 @@ def lessons(
         # Boundaries among the known: how many of them come before each.
         bounds = np.concatenate([[0], np.cumsum(known)])[offsets]
         weights, sizes = targets.weights[i, known], np.diff(bounds)
-        if _is_native(weights, sizes) if native is None else native:
+        noisy = bool(targets.noisy) and targets.noisy[i]
+        if not noisy and _is_native(weights, sizes) if native is None else native:
             yield _native(known, weights, share, sizes, truncation)
         else:
             gained = gains[i, known].astype(np.float64)
@@ -227,8 +228,8 @@ def _of_clicks(targets: ClickTargets) -> Iterator[Lesson]:
 
 def _is_native(weights: NDArray[np.floating], sizes: Ints) -> bool:
     """Tell whether weights look like relevance that LightGBM's own objective takes."""
-    positive = weights.min() >= LEAST_RELEVANCE and weights.max() > 0
-    return bool(positive and sizes.max() <= LONGEST)
+    below, above = -np.minimum(weights, 0.0).sum(), np.maximum(weights, 0.0).sum()
+    return bool(0 < above >= below / MOST_BELOW and sizes.max() <= LONGEST)
 
 
 def _native(

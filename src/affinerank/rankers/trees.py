@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from affinerank import limits
 from affinerank.arrays import Bools, Floats, Ints, Matrix
+from affinerank.defaults import QUICK
 from affinerank.errors import ConfigError, DataError
-from affinerank.files import existing_file
+from affinerank.plain_text import read_text
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.limits import require_limits
 from affinerank.rankers.ranker import Fitted, RankerKind
 from affinerank.rankers.targets import ClickTargets, Targets, Validation, require_fit
+from affinerank.rankers.tree_text import require_sound, trees_alone
+from affinerank.settings import require_at_least
+from affinerank.threads import usable_threads
 
 if TYPE_CHECKING:
     from affinerank.rankers.onnx_graph import Graph
@@ -37,6 +42,7 @@ class TreeSettings:
         learning_rate: How much each tree counts.
         truncation: A pair of documents counts where one has a rank up to this.
         least_documents: Of a leaf.
+        bins: Most values of a feature that are told apart.
         feature_share: Share of the features that each tree may use, drawn by the seed;
             at 1 nothing is drawn, and seeds make no difference.
         patience: With validation weights, stop after so many trees without gain;
@@ -45,7 +51,8 @@ class TreeSettings:
         objective: For weights. ``native``: LightGBM's own lambdarank, which reads
             weights as relevance, in 256 steps, those below 0 as 0. ``any-sign``: ours,
             :class:`~affinerank.rankers.tree_objective.LambdaObjective`. ``auto``:
-            native unless a known weight is below -0.25 or all are 0 or less.
+            native, unless weights are corrected clicks, or their sum below 0 is
+            more than a tenth of that above.
     """
 
     trees: int = 300
@@ -53,6 +60,7 @@ class TreeSettings:
     learning_rate: float = 0.05
     truncation: int = 30
     least_documents: int = 20
+    bins: int = 63
     feature_share: float = 1.0
     patience: int | None = None
     threads: int = 0
@@ -61,8 +69,10 @@ class TreeSettings:
     def __post_init__(self) -> None:
         """Reject what cannot be trained."""
         least = {"trees": 1, "leaves": 2, "truncation": 1, "least_documents": 1}
-        least |= {"patience": 1, "threads": 0}
-        require_limits(self, least=least, positive=("learning_rate",))
+        least |= {"patience": 1, "threads": 0, "bins": 2}
+        most = {"trees": limits.MODEL_TREES, "leaves": limits.MODEL_LEAVES}
+        most |= {"bins": limits.MODEL_BINS, "threads": limits.THREADS}
+        require_at_least(self, least=least, most=most, positive=("learning_rate",))
         if not 0 < self.feature_share <= 1:
             raise ConfigError(
                 f"feature_share must be above 0 and up to 1, got {self.feature_share}"
@@ -80,7 +90,9 @@ class TreeModel:
 
     def predict(self, features: Matrix) -> Floats:
         """Score documents from mapped features; NaN is missing."""
-        return np.asarray(self.booster().predict(features), dtype=np.float64)
+        threads = usable_threads(0)
+        scores = self.booster().predict(features, num_threads=threads)
+        return np.asarray(scores, dtype=np.float64)
 
     def files(self) -> Mapping[str, bytes]:
         """Return the text as a file."""
@@ -102,9 +114,16 @@ class TreeModel:
 
     def booster(self) -> Any:
         """Return LightGBM's own form."""
-        import lightgbm as lgb
+        return lightgbm().Booster(model_str=trees_alone(self.text))
 
-        return lgb.Booster(model_str=self.text)
+
+@cache
+def lightgbm() -> Any:
+    """Import LightGBM; what it has to say goes to the log, never to stdout."""
+    import lightgbm as lgb
+
+    lgb.register_logger(logging.getLogger(__name__))
+    return lgb
 
 
 def fit_lambdamart(
@@ -118,7 +137,7 @@ def fit_lambdamart(
         offsets: ``[n_queries + 1]`` query boundaries.
         seed: LightGBM's seed. The result does not depend on the number of threads.
     """
-    import lightgbm as lgb
+    lgb = lightgbm()
 
     if labels.size == 0 or labels.min() == labels.max():
         raise DataError(
@@ -182,13 +201,14 @@ def _binned(
 
     Rankers that learn from the same documents share it.
     """
-    import lightgbm as lgb
+    lgb = lightgbm()
 
     seen = features if known.all() else features[known]
+    own = {"feature_pre_filter": False, "max_bin": settings.bins}
     data = lgb.Dataset(
         seen,
         label=np.zeros(len(seen), dtype=np.float32),
-        params={**_basic(len(seen), settings.threads), "feature_pre_filter": False},
+        params={**_basic(len(seen), settings.threads), **own},
     )
     if validation is None:
         return [data]
@@ -206,7 +226,7 @@ def _trained(
     settings: TreeSettings,
 ) -> tuple[Any, list[float]]:
     """Train one ranker; return it, and what each tree was worth to the judge."""
-    import lightgbm as lgb
+    lgb = lightgbm()
 
     data, *held_out = binned
     for name, content in lesson.fields.items():
@@ -222,6 +242,7 @@ def _trained(
             **lesson.params,
             "metric": "none",
             "feature_pre_filter": False,
+            "max_bin": settings.bins,
             "num_leaves": settings.leaves,
             "learning_rate": settings.learning_rate,
             "min_data_in_leaf": settings.least_documents,
@@ -276,7 +297,7 @@ def _tell(progress: Progress, before: int, trees: int, env: Any) -> None:
 def _basic(n_docs: int, threads: int = 0) -> dict[str, Any]:
     """Return what every training has: the same result on any number of threads."""
     return {
-        "num_threads": 1 if n_docs < SMALL else threads,
+        "num_threads": 1 if n_docs < SMALL else usable_threads(threads),
         "deterministic": True,
         "force_row_wise": True,
         "verbosity": -1,
@@ -286,14 +307,17 @@ def _basic(n_docs: int, threads: int = 0) -> dict[str, Any]:
 def load_trees(folder: Path, about: dict[str, Any], n_features: int) -> TreeModel:
     """Read trees from a ranker's folder."""
     del about
-    path = existing_file(folder / TEXT)
-    model = TreeModel(path.read_text())
-    found = model.booster().num_feature()
+    path = folder / TEXT
+    text = read_text(path, limits.MODEL_BYTES)
+    try:
+        found = require_sound(text)
+    except DataError as error:
+        raise DataError(f"{path}: not trees as LightGBM writes them: {error}") from None
     if found != n_features:
         raise DataError(
             f"{path}: reads {found} features, and the file beside it names {n_features}"
         )
-    return model
+    return TreeModel(text)
 
 
 ROW = RankerKind(
@@ -305,4 +329,5 @@ ROW = RankerKind(
     reads_missing=True,
     explains_clicks=True,
     patience=50,
+    beside=QUICK,
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import ConfigError, DataError
-from affinerank.rankers.limits import require_limits
+from affinerank.settings import require_at_least
 
 Parameters = Literal["two", "three", "position"]
 
@@ -51,7 +51,7 @@ class EMSettings:
         if self.parameters not in get_args(Parameters):
             known = ", ".join(get_args(Parameters))
             raise ConfigError(f"parameters must be {known}, got {self.parameters!r}")
-        require_limits(
+        require_at_least(
             self,
             least={"early_updates": 0, "updates_per_epoch": 0, "iterations": 0},
             positive=("rescored", "rescored_first"),

@@ -28,6 +28,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from affinerank import limits
 from affinerank.arrays import Bools, Floats, Ints
 from affinerank.clicks.models.model import (
     ClickModelKind,
@@ -120,6 +121,9 @@ class TrustModel:
             object.__setattr__(self, "span", (0.0, 1.0))
         if self.span is not None and not self.span[0] < self.span[1]:
             raise DataError(f"span must be two rising numbers, got {self.span}")
+        for relevance in self.span or ():
+            rate = f"the click probability of relevance {relevance:g}"
+            _require_shares(rate, alpha * relevance + beta)
 
     @classmethod
     def from_eps(
@@ -136,6 +140,8 @@ class TrustModel:
         ([0.4, 0.4], [0.5, 0.05])
         """
         parts = _by_rank(theta=theta, eps_plus=eps_plus, eps_minus=eps_minus)
+        for name, part in zip(PARTS, parts, strict=True):
+            _require_shares(name, part)
         examined, plus, minus = parts
         alpha, beta = examined * (plus - minus), examined * minus
         return cls(alpha=alpha, beta=beta, identified="eps", _eps=parts, **about)
@@ -297,12 +303,12 @@ class TrustModel:
             if about.get("span") is not None:
                 low, high = about["span"]
                 known["span"] = (float(low), float(high))
-            return cls(**known)
+            return _read(cls(**known))
         model = cls.from_eps(*(about[name] for name in PARTS), **known)
         for name in ("alpha", "beta"):
             if not np.allclose(getattr(model, name), about[name], atol=1e-9):
                 raise DataError(f"{name} does not follow from theta, eps+ and eps-")
-        return model
+        return _read(model)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as JSON, for ``load_users``."""
@@ -352,6 +358,29 @@ def _estimated(
     return EstimatedBy(
         str(found["method"]), bool(found["features"]), float(found["least_clicks"])
     )
+
+
+def _read(model: TrustModel) -> TrustModel:
+    """Return a model from a file, unless it is too deep or divides too far."""
+    least, size = limits.LEAST_ALPHA, np.abs(model.alpha)
+    bad = np.flatnonzero((size > 0) & ~((size >= least) & (size <= 1 / least)))
+    if bad.size:
+        raise DataError(
+            f"alpha at rank {bad[0] + 1} must be 0, or from {least:g} to "
+            f"{1 / least:g}, got {model.alpha[bad[0]]:g}"
+        )
+    if model.depth > limits.MAX_RANK:
+        raise DataError(f"ranks go down to {limits.MAX_RANK}, got {model.depth}")
+    return model
+
+
+def _require_shares(name: str, values: Floats) -> None:
+    """Reject what leaves [0, 1] by more than rounding."""
+    bad = np.flatnonzero(~(np.abs(values - 0.5) <= 0.5 + 1e-6))
+    if bad.size:
+        raise DataError(
+            f"{name} at rank {bad[0] + 1} must be from 0 to 1, got {values[bad[0]]:g}"
+        )
 
 
 def _by_rank(**columns: ArrayLike) -> Floats:

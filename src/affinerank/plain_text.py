@@ -1,0 +1,113 @@
+"""Read text, JSON and TOML that anyone may have written, within limits.
+
+Size and depth are looked at before a parser, which may recurse, sees the text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import tomllib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from affinerank import limits
+from affinerank.errors import ConfigError, DataError
+from affinerank.files import existing_file, one_line
+
+Number = TypeVar("Number", int, float)
+_STRING = r'"(?:[^"\\]+|\\.)*+"?'
+_JSON_STRINGS = re.compile(_STRING, re.DOTALL)
+_TOML_STRINGS = re.compile(
+    r'"""(?:[^"\\]+|\\.|"(?!""))*+(?:""")?'
+    r"|'''(?:[^']+|'(?!''))*+(?:''')?"
+    rf"|{_STRING}|'[^'\n]*+'?|\#[^\n]*+",
+    re.DOTALL,
+)
+_DEPTH = np.zeros(256, dtype=np.int8)
+_DEPTH[[*b"[{"]], _DEPTH[[*b"]}"]] = 1, -1
+
+
+def read_text(path: str | os.PathLike[str], most: int) -> str:
+    """Read text in UTF-8 of at most so many bytes."""
+    source = existing_file(path)
+    try:
+        with source.open("rb") as file:
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise ValueError(f"expected at most {most:,} bytes")
+        text = data.decode().replace("\r\n", "\n")
+        if text.startswith("\ufeff") or "\0" in text:
+            raise ValueError("holds a byte order mark or NUL; save it without")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{source}: not text: {one_line(error)}") from None
+    return text
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Read JSON; reject what it leaves open: repeated keys, NaN, lone surrogates."""
+    text = read_text(path, limits.TEXT_BYTES)
+    try:
+        _require_shallow(_JSON_STRINGS.sub("", text))
+        found = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_int=_number(int),
+            parse_float=_number(float),
+            parse_constant=_number(float),
+        )
+        if "\\ud" in text.lower():
+            json.dumps(found, ensure_ascii=False).encode()
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON: {one_line(error)}") from None
+    return found
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read TOML of finite numbers."""
+    try:
+        text = read_text(path, limits.PLAN_BYTES)
+        plain = _TOML_STRINGS.sub("", text)
+        _require_shallow(plain)
+        if re.search(rf"[\dA-Fa-f_]{{{limits.TEXT_DIGITS + 1}}}", plain):
+            raise ValueError(f"a number has more than {limits.TEXT_DIGITS} digits")
+        parts = 1 + max(key.count(".") for key in re.split(r"[\n,=]", plain))
+        if parts > limits.KEY_PARTS:
+            raise ValueError(f"a key has more than {limits.KEY_PARTS} parts")
+        return tomllib.loads(text, parse_float=_number(float))
+    except DataError as error:
+        raise ConfigError(str(error)) from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: not TOML: {one_line(error)}") from None
+
+
+def _require_shallow(plain: str) -> None:
+    """Reject deep nesting in text without its strings."""
+    data = np.frombuffer(plain.encode(), dtype=np.uint8)
+    if np.cumsum(_DEPTH[data], dtype=np.int32).max(initial=0) > limits.TEXT_DEPTH:
+        raise ValueError(f"nested more than {limits.TEXT_DEPTH} deep")
+
+
+def _number(kind: Callable[[str], Number]) -> Callable[[str], Number]:
+    def read(text: str) -> Number:
+        if len(text) > limits.TEXT_DIGITS:
+            raise ValueError(f"a number has more than {limits.TEXT_DIGITS} digits")
+        value = kind(text)
+        if not math.isfinite(value):
+            raise ValueError(f"expected finite numbers, got {text}")
+        return value
+
+    return read
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {name!r:.60} stands twice in one object")
+        found[name] = value
+    return found
