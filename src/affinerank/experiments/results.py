@@ -12,6 +12,7 @@ import os
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -163,6 +164,7 @@ def _schema() -> pa.Schema:
 
 def _row(result: Result) -> dict[str, Any]:
     row = values_of(result)
+    row["per_query"] = [None if isnan(v) else v for v in result.per_query]
     return {**values_of(row.pop("cell")), **row, **values_of(row.pop("machine"))}
 
 
@@ -180,5 +182,12 @@ def values_of(value: Any) -> dict[str, Any]:
 def _taken(kind: type[T], row: Mapping[str, Any]) -> T:
     """Build a dataclass from its columns."""
     names = [f.name for f in dataclasses.fields(typing.cast(Any, kind))]
-    values = {n: tuple(row[n]) if isinstance(row[n], list) else row[n] for n in names}
+    values = {n: _frozen(row[n]) for n in names}
     return kind(**values)
+
+
+def _frozen(value: Any) -> Any:
+    """Return a list as a tuple; a query that could not be judged has no number."""
+    if not isinstance(value, list):
+        return value
+    return tuple(nan if part is None else part for part in value)
