@@ -487,3 +487,9 @@ def test_what_a_killed_run_left_is_removed_by_the_next(
     with open_table(source):
         assert len(list(spill.iterdir())) == 2
     assert [path.name for path in spill.iterdir()] == ["affinerank-of-somebody"]
+
+
+def test_a_column_that_nobody_asks_for_may_be_long(tmp_path: Path) -> None:
+    text = HEADER[:-1] + b",note\ns,q,d,1,0," + b"x" * 200_000 + b"\n"
+    path = written(tmp_path / "log.csv", text)
+    assert table_of(path).num_rows == 1

@@ -31,11 +31,10 @@ from affinerank.errors import (
     DataError,
 )
 from affinerank.files import one_line, scratch_folder
-from affinerank.limits import LINE_BYTES
+from affinerank.limits import LINE_BYTES, LOG_LAYOUTS
 
 ENGINES = frozenset({"duckdb", "_duckdb", "ibis", "pyspark", "py4j", "sqlglot"})
 BYTES_PER_GROUP = 40  # a third of what a group takes: DuckDB can spill the rest
-LAYOUTS = 100  # sets of columns that the files of one log may have
 
 
 @contextmanager
@@ -234,8 +233,9 @@ def _spark(master: str | None) -> Iterator[Any]:
 def _read(connection: Any, source: str, hive: bool) -> ir.Table:
     """Read files by their ending; what is text in them stays text."""
     found = layouts(source)
-    if len(found) > LAYOUTS:
-        raise DataError(f"{source}: {len(found)} sets of columns; count it in parts")
+    if len(found) > LOG_LAYOUTS:
+        many = f"{len(found)} sets of columns, more than {LOG_LAYOUTS}"
+        raise DataError(f"{source}: {many}; count it in parts")
     spark = connection.name == "pyspark"
     if hive and (spark or any(layout.format != "parquet" for layout in found)):
         raise ConfigError("--hive is for Parquet files, read by the engine duckdb")

@@ -163,6 +163,7 @@ def _csv(path: Path, separator: str) -> tuple[tuple[str, ...], bool]:
     lines = (line.replace("\r\r", "\r.") for line in lines_of(path))
     reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True)
     done, broken = 0, False
+    csv.field_size_limit(LINE_BYTES)  # of columns that nobody asks for, too
     try:
         names = next(reader, [])
         if len(names) < 2:
