@@ -18,13 +18,14 @@ Rows are in the order of the ranks shown, which is where XGBoost takes positions
 Trees have the same number, leaves and learning rate everywhere, other options their
 library's defaults.
 
-    python benchmarks/comparison.py --runs 4
+    python benchmarks/comparison.py --runs 0 1 2 3
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -87,7 +88,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="yahoo-like:1000")
     parser.add_argument("--clicks", type=float, default=2e5)
-    parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--runs", type=int, nargs="+", default=[0, 1, 2, 3])
+    parser.add_argument("--only", default="", help="Learners whose name matches.")
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="Finished runs, to go on from.")
@@ -97,7 +99,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     if options.keep is not None and options.keep.exists():
         rows += [json.loads(line) for line in options.keep.read_text().splitlines()]
-    for seed in set(range(options.runs)) - {row["seed"] for row in rows}:
+    for seed in set(options.runs) - {row["seed"] for row in rows}:
         for name, (found, took) in run(train, test, options, seed).items():
             rows.append({"seed": seed, "by": name, "value": found, "seconds": took})
             print(f"run {seed}: {name:<32} {found:.4f} {took:7.1f} s", flush=True)
@@ -156,7 +158,10 @@ def run(
             f"XGBoost unbiased, {name}": partial(by_xgboost, *given),
         }
     found = {}
+    chosen = re.compile(options.only)
     for name, learn in learners.items():
+        if not chosen.search(name):
+            continue
         started = time.perf_counter()
         predict = learn()
         took = time.perf_counter() - started

@@ -26,7 +26,16 @@ import numpy as np
 from scipy import stats
 
 from affinerank.arrays import Floats
-from affinerank.defaults import BASELINE, CLIP, CORRECTION, ESTIMATOR, METHOD, RANKER
+from affinerank.defaults import (
+    BASELINE,
+    CLIP,
+    CORRECTION,
+    ESTIMATOR,
+    METHOD,
+    PAPER,
+    RANKER,
+    RECIPE,
+)
 from affinerank.estimators import ESTIMATORS
 from affinerank.pipeline.worlds import PRODUCTION, TRUE, Cell, DataSet, World
 from affinerank.rankers import RANKERS
@@ -39,6 +48,7 @@ NEEDS_NO_USERS = [n for n, row in ESTIMATORS.items() if row.needs == "nothing"]
 BY_EXAMINATION = [n for n, row in ESTIMATORS.items() if row.needs == "examination"]
 LABELS = [n for n, row in ESTIMATORS.items() if row.needs == "labels"]
 BY_USERS = [CORRECTION, CLIPPED, "direct", "doubly-robust", ESTIMATOR]
+ALL = [PRODUCTION, LABELS[0], *NEEDS_NO_USERS, *BY_EXAMINATION, *BY_USERS]
 
 
 def main() -> None:
@@ -50,6 +60,9 @@ def main() -> None:
     parser.add_argument("--ranker", default=RANKER)
     parser.add_argument("--users", nargs="+", default=[TRUE, METHOD])
     parser.add_argument("--policy", default="fixed")
+    parser.add_argument("--etas", type=int, nargs="+", default=ETAS)
+    parser.add_argument("--estimators", nargs="+", default=ALL)
+    parser.add_argument("--recipe", default=RECIPE, choices=(RECIPE, PAPER))
     parser.add_argument("--together", type=int, default=2, help="Runs trained at once.")
     parser.add_argument("--set", nargs="*", default=[], help="Settings of the ranker.")
     parser.add_argument("--keep", type=Path, default=Path("few-clicks.jsonl"))
@@ -85,21 +98,26 @@ def measured(options: argparse.Namespace, runs: Sequence[int]) -> list[dict[str,
     # The world's clicks depend on its name alone; a fold is a run of its own.
     world = World(data, seed=0)
     kind = options.ranker
+    asked = options.estimators
     cells = []
     for run in runs:
-        cells.append(Cell(name, None, None, None, PRODUCTION, None, None, run))
-        cells.append(Cell(name, None, None, None, LABELS[0], None, kind, run))
-        for eta in ETAS:
+        if PRODUCTION in asked:
+            cells.append(Cell(name, None, None, None, PRODUCTION, None, None, run))
+        if LABELS[0] in asked:
+            cells.append(Cell(name, None, None, None, LABELS[0], None, kind, run))
+        for eta in options.etas:
             users = f"trust(eta={eta},eps_minus_1=0.65)"
             for clicks in options.clicks:
                 log = (name, users, options.policy, clicks)
-                cells += [Cell(*log, e, None, kind, run) for e in NEEDS_NO_USERS]
-                if TRUE in options.users:
-                    cells += [Cell(*log, e, TRUE, kind, run) for e in BY_EXAMINATION]
-                for known in options.users:
-                    cells += [Cell(*log, e, known, kind, run) for e in BY_USERS]
+                for known, estimators in (
+                    (None, NEEDS_NO_USERS),
+                    (TRUE, BY_EXAMINATION if TRUE in options.users else []),
+                    *((known, BY_USERS) for known in options.users),
+                ):
+                    own = [e for e in estimators if e in asked]
+                    cells += [Cell(*log, e, known, kind, run) for e in own]
     settings: Any = from_pairs(RANKERS[kind].settings, options.set)
-    found = world.measure(cells, settings, recipe="chosen")
+    found = world.measure(cells, settings, recipe=options.recipe)
     return [
         {
             "data": name,

@@ -18,6 +18,7 @@ import numpy as np
 import affinerank as ar
 from affinerank.bias.gauge import display_gauge
 from affinerank.charts import COLOURS, Spec, save_figure
+from affinerank.defaults import POLICY, RANKER
 from affinerank.metrics import ranks_by_score
 
 USERS = ar.TrustModel.paper(eta=1.0, eps_minus_1=0.65, depth=10)
@@ -234,10 +235,13 @@ def few_clicks() -> Spec:
     }
     with (Path(__file__).parent / "few-clicks-results.csv").open() as file:
         rows = list(csv.DictReader(file))
-    logs = {(r["data"], r["eta"], r["clicks"]) for r in rows if r["clicks"]}
+    full = [r for r in rows if r["clicks"] and r["policy"] == POLICY]
+    logs = {(r["data"], r["eta"], r["clicks"]) for r in full}
     found: dict[tuple[str, ...], list[float]] = {}
     for row in rows:
         if row["estimator"] not in titles or row["users"] == "true":
+            continue
+        if (row["ranker"], row["policy"]) != (RANKER, POLICY):
             continue
         alike = row["data"], row["eta"], row["clicks"]
         for log in [alike] if row["clicks"] else sorted(logs):

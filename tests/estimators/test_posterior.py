@@ -301,6 +301,20 @@ def test_nor_when_rankers_learn_anew(query: int) -> None:
     assert np.corrcoef(before.mean, relevance)[0, 1] > 0.3
 
 
+def test_long_lists_may_be_more_relevant_down_to_their_end() -> None:
+    lengths = np.tile([3, 3, 12, 12], 50)
+    query = np.repeat(np.arange(len(lengths)), lengths)
+    rank = np.concatenate([np.arange(1, n + 1) for n in lengths])
+    relevance = np.where(lengths > 3, 0.6, 0.2)[query]
+    users = TrustModel.paper(depth=12)
+    rate = users.alpha[rank - 1] * relevance + users.beta[rank - 1]
+    clicks = np.random.default_rng(0).binomial(50, rate)
+    rows = rows_of(np.arange(len(rank)), rank, np.full(len(rank), 50), clicks, query)
+    mean = stacked_prior(UnitLink.of(users, rows), []).mean
+    for own in (lengths[query] == 3, rank <= 2, rank >= 8):
+        assert mean[own].mean() == pytest.approx(relevance[own].mean(), abs=0.05)
+
+
 @pytest.mark.parametrize("clicks_per_query", [3, 30])
 def test_the_variance_is_the_squared_distance_from_relevance(
     clicks_per_query: int,

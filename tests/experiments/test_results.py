@@ -33,6 +33,8 @@ def test_rows_are_read_as_they_were_written(table: pa.Table, tmp_path: Path) -> 
         ("ndcg", pa.array([None], pa.float64())),
         ("per_query", pa.array([0.5])),
         ("per_query", pa.array(["x"])),
+        ("beta", pa.array([None], pa.list_(pa.float64()))),
+        ("beta", pa.array([[0.1, 0.2, 0.3]])),
         ("run", pa.array([0.5])),
         ("estimator", pa.array([None], pa.string())),
         ("clicks", pa.array([{"a": 1}])),

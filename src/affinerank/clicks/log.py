@@ -161,7 +161,9 @@ def _as_whole(column: ir.Value) -> ir.Value:
     if kind.is_integer():
         return column.cast("int64")
     if kind.is_string():
-        column = column.try_cast("float64")
+        # DuckDB reads 1_000 as a thousand, and others do not.
+        plain = ibis.ifelse(column.contains("_"), ibis.null(), column)
+        column = plain.try_cast("float64")
     elif not (kind.is_floating() or kind.is_decimal()):
         raise DataError(f"rank must hold whole numbers, holds {kind}")
     # Rounding what is infinite or no number is an error of the engine.

@@ -10,8 +10,9 @@ learnt from clicks, through the affine link,
     p_k = \alpha_k m_d + \beta_k,
 
 with columns x: each score less its query's mean, that mean where it means something,
-the logarithm of the rank shown, with a knot, and 1. How far relevance varies around
-that follows by moments: its variance is :math:`u_d = \rho \, m_d (1 - m_d)`.
+the logarithms of the list's length and of the rank shown, the latter with a knot, and
+1. How far relevance varies around that follows by moments: its variance is
+:math:`u_d = \rho \, m_d (1 - m_d)`.
 
 The clicks of a query never have a say in its own prior: rankers learn from some
 queries, others weigh them, and both predict the rest.
@@ -114,17 +115,20 @@ def _columns(fold: Fold, rows: ClickRows, rank: Floats) -> Columns:
         mean = np.bincount(query, scores, minlength=rows.n_queries) / size
         found.append(scores - mean[query])
         signs.append(1)
-        if name == CLICKS:
+        if name.startswith(CLICKS):
             found.append(mean[query])
             signs.append(1)
     knot = np.log(KNOT)
     ranks = [np.minimum(rank, knot), np.maximum(rank - knot, 0.0)]
-    columns = np.stack([*found, *ranks], axis=1)
+    # Only long lists have deep ranks: what is so of them is not due to the rank.
+    columns = np.stack([*found, np.log(size)[query], *ranks], axis=1)
     some = columns[fold.weighs[query]]
     spread = some.std(axis=0)
     columns = (columns - some.mean(axis=0)) / np.where(spread > 1e-12, spread, 1.0)
     columns = np.clip(columns, -FARTHEST, FARTHEST)
-    return Columns(np.hstack([columns, np.ones((rows.n_docs, 1))]), (*signs, -1, -1, 0))
+    return Columns(
+        np.hstack([columns, np.ones((rows.n_docs, 1))]), (*signs, 0, -1, -1, 0)
+    )
 
 
 def explain(columns: Columns, link: UnitLink) -> Floats:

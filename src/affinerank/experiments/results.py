@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -156,7 +157,7 @@ def _schema() -> pa.Schema:
     hints = [typing.get_type_hints(kind) for kind in (Cell, Result, Machine)]
     columns = {name: kind for own in hints for name, kind in own.items()}
     return pa.schema(
-        pa.field(name, _NARROW.get(name) or _ARROW[kind], kind not in (str, int, float))
+        pa.field(name, _NARROW.get(name) or _ARROW[kind], NoneType in get_args(kind))
         for name, kind in columns.items()
         if kind in _ARROW
     )
@@ -171,7 +172,10 @@ def _row(result: Result) -> dict[str, Any]:
 def _result(row: Mapping[str, Any]) -> Result:
     new = upgraded_row(row)
     parts = {"cell": _taken(Cell, new), "machine": _taken(Machine, new)}
-    return _taken(Result, {**new, **parts})
+    found = _taken(Result, {**new, **parts})
+    if len(found.alpha) != len(found.beta):
+        raise ValueError("alpha and beta must have as many ranks")
+    return found
 
 
 def values_of(value: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from affinerank.estimators.unit import UnitLink
 from affinerank.pipeline.weighing import weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.ranker import predict_all
+from affinerank.rankers.ranker import RankerKind, predict_all
 from affinerank.rankers.targets import ClickTargets, Targets, Validation
 from affinerank.seeds import stage_rng
 from affinerank.settings import Spec
@@ -43,6 +43,29 @@ class Log:
     users: ClickModel | None
     learns: tuple[str, ...]
     seed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learner:
+    """A kind of ranker that learns out of fold.
+
+    Attributes:
+        kind: Its row.
+        settings: Of that row.
+        features: ``[n_docs, n_features]`` as it reads them.
+        weights: Whether it learns weights; where not, it explains clicks only.
+        alone: Whether no other kind explains clicks.
+    """
+
+    kind: RankerKind
+    settings: Any
+    features: Matrix
+    weights: bool = True
+    alone: bool = True
+
+    def title(self, name: str) -> str:
+        """Tell apart what two kinds learn of the same clicks."""
+        return name if self.alone or name != CLICKS else f"{name} {self.kind.name}"
 
 
 def learns_of(estimator: str | Spec) -> tuple[str, ...]:
@@ -77,36 +100,35 @@ def learn_in_folds(
     """
     if not logs:
         return []
-    kind = RANKERS[ranker]
-    how = _with(settings, patience=max((kind.patience or 8) // 2, 1))
-    if kind.rates:
-        how = _with(how, learning_rate=kind.rates[-1])
+    learners = _learners(ranker, settings, features)
     found: list[list[Fold]] = [[] for _ in logs]
     for number, (learns, weighs, predicts) in enumerate(_parts(len(offsets) - 1, seed)):
         progress("learning out of fold", number, FOLDS)
         scores: list[dict[str, Floats]] = [{} for _ in logs]
         outside = [_of_queries(log.rows, ~predicts) for log in logs]
-        for asked in _asked(logs, kind.explains_clicks):
-            targets = [_targets(name, outside[i], logs[i].users) for i, name in asked]
+        for learner, asked in _asked(logs, learners):
+            firsts = [(logs_of[0], name) for logs_of, name in asked]
+            targets = [_targets(name, outside[i], logs[i].users) for i, name in firsts]
             usable = [i for i, t in enumerate(targets) if _differ(t, learns, offsets)]
             if not usable:
                 continue
-            fitted = kind.fit(
-                features[_docs(learns, offsets)],
+            fitted = learner.kind.fit(
+                learner.features[_docs(learns, offsets)],
                 _chosen([targets[i] for i in usable], learns, offsets),
                 _bounds(learns, offsets),
-                seeds=[logs[asked[i][0]].seed for i in usable],
-                settings=how,
+                seeds=[logs[firsts[i][0]].seed for i in usable],
+                settings=learner.settings,
                 validation=Validation(
-                    features[_docs(weighs, offsets)],
+                    learner.features[_docs(weighs, offsets)],
                     _chosen([targets[i] for i in usable], weighs, offsets),
                     _bounds(weighs, offsets),
                 ),
             )
-            by_each = predict_all([one.kept for one in fitted], features)
+            by_each = predict_all([one.kept for one in fitted], learner.features)
             for i, own in zip(usable, by_each, strict=True):
-                log, name = asked[i]
-                scores[log][name] = own
+                logs_of, name = asked[i]
+                for log in logs_of:
+                    scores[log][learner.title(name)] = own
         for i, own_scores in enumerate(scores):
             found[i].append(Fold(weighs, predicts, own_scores))
     progress("learning out of fold", FOLDS, FOLDS)
@@ -130,17 +152,50 @@ def _parts(n_queries: int, seed: int) -> Iterator[tuple[Bools, Bools, Bools]]:
         yield ~predicts & ~weighs, weighs, predicts
 
 
+def _learners(ranker: str, settings: Any, features: Matrix) -> list[Learner]:
+    """Return the kind that was asked for, and the one that learns beside it."""
+    kind = RANKERS[ranker]
+    how = _with(settings, patience=max((kind.patience or 8) // 2, 1))
+    if kind.rates:
+        how = _with(how, learning_rate=kind.rates[-1])
+    if kind.beside is None:
+        return [Learner(kind, how, features)]
+    (other,) = _learners(kind.beside, RANKERS[kind.beside].settings(), features)
+    if kind.reads_missing and not other.kind.reads_missing:
+        other = replace(other, features=_filled(features))
+    first = Learner(kind, how, features, weights=False)
+    return [first, replace(other, alone=False)]
+
+
+def _filled(features: Matrix) -> Matrix:
+    """Put medians in place of missing values."""
+    missing = np.isnan(features)
+    if not missing.any():
+        return features
+    some = np.where(missing.all(axis=0), 0.0, features)  # a column without any value
+    return np.where(missing, np.nanmedian(some, axis=0), features)
+
+
 def _asked(
-    logs: Sequence[Log], explains_clicks: bool
-) -> Iterator[list[tuple[int, str]]]:
-    """Yield what is trained together: clicks that are explained, then weights."""
-    asked = [(i, name) for i, log in enumerate(logs) for name in log.learns]
-    clicks = [(i, name) for i, name in asked if name == CLICKS]
-    if clicks and explains_clicks:
-        yield clicks
-    weights = [(i, name) for i, name in asked if name != CLICKS]
-    if weights:
-        yield weights
+    logs: Sequence[Log], learners: Sequence[Learner]
+) -> Iterator[tuple[Learner, list[tuple[list[int], str]]]]:
+    """Yield what is trained together: clicks that are explained, then weights.
+
+    Logs that ask the same of the same clicks share it.
+    """
+    asked: dict[tuple[str, int, int, int], list[int]] = {}
+    for i, log in enumerate(logs):
+        for name in log.learns:
+            key = (name, id(log.rows), id(log.users), log.seed)
+            asked.setdefault(key, []).append(i)
+    named = [(logs_of, key[0]) for key, logs_of in asked.items()]
+    clicks = [(logs_of, name) for logs_of, name in named if name == CLICKS]
+    weights = [(logs_of, name) for logs_of, name in named if name != CLICKS]
+    for learner in learners:
+        if clicks and learner.kind.explains_clicks:
+            yield learner, clicks
+        if weights and learner.weights:
+            yield learner, weights
 
 
 def _targets(

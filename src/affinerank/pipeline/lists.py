@@ -37,6 +37,7 @@ class Lists:
             np.stack([w.weight for w in self.weights]),
             np.stack([w.known for w in self.weights]),
             np.stack([w.share for w in self.weights]),
+            [w.slope is not None for w in self.weights],
         )
 
     def part(self, queries: Bools) -> Lists:
@@ -52,7 +53,7 @@ class Lists:
                     known=weights.known[docs],
                     share=weights.share[queries],
                     variance=np.empty(0),
-                    slope=None,
+                    slope=None if weights.slope is None else np.empty(0),
                     kappa=None,
                 )
         offsets = np.concatenate([[0], np.cumsum(sizes[queries])])
