@@ -91,7 +91,8 @@ CASES = (
     ),
     Case(
         "evaluate",
-        f"evaluate ranker --counts counts.parquet --data {WORLD} --split train",
+        f"evaluate ranker --counts counts.parquet --data {WORLD} --split train "
+        "--users users.json",
     ),
     Case(
         "export",

@@ -5,8 +5,9 @@ What this log cannot show is a finding too, never a failure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,6 +49,7 @@ def audit_file(
     data: RankingDataset | None = None,
     *,
     options: LogOptions | None = None,
+    opening: Mapping[str, Any] | None = None,
     days: float | None = None,
     seed: int = 0,
     progress: Progress = quiet,
@@ -58,6 +60,7 @@ def audit_file(
         source: A log as ``count`` reads it, or the counts it writes.
         data: Features of the documents, if there are any.
         options: How the log is to be read.
+        opening: Arguments of ``open_table``, as in ``{"memory": "1GB"}``.
         days: How many days it covers; a log with dates says so itself.
         seed: Of everything random.
         progress: Called at each stage.
@@ -68,7 +71,7 @@ def audit_file(
 
     settings, survey = options or LogOptions(), None
     counts: ClickCounts | None
-    with open_table(source) as table, scratch_folder() as folder:
+    with open_table(source, **opening or {}) as table, scratch_folder() as folder:
         counted = {"impressions", "clicks", "sessions"} <= set(table.columns)
         if counted and "clicked" not in table.columns:
             if replace(settings, list_id=None) != LogOptions():  # features have it too

@@ -50,7 +50,13 @@ def audit(
     read = None if data is None else of.read(data)
     with bars() as progress:
         found = audit_file(
-            source, read, options=options, days=days, seed=seed, progress=progress
+            source,
+            read,
+            options=options,
+            opening=reading.opening(),
+            days=days,
+            seed=seed,
+            progress=progress,
         )
     with written_whole(output) as aside:
         aside.write_text(audit_page(found), encoding="utf-8")

@@ -153,10 +153,6 @@ def count(
     holdout_from: Annotated[
         str | None, typer.Option(help="Set aside what began then or later, instead.")
     ] = None,
-    hive: Annotated[
-        bool, typer.Option("--hive", help="Folders named as in day=1 are columns.")
-    ] = False,
-    memory: Annotated[str, typer.Option(help="DuckDB spills beyond this.")] = "4GB",
     as_json: Json = False,
 ) -> None:
     """Count impressions and clicks in a log, and say what was wrong with it."""
@@ -169,7 +165,7 @@ def count(
         raise ConfigError("give a LOG, or --from CONNECTION with --table NAME")
     source = log or connection or ""
     opened = open_table(
-        source, engine=engine, memory=memory, master=master, table=table, hive=hive
+        source, engine=engine, master=master, table=table, **reading.opening()
     )
     try:
         with opened as rows, bars() as progress:

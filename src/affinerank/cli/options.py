@@ -112,6 +112,14 @@ class LogReading:
     max_sessions_per_user: Annotated[
         int | None, typer.Option(min=1, help="Needs a column user_id.")
     ] = None
+    hive: Annotated[
+        bool, typer.Option("--hive", help="Folders named as in day=1 are columns.")
+    ] = False
+    memory: Annotated[str, typer.Option(help="DuckDB spills beyond this.")] = "4GB"
+
+    def opening(self) -> dict[str, Any]:
+        """Return what the engine must know to open the log."""
+        return {"hive": self.hive, "memory": self.memory}
 
     def options(self, list_id: str | None) -> Any:
         """Build what the counting engine takes."""
@@ -119,6 +127,8 @@ class LogReading:
         from affinerank.settings import pair
 
         given = asdict(self)
+        for name in self.opening():
+            del given[name]
         names = given.pop("column") or []
         columns = dict(pair(text, "--column") for text in names)
         return LogOptions(columns=columns, list_id=list_id, **given)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from affinerank.errors import DataError
@@ -26,7 +26,8 @@ def write_state(path: Path, mark: str, state: Mapping[str, Tensor]) -> None:
     """Keep the state, in place of the one before; ``mark`` identifies the training."""
     tensors = {name: tensor.cpu().contiguous() for name, tensor in state.items()}
     with written_whole(path) as aside:
-        save_file(tensors, aside, metadata={"fingerprint": mark})
+        # Not save_file: it writes beside the file first, under a name of its own.
+        aside.write_bytes(save(tensors, metadata={"fingerprint": mark}))
 
 
 def restore_state(path: Path, mark: str, state: Mapping[str, Tensor]) -> None:
