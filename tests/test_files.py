@@ -72,6 +72,14 @@ def test_scratch_folders_of_killed_processes_go_too(
     assert left == {f"affinerank-{this_process()}-x", "affinerank-notes"}
 
 
+def test_a_link_stays_and_what_it_names_is_written(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("named")
+    with written_whole(tmp_path / "link") as aside:
+        aside.write_text("whole")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "named").read_text() == "whole"
+
+
 @pytest.mark.parametrize("name", ["", "x", "host-1", f"{this_process()}0" * 40])
 def test_names_that_are_no_process_are_not_stale(name: str) -> None:
     assert not is_stale(name)

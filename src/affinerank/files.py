@@ -27,6 +27,8 @@ def written_whole(path: Path) -> Iterator[Path]:
     A block that fails, or a process that is killed in it, leaves ``path`` as it was.
     What a killed process left beside it is removed by the next one that writes it.
     """
+    if path.is_symlink():
+        path = path.resolve()  # what it names is written, and the link stays
     writable(path)
     prefix = f".{path.name}."
     for left in path.parent.glob(f"{glob.escape(prefix)}*.part"):

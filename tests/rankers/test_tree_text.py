@@ -49,6 +49,9 @@ def changed(pattern: str, new: str) -> str:
         ("split_feature=15", "split_feature=-1", "tree 0: .*split_feature"),
         (r"threshold=0\.88", "threshold=1e999", "tree 0: .*threshold"),
         (r"threshold=0\.88", "threshold=nan ", "tree 0: .*threshold"),
+        (r"threshold=0\.88\S*", "threshold=inf", None),  # missing, or not
+        (r"threshold=0\.88\S*", "threshold=infinity", "tree 0: .*threshold"),
+        ("\nend of parameters", "", "trees and their end"),
         ("leaf_value=", "leaf_value=1 ", "tree 0: .*leaf_value"),
         ("leaf_value=-0", "leaf_value=-1e400", "tree 0: .*leaf_value"),
         ("decision_type=2", "decision_type=3", "tree 0: .*num_cat"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -73,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
             result = 130
         except Exception as error:
             if debug:
-                raise
+                traceback.print_exc()
             result = 130 if _signals else _explained(error)
     if result == 130:
         display.say("affinerank: stopped")

@@ -49,9 +49,13 @@ def trees_alone(text: str) -> str:
 def require_sound(text: str) -> int:
     """Reject text that is not as LightGBM writes it; return the number of features."""
     head, first, rest = text.partition(FIRST)
-    body, end, _ = rest.partition(END)
+    body, end, after = rest.partition(END)
+    whole = after.count("\nparameters:") == after.count("\nend of parameters")
     name, *lines = head.split("\n")
-    _require(name == "tree" and bool(first and end), "a header, trees and their end")
+    _require(
+        name == "tree" and whole and bool(first and end),
+        "a header, trees and their end",
+    )
     header = _pairs(lines, HEADER)
     for key, values in FIXED.items():
         _require(header.get(key) in values, f"{key} to be {values[0]}")
@@ -84,7 +88,9 @@ def _require_tree(tree: Mapping[str, str], n_features: int) -> None:
     for key in BESIDES:
         if tree.get(key):
             _numbers(tree, key, leaves if key.startswith("leaf") else nodes)
-    threshold = _numbers(tree, "threshold", nodes)
+    # At inf a node tells missing values from all others.
+    finite = re.sub(r"(?<!\S)-?inf(?!\S)", "0", tree.get("threshold", ""))
+    threshold = _numbers({"threshold": finite}, "threshold", nodes)
     _numbers(tree, "split_feature", nodes, (0, n_features - 1))
     sides = ("left_child", "right_child")
     child = np.stack([_numbers(tree, k, nodes, (-leaves, nodes - 1)) for k in sides])
