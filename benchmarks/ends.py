@@ -91,8 +91,7 @@ CASES = (
     ),
     Case(
         "evaluate",
-        f"evaluate ranker --counts counts.parquet --data {WORLD} --split train "
-        "--users users.json",
+        f"evaluate ranker --data {WORLD}",
     ),
     Case(
         "export",

@@ -116,7 +116,7 @@ def _other(rng: Random, value: Any) -> Any:
     odd = rng.choice((*VALUES, *RAW))
     if not inside or rng.random() < 0.1:
         number = isinstance(value, int | float)
-        return rng.choice((-value, value * 1e6, value + 1, odd) if number else (odd,))
+        return rng.choice((-value, value * 10**6, value + 1, odd) if number else (odd,))
     key = rng.choice(list(inside))
     inside[key] = _other(rng, inside[key])
     if rng.random() < 0.1:
