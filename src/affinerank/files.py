@@ -69,14 +69,12 @@ def this_process() -> str:
 def is_stale(name: str) -> bool:
     """Whether a name begins with a process of this machine that is no more."""
     found = re.match(rf"{re.escape(socket.gethostname())}-(\d+)\b", name)
-    if found is None:
-        return False
     try:
-        os.kill(int(found[1]), 0)
+        os.kill(int(found[1]) if found else os.getpid(), 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):  # there, and somebody else's; or no process
-        return False
+        pass
     return False
 
 
