@@ -80,8 +80,8 @@ def test_the_report_of_data_and_a_plan_named_so(tmp_path: Path, browse: Browse) 
 
 
 def test_pages_of_figures_and_tables(tmp_path: Path, browse: Browse) -> None:
-    for place in range(5):
-        _check_page(HOSTILE[10 * place : 10 * place + 10], tmp_path, browse)
+    for place in (0, 25):
+        _check_page(HOSTILE[place : place + 25], tmp_path, browse)
 
 
 def _check_page(texts: list[str], tmp_path: Path, browse: Browse) -> None:

@@ -627,7 +627,7 @@ def test_a_forked_process_trains_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranker", "backend"), [("mlp", "loky"), ("mlp", "threading"), ("lightgbm", "loky")]
+    ("ranker", "backend"), [("mlp", "threading"), ("lightgbm", "loky")]
 )
 def test_workers_of_joblib_train_the_same(ranker: str, backend: str) -> None:
     from joblib import Parallel, delayed
