@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.users import load_users, save_users
 from affinerank.errors import DataError
@@ -37,6 +38,13 @@ GOOD = {
 }
 ZETA = {**GOOD, "identified": "zeta"}
 GAUGE = {**GOOD, "identified": "gauge"}
+FAR = {
+    **ZETA,
+    "model": "browsing",
+    "alpha": [[0.3, 0.1], [0.2, 0.3]],
+    "beta": [[0.1, 0.1], [0.1, 0.1]],
+}
+DEPENDENT = {**GOOD, "model": "dependent-click", "depth": 3, "settings": {}}
 
 
 @pytest.mark.parametrize(
@@ -71,8 +79,20 @@ GAUGE = {**GOOD, "identified": "gauge"}
         ({**GOOD, "estimated": 7}, "not a user model"),
         ({**GOOD, "estimated": {"method": "m"}}, "not a user model"),
         ({**GOOD, "segments": {}}, "segments"),
-        ({**GOOD, "segments": [1]}, "segments"),
-        ({**GOOD, "segments": {"a": 1}}, "segments 'a'"),
+        ({**GOOD, "segments": [1]}, "not a user model"),
+        ({**GOOD, "segments": {"a": 1}}, "not a user model"),
+        ({**GOOD, "segments": {"a": ZETA | {"beta": [-5, 0]}}}, "rank 1 .* got -5"),
+        ({**GOOD, "segments": {"a": GOOD}, "share": {"b": 1}}, "shares {'b': 1.0}"),
+        ({**GOOD, "segments": {"a": GOOD}, "share": {"a": 0}}, "shares {'a': 0.0}"),
+        ({**FAR, "alpha": [0.3]}, r"alpha must be a list .*got shape \(1,\)"),
+        ({**FAR, "alpha": [[0.3], [0.2, 0.1]]}, "not a user model"),
+        ({**FAR, "beta": [[0.8, 0.1]]}, "the same ranks"),
+        ({**FAR, "beta": [[0.1, 0.2], [0.3, 0.9]]}, "rank 2, column 1 .* got 1.2"),
+        ({**FAR, "alpha": [[1e-9, 0.1], [0, 0]]}, "rank 1, column 0 must be 0, or"),
+        ({**DEPENDENT, "settings": {"stay": 2}}, "settings: stay must be .* got 2"),
+        ({**DEPENDENT, "settings": {"x": 2}}, "settings: there is no key 'x'"),
+        ({**DEPENDENT, "settings": 7}, "settings must be a table, got 7"),
+        ({**DEPENDENT, "depth": 10_001}, "depth must be from 1 to 10000, got 10001"),
     ],
 )
 def test_a_broken_file_is_one_sentence_that_names_it(
@@ -132,6 +152,14 @@ def test_one_segment_of_a_file_of_version_0_1_is_read() -> None:
     for segment, about in models.items():
         users = load_users(path, segment)
         np.testing.assert_array_equal(users.alpha, about["alpha"])
-    for wrong in (None, "nowhere"):
-        with pytest.raises(DataError, match="segments 'desktop'"):
-            load_users(path, wrong)
+    with pytest.raises(DataError, match=r"segments 'desktop'.*, not for 'nowhere'"):
+        load_users(path, "nowhere")
+
+
+def test_all_segments_of_a_file_of_version_0_1_are_one_model() -> None:
+    path = KEPT / "users-segments.json"
+    users = load_users(path)
+    assert isinstance(users, SegmentedModel)
+    assert tuple(users.models) == tuple(json.loads(path.read_text())["segments"])
+    for segment, model in users.models.items():
+        assert model.to_dict() == load_users(path, segment).to_dict()

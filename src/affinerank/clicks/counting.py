@@ -22,8 +22,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from ibis import _
 
+from affinerank.clicks.context import (
+    Context,
+    finding_of,
+    look_at_some_sessions,
+    require_context,
+    with_context,
+)
 from affinerank.clicks.counts import HELD_OUT, KEPT, require_share, split_by_query
-from affinerank.clicks.counts_table import KEYS, NUMBERS, session_keys, typed_column
+from affinerank.clicks.counts_table import NUMBERS, row_keys, session_keys, typed_column
 from affinerank.clicks.engines import (
     engine_errors,
     gathered,
@@ -75,6 +82,7 @@ def count_log(
     options: LogOptions | None = None,
     bad_rows: str = "error",
     check: bool = True,
+    context: Context = "none",
     holdout: float | None = None,
     holdout_by: str = "query",
     holdout_from: str | None = None,
@@ -90,6 +98,8 @@ def count_log(
             sessions that have some, whole, and reports how many.
         check: Look for faults first. Unchecked, a faulty log is counted as it is, and
             a repeated impression counts twice.
+        context: Whether to count by the rank of the last click above, too; ``"auto"``
+            does where clicks depend on the clicks above, and a finding says so.
         holdout: Share to set aside as the split ``"holdout"``.
         holdout_by: Whether to set aside queries, by a hash of their ids, or the last
             sessions.
@@ -99,6 +109,7 @@ def count_log(
     """
     started = time.perf_counter()
     by_time = _held_out_by_time(holdout, holdout_by, holdout_from)
+    require_context(context)
     if bad_rows not in ("error", "drop"):
         raise ConfigError(f"bad_rows must be error or drop, got {bad_rows!r}")
     settings = options or LogOptions()
@@ -123,7 +134,18 @@ def count_log(
         log = _split_by_time(log, holdout, holdout_from)
     rows = report.rows if report else _rows(log)
     repeats = report is not None and report.repeats
+    if report is not None or context == "auto":
+        test = look_at_some_sessions(log, rows)
+        if context == "auto":
+            context = "last-click" if test is not None and test.found else "none"
+        if report is not None and test is not None:
+            found = finding_of(test, context)
+            report = replace(
+                report, findings=(*report.findings, *([found] if found else []))
+            )
     parts = in_parts(log, "query_id", rows)
+    if context == "last-click":
+        parts = [with_context(part) for part in parts]
     counts = [counts_expression(part, repeats=repeats) for part in parts]
     write_counts(counts, target, holdout=None if by_time else holdout)
     sizes = _sizes(target, table)
@@ -136,8 +158,7 @@ def count_log(
 
 def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
     """Count impressions and clicks per key, with the sessions of the query."""
-    by = session_keys(log.columns)
-    keys = [*KEYS, *by[1:]]
+    by, keys = session_keys(log.columns), list(row_keys(log.columns))
     if repeats:
         log = log.group_by(["session_id", *keys]).agg(clicked=_.clicked.max())
     # Two selections, which engines read in two passes: DuckDB would keep one that is

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from affinerank.arrays import Ints
 from affinerank.clicks.counts_table import (
     COLUMNS,
+    CONTEXT,
     EXTRA_KEYS,
     NUMBERS,
     checked_table,
@@ -44,9 +45,11 @@ class ClickCounts:
     """How often each document was shown and clicked at each rank.
 
     Attributes:
-        table: One row per query, document and rank (and ``ranker``, ``segment``,
-            ``split`` if those are keys too), sorted by them, with ``impressions``,
-            ``clicks``, and the ``sessions`` of its query (and ranker, segment, split).
+        table: One row per query, document and rank (and ``context``, ``ranker``,
+            ``segment``, ``split`` if those are keys too), sorted by them, with
+            ``impressions``, ``clicks``, and the ``sessions`` of its query (and ranker,
+            segment, split). The context is the rank of the last click above in the
+            session, 0 for none.
     """
 
     table: pa.Table
@@ -65,6 +68,7 @@ class ClickCounts:
         impressions: ArrayLike,
         clicks: ArrayLike,
         sessions: ArrayLike | None = None,
+        context: ArrayLike | None = None,
         ranker: ArrayLike | None = None,
         segment: ArrayLike | None = None,
         split: ArrayLike | None = None,
@@ -79,7 +83,7 @@ class ClickCounts:
         ... ).n_sessions
         5
         """
-        keys, extra = (query_id, doc_id, rank), (ranker, segment, split)
+        keys, extra = (query_id, doc_id, rank, context), (ranker, segment, split)
         given = (*keys, *extra, impressions, clicks, sessions)
         arrays = {
             name: given_column(name, values)
@@ -105,7 +109,7 @@ class ClickCounts:
 
     @property
     def session_keys(self) -> tuple[str, ...]:
-        """The columns that sessions are counted by: all keys but document and rank."""
+        """The columns that sessions are counted by: query, ranker, segment, split."""
         return tuple(session_keys(self.table.column_names))
 
     @property
@@ -175,12 +179,13 @@ class ClickCounts:
         )
 
     def merged(self, *keys: str) -> ClickCounts:
-        """Forget ``ranker``, ``segment`` or ``split``, adding up their rows."""
+        """Forget ``context``, ``ranker``, ``segment`` or ``split``: add up the rows."""
         for key in keys:
             self._require_key(key)
+        sessions = self.sessions_per_query
         return _added_up(
             self.table.drop_columns(list(keys)),
-            self.sessions_per_query.drop_columns(list(keys)),
+            sessions.drop_columns([k for k in keys if k in sessions.column_names]),
         )
 
     def labelled(self, key: str, value: str) -> ClickCounts:
@@ -253,7 +258,8 @@ class ClickCounts:
         return bool(self.table.equals(other.table))
 
     def _require_key(self, key: str, *, there: bool = True) -> None:
-        if key not in EXTRA_KEYS or (key in self.keys) != there:
+        allowed = (CONTEXT, *EXTRA_KEYS) if there else EXTRA_KEYS
+        if key not in allowed or (key in self.keys) != there:
             raise ConfigError(
                 f"the key {key!r} cannot be {'taken from' if there else 'added to'} "
                 f"counts by {', '.join(self.keys)}"

@@ -14,9 +14,10 @@ from affinerank.errors import DataError
 from affinerank.limits import ID_BYTES, MAX_COUNT, MAX_RANK
 
 KEYS = ("query_id", "doc_id", "rank")
+CONTEXT = "context"  # the rank of the last click above in the session; 0 for none
 EXTRA_KEYS = ("ranker", "segment", "split")
 NUMBERS = ("impressions", "clicks", "sessions")
-COLUMNS = (*KEYS, *EXTRA_KEYS, *NUMBERS)
+COLUMNS = (*KEYS, CONTEXT, *EXTRA_KEYS, *NUMBERS)
 
 
 def given_column(name: str, values: ArrayLike) -> pa.Array:
@@ -36,13 +37,13 @@ def checked_table(table: pa.Table) -> pa.Table:
     if absent:
         raise DataError(
             f"counts have no column {absent[0]!r}; expected {', '.join(expected)}, "
-            f"optionally {', '.join(EXTRA_KEYS)}; found {', '.join(found)}"
+            f"optionally {CONTEXT}, {', '.join(EXTRA_KEYS)}; found {', '.join(found)}"
         )
     unknown = [n for n in found if n not in COLUMNS or found.count(n) > 1]
     if unknown:
         raise DataError(f"counts have a column unknown or there twice: {unknown[0]!r}")
     by_session = session_keys(found)
-    keys = (*KEYS, *by_session[1:])
+    keys = row_keys(found)
     columns = {name: typed_column(name, table[name]) for name in (*keys, *NUMBERS)}
     for name, column in columns.items():
         if column.null_count:
@@ -67,6 +68,11 @@ def checked_table(table: pa.Table) -> pa.Table:
     return ordered
 
 
+def row_keys(columns: Sequence[str]) -> tuple[str, ...]:
+    """Columns that rows of counts are known by, of those that are there."""
+    return tuple(n for n in (*KEYS, CONTEXT, *EXTRA_KEYS) if n in (*KEYS, *columns))
+
+
 def session_keys(columns: Sequence[str]) -> list[str]:
     """Columns that sessions are counted by: the query, then the keys that are there."""
     return [name for name in ("query_id", *EXTRA_KEYS) if name in columns]
@@ -86,7 +92,7 @@ def typed_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
-    if name in NUMBERS or name == "rank":
+    if name in (*NUMBERS, "rank", CONTEXT):
         try:
             return column.cast(pa.int64())
         except pa.ArrowException:
@@ -128,9 +134,11 @@ def _check_numbers(table: pa.Table) -> None:
     rank, shown, clicked, sessions = (
         np.asarray(table[name]) for name in ("rank", *NUMBERS)
     )
+    above = np.asarray(table[CONTEXT]) if CONTEXT in table.column_names else 0 * rank
     rules = (
         (rank < 1, "rank", "must be 1 or more"),
         (rank > MAX_RANK, "rank", f"must be {MAX_RANK} at most"),
+        ((above < 0) | (above >= rank), CONTEXT, "must be a rank above, or 0"),
         (sessions > MAX_COUNT, "sessions", "must be 2^53 at most"),
         (shown < 0, "impressions", "must be 0 or more"),
         (clicked < 0, "clicks", "must be 0 or more"),

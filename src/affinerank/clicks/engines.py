@@ -160,7 +160,7 @@ def without_password(url: str) -> str:
 
 def _duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any:
     """Connect to DuckDB, to be kept within ``memory``."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*[KMGT]i?B\s*", memory, re.IGNORECASE)
+    match = re.fullmatch(r"\s*(\d{1,12}(?:\.\d+)?)\s*[KMGT]i?B\s*", memory, re.I)
     if match is None or float(match[1]) == 0:
         raise ConfigError(f"--memory takes an amount as in 4GB, got {memory!r}")
     connection = ibis.duckdb.connect(

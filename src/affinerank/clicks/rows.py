@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from affinerank.arrays import Bools, Floats, Ids, Ints
 from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.counts_table import CONTEXT
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.errors import AffineRankWarning, DataError
@@ -45,6 +46,9 @@ class ClickRows:
         query_of_doc: ``[n_docs]`` number of each document's query, from 0.
         sessions: ``[n_queries]`` how often each query was issued.
         unmatched: What the counts hold besides.
+        has_context: Whether the context was counted.
+        segments: Names of the segments of users; empty where they were not counted.
+        segment: ``[n_rows]`` number of each row's segment, where there are some.
     """
 
     doc: Ints
@@ -55,6 +59,9 @@ class ClickRows:
     query_of_doc: Ints
     sessions: Floats
     unmatched: Unmatched = Unmatched()
+    has_context: bool = False
+    segments: tuple[str, ...] = ()
+    segment: Ints | None = None
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -102,8 +109,31 @@ class ClickRows:
 
     def select(self, kept: Bools | Ints) -> ClickRows:
         """Keep some rows; documents, queries and sessions stay as they are."""
-        names = ("doc", "rank", "context", "impressions", "clicks")
+        names = ["doc", "rank", "context", "impressions", "clicks"]
+        names += ["segment"] if self.segments else []
         return replace(self, **{name: getattr(self, name)[kept] for name in names})
+
+    def merged(self) -> ClickRows:
+        """Add up rows over context and segment: one row per document and rank."""
+        return replace(
+            self.added_up(self.rank), has_context=False, segments=(), segment=None
+        )
+
+    def added_up(self, place: Ints) -> ClickRows:
+        """Add up the rows of a document at each ``place [n_rows]``, in that order.
+
+        ``rank`` is the place then; all else is that of the first row.
+        """
+        order = np.lexsort((place, self.doc))
+        doc, place = self.doc[order], place[order]
+        new = (np.diff(doc, prepend=-1) != 0) | (np.diff(place, prepend=-1) != 0)
+        first = np.flatnonzero(new)
+        return replace(
+            self.select(order[first]),
+            rank=place[first],
+            impressions=np.add.reduceat(self.impressions[order], first),
+            clicks=np.add.reduceat(self.clicks[order], first),
+        )
 
     def renumbered(self, order: Ints, queries: Ints) -> ClickRows:
         """Number documents and queries anew: document ``order[i]`` becomes ``i``."""
@@ -138,15 +168,26 @@ def rows_of(counts: ClickCounts, data: RankingDataset | None = None) -> ClickRow
     rank, impressions, clicks = (
         np.asarray(table[name])[shown] for name in ("rank", "impressions", "clicks")
     )
+    has_context, context = CONTEXT in counts.keys, np.zeros_like(rank)
+    if has_context:
+        context = np.asarray(table[CONTEXT])[shown]
+    segments, segment = (), None
+    if "segment" in counts.keys:
+        found = table["segment"].combine_chunks().dictionary_encode()
+        segments = tuple(found.dictionary.to_pylist())
+        segment = np.asarray(found.indices, dtype=np.int64)[shown]
     return ClickRows(
         doc=doc[shown],
         rank=rank,
-        context=np.zeros_like(rank),
+        context=context,
         impressions=impressions.astype(np.float64),
         clicks=clicks.astype(np.float64),
         query_of_doc=query_of_doc,
         sessions=sessions,
         unmatched=unmatched,
+        has_context=has_context,
+        segments=segments,
+        segment=segment,
     )
 
 

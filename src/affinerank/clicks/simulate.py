@@ -5,7 +5,7 @@ Two ways draw from the same placements (:mod:`affinerank.clicks.traffic`):
 - :func:`simulate_counts` draws the counts themselves: sessions per query are
   multinomial, and so are rankers and changed lists given those; clicks are binomial.
   Its cost does not depend on the number of sessions. Users who do not go by rank alone
-  are simulated session by session, and counted.
+  are simulated session by session, and counted; so are all to count the context.
 - :func:`write_session_log` draws session by session and writes a Parquet log, a block
   of sessions at a time.
 """
@@ -28,18 +28,21 @@ from affinerank.errors import ConfigError
 from affinerank.files import written_whole
 from affinerank.progress import Progress, quiet
 
-Drawn = tuple[Ints, Ints, Ints, Ints, Ints]
 IMPRESSIONS_AT_ONCE = 1_000_000  # bounds the memory that sessions take
 
 
 def simulate_counts(
-    simulation: Simulation, n_sessions: int, *, rng: np.random.Generator
+    simulation: Simulation,
+    n_sessions: int,
+    *,
+    rng: np.random.Generator,
+    context: bool = False,
 ) -> ClickCounts:
-    """Draw the counts of ``n_sessions`` sessions."""
+    """Draw the counts of ``n_sessions`` sessions, by the last click above if asked."""
     _require_sessions(n_sessions)
     by_rank = simulation.users.click_probability(np.array([1]), np.array([0.0]))
-    if by_rank is None:
-        return _counted_sessions(simulation, n_sessions, rng)
+    if by_rank is None or context:
+        return _counted_sessions(simulation, n_sessions, rng, context)
     per_query = rng.multinomial(n_sessions, simulation.query_share)
     per_ranker = rng.multinomial(per_query, simulation.ranker_share)
     parts = []
@@ -48,8 +51,9 @@ def simulate_counts(
         doc, rank, shown = (np.concatenate(c) for c in zip(*blocks, strict=True))
         rate = simulation.users.click_probability(rank, simulation.relevance[doc])
         clicked = rng.binomial(shown, np.clip(np.asarray(rate), 0.0, 1.0))
-        parts.append((doc, rank, np.full(len(doc), ranker), shown, clicked))
-    return _counts(simulation, parts, per_ranker)
+        none = np.zeros_like(doc)  # neither segment nor context
+        parts.append(np.stack([doc, rank, none + ranker, none, none, shown, clicked]))
+    return _counts(simulation, parts, per_ranker[:, :, None], context)
 
 
 def write_session_log(
@@ -63,17 +67,19 @@ def write_session_log(
     """Write a click log of ``n_sessions`` sessions as Parquet, in bounded memory.
 
     One row per impression: ``session_id`` (from 1), ``query_id``, ``doc_id``, ``rank``,
-    ``clicked``, and ``ranker`` where there are several. Returns the number of sessions,
-    impressions and clicks.
+    ``clicked``, and ``ranker`` and ``segment`` where there are several. Returns the
+    number of sessions, impressions and clicks.
     """
     _require_sessions(n_sessions)
     ids = {
         "query_id": arrow_column(simulation.data.query_ids),
         "doc_id": arrow_column(simulation.data.doc_ids),
         "ranker": arrow_column(np.array(simulation.names)),
+        "segment": arrow_column(np.array(simulation.segments, dtype=str)),
     }
     totals = {"sessions": n_sessions, "impressions": 0, "clicks": 0}
-    several = len(simulation.names) > 1
+    left_out = ["ranker"] * (len(simulation.names) < 2)
+    left_out += ["segment"] * (not simulation.segments)
     with written_whole(Path(path)) as aside:
         writer = None
         for first, block in _blocks(simulation, n_sessions, rng):
@@ -84,7 +90,7 @@ def write_session_log(
             columns = {
                 name: ids[name].take(pa.array(values)) if name in ids else values
                 for name, values in block.items()
-                if several or name != "ranker"
+                if name not in left_out
             }
             table = pa.table(columns)
             writer = writer or pq.ParquetWriter(aside, table.schema)
@@ -106,27 +112,49 @@ def _blocks(
 
 
 def _counted_sessions(
-    simulation: Simulation, n_sessions: int, rng: np.random.Generator
+    simulation: Simulation, n_sessions: int, rng: np.random.Generator, context: bool
 ) -> ClickCounts:
     """Draw sessions, and count them block by block."""
-    shape = (simulation.data.n_queries, len(simulation.names))
-    per_ranker = np.zeros(shape, dtype=np.int64)
+    n_segments = max(1, len(simulation.segments))
+    shape = (simulation.data.n_queries, len(simulation.names), n_segments)
+    sessions = np.zeros(shape, dtype=np.int64)
     parts = []
     for _, block in _blocks(simulation, n_sessions, rng):
         top = block["rank"] == 1  # every session has one
-        np.add.at(per_ranker, (block["query_id"][top], block["ranker"][top]), 1)
-        rank, one = block["rank"].astype(np.int64), np.ones(len(top), dtype=np.int64)
-        clicked = block["clicked"].astype(np.int64)
-        parts.append(_added_up(block["doc_id"], rank, block["ranker"], one, clicked))
-    return _counts(simulation, parts, per_ranker)
+        names = ("query_id", "ranker", "segment")
+        np.add.at(sessions, tuple(block[name][top] for name in names), 1)
+        above = last_click_above(block) if context else np.zeros_like(block["doc_id"])
+        keys = [block[name] for name in ("doc_id", "rank", "ranker", "segment")]
+        one, clicked = np.ones_like(above), block["clicked"].astype(np.int64)
+        parts.append(_added_up(np.stack([*keys, above, one, clicked])))
+    return _counts(simulation, parts, sessions, context)
+
+
+def last_click_above(block: Block) -> Ints:
+    """``[n]`` rank of the last click above in the session; 0 for none.
+
+    >>> sessions = {"session_id": [0, 0, 0, 1], "rank": [1, 2, 3, 1]}
+    >>> clicked = {"clicked": [True, False, True, False]}
+    >>> last_click_above({k: np.array(v) for k, v in (sessions | clicked).items()})
+    array([0, 1, 1, 0])
+    """
+    session, rank = block["session_id"], block["rank"].astype(np.int64)
+    # Sessions follow each other: each has a range of numbers of its own.
+    base = session * (rank.max(initial=0) + 1)
+    last = np.maximum.accumulate(base + np.where(block["clicked"], rank, 0))
+    above = np.zeros_like(last)
+    above[1:] = last[:-1]
+    return np.asarray(np.maximum(above - base, 0), dtype=np.int64)
 
 
 def _counts(
-    simulation: Simulation, parts: list[Drawn], per_ranker: Ints
+    simulation: Simulation, parts: list[Ints], sessions: Ints, context: bool
 ) -> ClickCounts:
-    data = simulation.data
-    merged = (np.concatenate(column) for column in zip(*parts, strict=True))
-    doc, rank, ranker, shown, clicked = _added_up(*merged)
+    """Put together parts ``[7, n]``, and sessions by query, ranker and segment."""
+    data, segments = simulation.data, simulation.segments
+    doc, rank, ranker, segment, above, shown, clicked = _added_up(
+        np.concatenate(parts, axis=1)
+    )
     query = np.searchsorted(data.offsets, doc, side="right") - 1
     several = len(simulation.names) > 1
     return ClickCounts.from_columns(
@@ -135,28 +163,24 @@ def _counts(
         rank=rank,
         impressions=shown,
         clicks=clicked,
-        sessions=per_ranker[query, ranker],
+        sessions=sessions[query, ranker, segment],
+        context=above if context else None,
         ranker=np.array(simulation.names)[ranker] if several else None,
+        segment=np.array(segments)[segment] if segments else None,
     )
 
 
-def _added_up(doc: Ints, rank: Ints, ranker: Ints, shown: Ints, clicked: Ints) -> Drawn:
-    """Add impressions and clicks of one document, rank and ranker, and sort by them.
+def _added_up(rows: Ints) -> Ints:
+    """Add up impressions and clicks, the last two of ``rows [7, n]``, by the others.
 
     Two policies can bring a document to the same rank.
     """
-    order = np.lexsort((ranker, rank, doc))
-    doc, rank, ranker = doc[order], rank[order], ranker[order]
-    new = np.ones(len(doc), dtype=bool)
-    new[1:] = (np.diff(doc) != 0) | (np.diff(rank) != 0) | (np.diff(ranker) != 0)
+    rows = rows[:, np.lexsort(rows[-3::-1])]
+    new = np.ones(rows.shape[1], dtype=bool)
+    new[1:] = np.any(np.diff(rows[:-2]) != 0, axis=0)
     first = np.flatnonzero(new)
-    return (
-        doc[first],
-        rank[first],
-        ranker[first],
-        np.add.reduceat(shown[order], first),
-        np.add.reduceat(clicked[order], first),
-    )
+    sums = np.add.reduceat(rows[-2:], first, axis=1)
+    return np.concatenate([rows[:-2, first], sums])
 
 
 def _require_sessions(n_sessions: int) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from affinerank.arrays import Floats, Ints
 from affinerank.clicks.models import ClickModel, Shown
+from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.policies import POLICIES, Policy, placements
 from affinerank.clicks.policies.policy import list_places
 from affinerank.data.dataset import RankingDataset
@@ -123,6 +124,12 @@ class Simulation:
             yield doc, block.rank, block.sessions
 
     @property
+    def segments(self) -> tuple[str, ...]:
+        """Names of the segments of users; none where all are alike."""
+        users = self.users
+        return tuple(users.models) if isinstance(users, SegmentedModel) else ()
+
+    @property
     def expected_clicks(self) -> float:
         """Expected clicks per session."""
         total, query = 0.0, self.data.query_of_doc
@@ -162,7 +169,12 @@ class Simulation:
                 place = np.where(taken[session], policy.places(lengths, rng), place)
                 below += policy.share
         doc = self.order[ranker[session], self.data.offsets[query[session]] + place]
-        shown = Shown(session, rank, self.relevance[doc])
+        segment = np.zeros(size, dtype=np.int64)
+        if isinstance(self.users, SegmentedModel):
+            segment = self.users.draw(size, rng)
+        shown = Shown(
+            session, rank, self.relevance[doc], query[session], segment[session]
+        )
         return {
             "session_id": session,
             "query_id": query[session],
@@ -170,6 +182,7 @@ class Simulation:
             "rank": rank.astype(np.int32),
             "clicked": self.users.click(shown, rng),
             "ranker": ranker[session],
+            "segment": shown.segment,
         }
 
 

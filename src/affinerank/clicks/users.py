@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from affinerank.clicks.models import CLICK_MODELS, ClickModel
+from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.model import FORMAT, VERSION, save_users
 from affinerank.defaults import CLICK_MODEL
 from affinerank.errors import AffineRankError, DataError
@@ -19,7 +20,8 @@ __all__ = ["load_users", "save_users"]
 def load_users(path: str | os.PathLike[str], segment: str | None = None) -> Any:
     """Read a user model that :func:`save_users` wrote.
 
-    Of a file with a model for each segment of users, the model of ``segment``.
+    Of a file with a model for each segment of users, the model of ``segment``, or a
+    ``SegmentedModel`` of all.
     """
     about = read_json(path)
     try:
@@ -40,11 +42,13 @@ def _model(about: Mapping[str, Any], segment: str | None) -> ClickModel:
             f"expected format {FORMAT!r} version {VERSION}, "
             f"got {found[0]!r} version {found[1]!r}"
         )
-    if "segments" in about:
+    if "segments" in about and segment is not None:
         if segment not in about["segments"]:
             raise DataError(
                 f"holds a model for each of the segments "
-                f"{', '.join(map(repr, about['segments']))}; expected one for all"
+                f"{', '.join(map(repr, about['segments']))}, not for {segment!r}"
             )
         about = about["segments"][segment]
+    if "segments" in about:  # version 0.1 does not name the model
+        return SegmentedModel.from_dict(about)
     return CLICK_MODELS[about.get("model", CLICK_MODEL)].read(about)

@@ -241,7 +241,7 @@ def test_rows_of_counts_have_the_values_of_their_rank() -> None:
 def test_clicks_are_drawn_with_their_probability() -> None:
     model, n = TrustModel.paper(depth=2), 40_000
     rank, relevance = np.tile([1, 2], n), np.tile([0.25, 1.0], n)
-    shown = Shown(np.repeat(np.arange(n), 2), rank, relevance)
+    shown = Shown(np.repeat(np.arange(n), 2), rank, relevance, 0 * rank, 0 * rank)
     clicked = model.click(shown, np.random.default_rng(0)).reshape(n, 2)
     expected = model.click_probability([1, 2], [0.25, 1.0])
     error = np.sqrt(expected * (1 - expected) / n)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from affinerank.arrays import Bools, Floats, Ints
 from affinerank.clicks.rows import ClickRows
+from affinerank.errors import ConfigError
 from affinerank.files import written_whole
 
 Identified = Literal["eps", "zeta", "gauge"]
@@ -28,11 +29,28 @@ class Shown:
         session: ``[n]`` number of the session; its impressions follow each other.
         rank: ``[n]`` from 1, rising within a session.
         relevance: ``[n]`` probability of relevance of the document there.
+        query: ``[n]`` number of the query, from 0.
+        segment: ``[n]`` number of the segment of users; 0 where there is one.
     """
 
     session: Ints
     rank: Ints
     relevance: Floats
+    query: Ints
+    segment: Ints
+
+    def select(self, kept: Bools) -> Shown:
+        """Keep some impressions."""
+        return Shown(*(getattr(self, part.name)[kept] for part in fields(self)))
+
+    def down(self) -> Iterator[tuple[Ints, Ints]]:
+        """Impressions at the top of each list, then those below, with their lists."""
+        new = np.diff(self.session, prepend=-1) != 0
+        number, place = np.cumsum(new) - 1, np.arange(len(new))
+        place -= np.flatnonzero(new)[number]
+        order = np.argsort(place, kind="stable")
+        for these in np.split(order, np.cumsum(np.bincount(place))[:-1]):
+            yield these, number[these]
 
 
 class ClickModel(Protocol):
@@ -84,6 +102,26 @@ class ClickModel(Protocol):
         """Return plain data, as the row's ``read`` takes it."""
 
 
+class Users:
+    """What the package's own click models have in common."""
+
+    def click_probability(
+        self,
+        rank: Ints,  # noqa: ARG002
+        relevance: Floats,  # noqa: ARG002
+    ) -> Floats | None:
+        """P(click) where it depends on rank and relevance alone, else ``None``."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, as the row's ``read`` takes it."""
+        raise NotImplementedError
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as JSON, for ``load_users``."""
+        save_users(self, path)
+
+
 @dataclass(frozen=True, slots=True)
 class ClickModelKind:
     """A row of ``CLICK_MODELS``.
@@ -103,7 +141,16 @@ class ClickModelKind:
     read: Callable[[Mapping[str, Any]], ClickModel]
 
 
-def save_users(users: ClickModel, path: str | os.PathLike[str]) -> None:
+def require_shares(settings: object, *names: str) -> None:
+    """Reject settings that must be from 0 to 1 and are not."""
+    for name in names:
+        if not 0 <= getattr(settings, name) <= 1:
+            raise ConfigError(
+                f"{name} must be from 0 to 1, got {getattr(settings, name):g}"
+            )
+
+
+def save_users(users: ClickModel | Users, path: str | os.PathLike[str]) -> None:
     """Write a user model as JSON, for ``load_users``."""
     whole = {"format": FORMAT, "version": VERSION, **users.to_dict()}
     with written_whole(Path(path)) as aside:

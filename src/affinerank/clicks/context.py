@@ -1,0 +1,80 @@
+"""What happened above in the session: the rank of the last click, as one more key.
+
+Users may go by what they clicked before. Given the rank of the last click above, a
+document's clicks are affine in its relevance again, so counts by that rank are enough.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import ibis
+import ibis.expr.types as ir
+from ibis import _
+
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.counts_table import CONTEXT, KEYS, row_keys
+from affinerank.clicks.faults import Finding
+from affinerank.clicks.independence import Independence, independence_test
+from affinerank.clicks.rows import rows_of
+from affinerank.errors import ConfigError
+
+Context = Literal["auto", "last-click", "none"]
+SAMPLED = 2_000_000  # rows that the test of independence looks at, about
+
+
+def require_context(context: str) -> None:
+    """Reject what is no way to count the context."""
+    if context not in get_args(Context):
+        known = ", ".join(get_args(Context))
+        raise ConfigError(f"context must be one of {known}, got {context!r}")
+
+
+def with_context(log: ir.Table) -> ir.Table:
+    """Add the rank of the last click above in the session; 0 for none."""
+    list_of = ["session_id", "query_id"]
+    clicked = log.filter(_.clicked == 1).group_by(list_of)
+    joined = log.left_join(clicked.agg(clicked_ranks=_["rank"].collect()), list_of)
+    above = joined.clicked_ranks.filter(lambda rank: rank < joined["rank"]).maxs()
+    found = ibis.coalesce(above, 0).cast("int64")
+    return joined.select(*log.columns, **{CONTEXT: found})
+
+
+def look_at_some_sessions(log: ir.Table, rows: int) -> Independence | None:
+    """Test on some sessions whether clicks depend on the clicks above."""
+    every = -(-rows // SAMPLED)
+    if every > 1:
+        log = log.filter(log.session_id.cast("string").hash().abs() % every == 0)
+    keys = [name for name in row_keys(log.columns) if name in KEYS]
+    by = [*keys, CONTEXT, "session_id"]
+    # A repeated impression counts once.
+    once = with_context(log).group_by(by).agg(clicked=_.clicked.max())
+    counts = once.group_by([*keys, CONTEXT]).agg(
+        impressions=_.count(), clicks=_.clicked.sum()
+    )
+    found = counts.to_pyarrow()
+    if not found.num_rows:
+        return None
+    columns = {name: found[name] for name in found.column_names}
+    return independence_test(rows_of(ClickCounts.from_columns(**columns)))
+
+
+def finding_of(test: Independence, context: Context) -> Finding | None:
+    """Say what the test found, and what was done about it."""
+    if not test.found:
+        return None
+    parts = (test.above, test.near)
+    ratios = ("after a click above", "right after a click, against further below it,")
+    said = [
+        f"{each.ratio:.2f} times the click rate {where}"
+        for each, where in zip(parts, ratios, strict=True)
+        if each is not None and each.ratio is not None and each.p < 0.05
+    ]
+    done = (
+        "counted by --context last-click"
+        if context != "none"
+        else ("count with --context last-click, or corrections by rank will be wrong")
+    )
+    number = max(each.impressions for each in parts if each is not None)
+    what = f"clicks depend on the clicks above ({', '.join(said)}): {done}"
+    return Finding(what, False, number, "impressions compared")

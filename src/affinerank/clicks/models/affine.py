@@ -1,0 +1,300 @@
+"""Models whose clicks are affine in relevance, with a slope and intercept per cell.
+
+A cell is a rank, or a rank and what was clicked above. What is known differs:
+
+- ``eps``: examination theta and the two click rates eps+ and eps-: everything;
+- ``zeta``: the click rates of relevant and irrelevant documents, zeta+ = alpha + beta
+  and zeta- = beta, whose parts clicks cannot tell apart. By convention theta = zeta+,
+  eps+ = 1 and eps- = zeta- / zeta+ then;
+- ``gauge``: alpha up to a factor, and beta up to a multiple of alpha. Enough to rank,
+  not enough to speak of probabilities.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from affinerank import limits
+from affinerank.arrays import Floats, Ints
+from affinerank.clicks.models.model import Identified, Users
+from affinerank.clicks.rows import ClickRows
+from affinerank.errors import AffineRankWarning, ConfigError, DataError
+
+PARTS = ("theta", "eps_plus", "eps_minus")
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedBy:
+    """How a model was estimated from clicks: what a refit has to repeat.
+
+    Attributes:
+        method: Of ``METHODS``.
+        features: Whether features took part.
+        least_clicks: Ranks with fewer were pooled with the next.
+    """
+
+    method: str
+    features: bool = False
+    least_clicks: float = 200.0
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class AffineModel(Users):
+    """Slope and intercept of clicks by cell; build one with the class methods.
+
+    Attributes:
+        alpha: ``[depth, ...]`` slope at ranks 1, 2, ...
+        beta: ``[depth, ...]`` intercept.
+        identified: What is known: ``eps``, ``zeta`` or ``gauge``.
+        provenance: How and from what it came, for the reader of its file.
+        estimated: How it was estimated from clicks; ``None`` if it was given.
+        span: Least and most relevance: 0 and 1 unless known up to gauge only; ``None``
+            where nobody says.
+    """
+
+    name: ClassVar[str]
+    shape: ClassVar[str] = "one number per rank"
+    n_axes: ClassVar[int] = 1
+
+    alpha: Floats
+    beta: Floats
+    identified: Identified
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    estimated: EstimatedBy | None = None
+    span: tuple[float, float] | None = None
+    _eps: Floats | None = None  # theta, eps+ and eps-, one after another
+
+    def __post_init__(self) -> None:
+        """Check and freeze the arrays."""
+        if self.identified not in get_args(Identified):
+            known = ", ".join(get_args(Identified))
+            raise ConfigError(f"identified must be {known}, got {self.identified!r}")
+        if (self.identified == "eps") != (self._eps is not None):
+            raise ConfigError("a model identified as eps is made by from_eps alone")
+        alpha, beta = self._stacked(alpha=self.alpha, beta=self.beta)
+        object.__setattr__(self, "alpha", alpha)
+        object.__setattr__(self, "beta", beta)
+        if self.identified != "gauge":
+            object.__setattr__(self, "span", (0.0, 1.0))
+        if self.span is not None and not self.span[0] < self.span[1]:
+            raise DataError(f"span must be two rising numbers, got {self.span}")
+        for relevance in self.span or ():
+            rate = f"the click probability of relevance {relevance:g}"
+            _require_shares(rate, alpha * relevance + beta)
+
+    @classmethod
+    def from_eps(
+        cls,
+        theta: ArrayLike,
+        eps_plus: ArrayLike,
+        eps_minus: ArrayLike,
+        **about: Any,
+    ) -> Self:
+        """Build from examination and the click rates of examined documents."""
+        parts = cls._stacked(theta=theta, eps_plus=eps_plus, eps_minus=eps_minus)
+        for name, part in zip(PARTS, parts, strict=True):
+            _require_shares(name, part)
+        examined, plus, minus = parts
+        alpha, beta = examined * (plus - minus), examined * minus
+        return cls(alpha=alpha, beta=beta, identified="eps", _eps=parts, **about)
+
+    @classmethod
+    def from_zeta(
+        cls, zeta_plus: ArrayLike, zeta_minus: ArrayLike, **about: Any
+    ) -> Self:
+        """Build from the click rates of relevant and of irrelevant documents."""
+        plus, minus = cls._stacked(zeta_plus=zeta_plus, zeta_minus=zeta_minus)
+        return cls(alpha=plus - minus, beta=minus, identified="zeta", **about)
+
+    @property
+    def depth(self) -> int:
+        """Number of ranks with values of their own."""
+        return len(self.alpha)
+
+    def at(self, rows: ClickRows) -> tuple[Floats, Floats]:
+        """Alpha and beta of each row, by its cell."""
+        cells = self._cells(rows)
+        return self.alpha[cells], self.beta[cells]
+
+    def examination(self, rows: ClickRows) -> tuple[Floats, Floats, Floats]:
+        """Theta, eps+ and eps- of each row; warns where they are a convention."""
+        if self.identified == "zeta":
+            warnings.warn(
+                "the click model knows click rates only, so theta is taken to be "
+                "zeta+, eps+ to be 1 and eps- to be zeta-/zeta+",
+                AffineRankWarning,
+                stacklevel=3,
+            )
+        parts, cells = self._parts("theta"), self._cells(rows)
+        theta, plus, minus = (part[cells] for part in parts)
+        return theta, plus, minus
+
+    def to_depth(self, depth: int) -> Self:
+        """Return the model down to rank ``depth`` at least, as :meth:`at` has it."""
+        if depth <= self.depth:
+            return self
+        index = self._places(np.arange(1, depth + 1))
+        if self._eps is None:
+            return replace(self, alpha=self.alpha[index], beta=self.beta[index])
+        return self.from_eps(
+            *self._eps[:, index], provenance=self.provenance, estimated=self.estimated
+        )
+
+    def require_probabilities(self) -> None:
+        """Reject a model whose click probabilities leave [0, 1] somewhere."""
+        rates = {"an irrelevant": self.beta, "a relevant": self.alpha + self.beta}
+        for name, rate in rates.items():
+            # Rounding may leave alpha + beta a hair outside.
+            bad = np.argwhere((rate < -1e-12) | (rate > 1 + 1e-12))
+            if len(bad):
+                raise DataError(
+                    f"{_place(bad)}: the click probability of {name} document "
+                    f"must be from 0 to 1, got {rate[tuple(bad[0])]:g} ({len(bad)} "
+                    "such); a model known only up to gauge cannot be simulated"
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, as :meth:`from_dict` takes it."""
+        about: dict[str, Any] = {
+            "model": self.name,
+            "identified": self.identified,
+            "alpha": self.alpha.tolist(),
+            "beta": self.beta.tolist(),
+        }
+        if self._eps is not None:
+            about |= zip(PARTS, self._eps.tolist(), strict=True)
+        if self.estimated is not None:
+            about["estimated"] = asdict(self.estimated)
+        if self.identified == "gauge" and self.span is not None:
+            about["span"] = list(self.span)
+        return about | {"provenance": dict(self.provenance)}
+
+    @classmethod
+    def from_dict(cls, about: Mapping[str, Any]) -> Self:
+        """Build from what :meth:`to_dict` gives, or gave in version 0.1."""
+        provenance = read_provenance(about)
+        known: dict[str, Any] = {"provenance": provenance}
+        known["estimated"] = _estimated(about, provenance)
+        if about["identified"] != "eps":
+            known |= {name: about[name] for name in ("alpha", "beta", "identified")}
+            if about.get("span") is not None:
+                low, high = about["span"]
+                known["span"] = (float(low), float(high))
+            return cls(**known)._within_limits()
+        model = cls.from_eps(*(about[name] for name in PARTS), **known)
+        for name in ("alpha", "beta"):
+            if not np.allclose(getattr(model, name), about[name], atol=1e-9):
+                raise DataError(f"{name} does not follow from theta, eps+ and eps-")
+        return model._within_limits()
+
+    def _cells(self, rows: ClickRows) -> tuple[Ints, ...]:
+        """Index of each row into ``alpha`` and ``beta``."""
+        return (self._places(rows.rank),)
+
+    def _places(self, ranks: ArrayLike) -> Ints:
+        wanted = np.asarray(ranks, dtype=np.int64)
+        if wanted.size and wanted.min() < 1:
+            raise DataError(f"ranks count from 1, got {wanted.min()}")
+        if wanted.size and wanted.max() > self.depth:
+            warnings.warn(
+                f"the user model ends at rank {self.depth}; deeper ranks, down to "
+                f"{wanted.max()}, take its values there",
+                AffineRankWarning,
+                stacklevel=3,
+            )
+        return np.minimum(wanted, self.depth) - 1
+
+    def _require_rates(self, name: str) -> None:
+        if self.identified == "gauge":
+            raise ConfigError(
+                f"{name} is not known: this user model is known only up to gauge"
+            )
+
+    def _parts(self, name: str) -> Floats:
+        """``[3, depth, ...]`` examination, eps+ and eps-."""
+        self._require_rates(name)
+        if self._eps is not None:
+            return self._eps
+        plus = self.alpha + self.beta
+        ratio = np.divide(self.beta, plus, out=np.zeros_like(plus), where=plus != 0)
+        return np.stack([plus, np.ones_like(plus), ratio])
+
+    def _within_limits(self) -> Self:
+        """Return a model from a file, unless it is too deep or divides too far."""
+        least, size = limits.LEAST_ALPHA, np.abs(self.alpha)
+        bad = np.argwhere((size > 0) & ~((size >= least) & (size <= 1 / least)))
+        if len(bad):
+            raise DataError(
+                f"alpha at {_place(bad)} must be 0, or from {least:g} to "
+                f"{1 / least:g}, got {self.alpha[tuple(bad[0])]:g}"
+            )
+        if self.depth > limits.MAX_RANK:
+            raise DataError(f"ranks go down to {limits.MAX_RANK}, got {self.depth}")
+        return self
+
+    @classmethod
+    def _stacked(cls, **columns: ArrayLike) -> Floats:
+        """Check and stack arrays of one shape; freeze them."""
+        arrays = {name: np.asarray(v, dtype=np.float64) for name, v in columns.items()}
+        for name, array in arrays.items():
+            if array.ndim != cls.n_axes or not array.size:
+                raise DataError(f"{name} must be {cls.shape}, got shape {array.shape}")
+            bad = np.argwhere(~np.isfinite(array))
+            if len(bad):
+                raise DataError(
+                    f"{name} at {_place(bad)} must be finite, "
+                    f"got {array[tuple(bad[0])]}"
+                )
+        sizes = {name: len(array) for name, array in arrays.items()}
+        if len({array.shape for array in arrays.values()}) > 1:
+            raise DataError(f"give all for the same ranks, got ranks of each: {sizes}")
+        whole = np.stack(list(arrays.values()))
+        whole.setflags(write=False)
+        return whole
+
+
+def read_provenance(about: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the provenance in a file, if there is some."""
+    found = about.get("provenance") or {}
+    if not isinstance(found, Mapping):
+        raise DataError(f"provenance must be an object, got {found!r:.60}")
+    return found
+
+
+def _estimated(
+    about: Mapping[str, Any], provenance: Mapping[str, Any]
+) -> EstimatedBy | None:
+    """How the model was estimated; version 0.1 kept it in the provenance."""
+    if "estimated" in about:
+        found = about["estimated"]
+    elif "estimated_by" in provenance:
+        by = provenance["estimated_by"]
+        by = provenance["activation"] if by == "em" else by  # a method of its own now
+        found = {"features": True, "least_clicks": 200.0, **provenance, "method": by}
+    else:
+        return None
+    return EstimatedBy(
+        str(found["method"]), bool(found["features"]), float(found["least_clicks"])
+    )
+
+
+def _require_shares(name: str, values: Floats) -> None:
+    """Reject what leaves [0, 1] by more than rounding."""
+    bad = np.argwhere(~(np.abs(values - 0.5) <= 0.5 + 1e-6))
+    if len(bad):
+        raise DataError(
+            f"{name} at {_place(bad)} must be from 0 to 1, "
+            f"got {values[tuple(bad[0])]:g}"
+        )
+
+
+def _place(found: Ints) -> str:
+    """Say where the first of the cells ``found [n, axes]`` is."""
+    rank, *context = found[0].tolist()
+    return f"rank {rank + 1}" + "".join(f", column {column}" for column in context)
