@@ -62,6 +62,7 @@ def population(
         "pool": np.asarray(pool, np.int64),
         "impressions": np.asarray(impressions, np.float64),
         "clicks": np.asarray(clicks, np.float64),
+        "rank_of": np.arange(len(np.asarray(mean_rank))),
         "mean_rank": np.asarray(mean_rank, np.float64),
         "home": np.zeros(1, dtype=np.int64),
         "basis": np.zeros((1, 0)),

@@ -10,7 +10,7 @@ from scipy import stats
 from affinerank.arrays import Floats
 from affinerank.bias.mixture.fit import first_guess, fit_levels
 from affinerank.bias.mixture.population import Population, population_of
-from affinerank.bias.pooling import RankPools
+from affinerank.bias.pooling import RankPools, pool_cells
 from affinerank.bias.trust_test import TrustTest, trust_test
 from affinerank.clicks.rows import ClickRows
 
@@ -21,7 +21,9 @@ TRUSTING = np.array([0.6, 0.2, 0.1, 0.03])
 
 
 def people_of(rows: ClickRows) -> Population:
-    people = population_of(rows, RankPools(np.arange(4), np.ones(4)))
+    people = population_of(
+        rows, pool_cells(rows, RankPools(np.arange(4), np.ones(4)), 0)
+    )
     return replace(people, half=people.query % 2)
 
 

@@ -104,9 +104,9 @@ def test_by_information_moves_with_the_gauge(log: Log, a: float, t: float) -> No
     )
 
 
-def test_a_slope_of_zero_is_rejected_as_it_is_without() -> None:
+def test_slopes_that_are_all_zero_are_rejected_as_they_are_without() -> None:
     blind = TrustModel.from_eps([0.0], [0.9], [0.5])
-    with pytest.raises(DataError, match="alpha is 0 for 1 rows"):
+    with pytest.raises(DataError, match="alpha is 0 for all rows"):
         by(one_row(), "information", blind)
 
 

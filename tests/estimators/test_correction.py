@@ -135,9 +135,27 @@ def test_an_estimator_that_is_not_linear_has_the_error_that_it_says() -> None:
     assert standard_error(weights, one_row()).tolist() == pytest.approx([0.3])
 
 
-def test_a_zero_slope_is_rejected_with_the_papers_two_reasons() -> None:
+def test_rows_with_a_zero_slope_say_nothing() -> None:
+    """Nobody looks at rank 2, where document 1 stands, and document 0 stood too."""
+    rows = rows_of(
+        ClickCounts.from_columns(
+            query_id=[0, 0, 0],
+            doc_id=[0, 0, 1],
+            rank=[1, 2, 2],
+            impressions=[10, 5, 5],
+            clicks=[4, 0, 0],
+        )
+    )
+    alpha, beta = np.array([0.5, 0.0, 0.0]), np.array([0.1, 0.0, 0.0])
+    found = corrected(rows, alpha, beta)
+    assert found.weight.tolist() == pytest.approx([(0.4 - 0.1) / 0.5, 0.0])
+    assert found.known.tolist() == [True, False]
+    assert np.all(np.isfinite(found.variance))
+
+
+def test_slopes_that_are_all_zero_are_rejected_with_the_papers_two_reasons() -> None:
     blind = TrustModel.from_eps([0.0], [0.9], [0.5])
-    with pytest.raises(DataError, match=r"1 rows.*never examined.*clicked alike"):
+    with pytest.raises(DataError, match=r"nothing is examined.*clicked alike"):
         by_affine(one_row(), blind)
     with pytest.raises(DataError, match="finite"):
         corrected(one_row(), np.array([np.inf]))

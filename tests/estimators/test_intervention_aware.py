@@ -67,5 +67,5 @@ def test_a_known_policy_is_used() -> None:
 
 def test_a_slope_of_zero_is_rejected() -> None:
     blind = TrustModel.from_eps([0.0], [0.9], [0.5])
-    with pytest.raises(DataError, match="alpha is 0 for 1 rows"):
+    with pytest.raises(DataError, match="alpha is 0 for all rows"):
         intervention_aware.weigh(Evidence(one_row(), blind, options=options()))

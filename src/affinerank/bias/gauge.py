@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank.arrays import Floats
+from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.rows import ClickRows
 from affinerank.errors import DataError
 
 Gauge = Callable[[TrustModel], TrustModel]
@@ -106,6 +108,15 @@ def gauge_error(
         _mean_ratio(off, np.abs(slope), weight),
         _mean_ratio(off_beta, np.abs(intercept), weight),
     )
+
+
+def error_by_row(
+    estimate: ClickModel, truth: ClickModel, rows: ClickRows
+) -> GaugeError:
+    """Compare over rows, where users go by more than the rank."""
+    both = [model.at(rows) for model in (estimate, truth)]
+    first, second = (TrustModel(alpha=a, beta=b, identified="gauge") for a, b in both)
+    return gauge_error(first, second, rows.impressions)
 
 
 def display_gauge(users: TrustModel) -> TrustModel:

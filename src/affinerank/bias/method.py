@@ -20,6 +20,7 @@ from affinerank.errors import ConfigError
 from affinerank.rankers.mlp import NetworkSettings
 
 if TYPE_CHECKING:
+    from affinerank.bias.mixture.comparison import Compared
     from affinerank.bias.trust_test import TrustTest
 
 AUTO = "auto"
@@ -33,6 +34,8 @@ class EstimationSettings:
     Attributes:
         method: Of ``METHODS``; ``auto`` chooses by what the log offers.
         least_clicks: Ranks with fewer are pooled with the next.
+        context: Whether users may go by the last click above, where it was counted.
+        segment: Whether they may differ by segment, where that was counted.
         network: Of methods that train a ranker too.
         replicates: Estimates from resampled queries that their bands are from.
         seed: Of everything random.
@@ -40,6 +43,8 @@ class EstimationSettings:
 
     method: str = AUTO
     least_clicks: float = LEAST_CLICKS
+    context: bool = True
+    segment: bool = True
     network: NetworkSettings | None = None
     replicates: int = REPLICATES
     seed: int = 0
@@ -61,10 +66,12 @@ class Estimate:
 
     Attributes:
         users: The user model.
+        average: The same by pool, where ``users`` do not go by rank alone.
         pools: Which ranks share their parameters.
         clicks: ``[n_pools]`` clicks at each.
         inference: Alpha and beta in the gauge for inference, with bands if there are.
         display: The same in the gauge for display.
+        models: Click models on held-out sessions, where the method compares them.
         test: For trust bias, where the method has one.
         share_identified: ``[n_pools]`` how far clicks, and not a prior, determine each.
         weak_ranks: The pools that clicks hardly determine, by name.
@@ -76,11 +83,13 @@ class Estimate:
         error: Against the truth, where it was given.
     """
 
-    users: TrustModel
+    users: Any
     pools: RankPools
     clicks: Floats
     inference: Bands
     display: Bands
+    average: TrustModel | None = None
+    models: Sequence[Compared] = ()
     test: TrustTest | None = None
     share_identified: Floats | None = None
     weak_ranks: tuple[str, ...] = ()
@@ -109,14 +118,16 @@ class Estimate:
     def by_rank(self) -> list[dict[str, Any]]:
         """One row per pool: ranks, impressions, clicks, alpha and beta with bands."""
         pools = self.pools
+        shown = self.average or self.users
         first = np.searchsorted(pools.of_rank, np.arange(pools.n_pools))
+        first = np.arange(pools.n_pools) if self.average else first
         columns = {
             "ranks": pools.names,
             "mean_rank": pools.mean_rank,
             "impressions": pools.pool_impressions.astype(int),
             "clicks": self.clicks.astype(int),
-            "alpha": self.users.alpha[first],
-            "beta": self.users.beta[first],
+            "alpha": shown.alpha[first],
+            "beta": shown.beta[first],
             "display": _by_pool(self.display),
             "inference": _by_pool(self.inference),
         }
@@ -133,6 +144,8 @@ class Estimate:
             "by_rank": self.by_rank(),
             "notes": list(self.notes),
         }
+        if self.models:
+            about["models"] = [row.to_dict() for row in self.models]
         if self.test is not None:
             about["trust_bias"] = {**asdict(self.test), "found": self.test.found}
         if self.error is not None:
@@ -163,6 +176,8 @@ class Method:
         needs_features: Whether it cannot do without features.
         ranks_too: Whether it trains a ranker, which its estimate carries. The documents
             of a query must follow each other in its rows then.
+        by_context: Whether it tells contexts and segments apart; else they are added
+            up first.
         fit_many: Like ``fit``, from several logs of the same documents at once, each
             with its settings; ``None`` if that would not be faster.
         refit: From rows, features, settings, a random generator and a first fit to
@@ -176,6 +191,7 @@ class Method:
     fit: Callable[..., Estimate]
     needs_features: bool = False
     ranks_too: bool = False
+    by_context: bool = False
     fit_many: Callable[..., list[Estimate]] | None = None
     refit: Callable[..., Any] | None = None
 

@@ -11,6 +11,7 @@ from affinerank.clicks.rows import ClickRows
 from affinerank.errors import ConfigError, DataError
 
 LEAST_CLICKS = 200
+REACH = 20  # distances to the last click above that are told apart
 DEEPEST = 1_000_000
 
 
@@ -93,19 +94,135 @@ def pool_ranks(rows: ClickRows, least_clicks: float = LEAST_CLICKS) -> RankPools
     return RankPools(of_rank, seen)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Which ranks, and contexts and segments where they count, share parameters.
+
+    Attributes:
+        ranks: Pools of ranks.
+        table: ``[depth, reach + 1]`` cell by rank and distance to the last click above;
+            column 0 is without one, the last one is that far or further. One column
+            where the context does not count.
+        rank_of: ``[n_cells]`` pool of ranks of each cell; segment after segment.
+        segments: Names of the segments; each has all cells of the table.
+        impressions: ``[n_cells]`` how often each was seen.
+    """
+
+    ranks: RankPools
+    table: Ints
+    rank_of: Ints
+    segments: tuple[str, ...]
+    impressions: Floats
+
+    @property
+    def by_context(self) -> bool:
+        """Whether the last click above counts."""
+        return bool(self.table.shape[1] > 1)
+
+    @property
+    def size(self) -> int:
+        """Number of cells of a segment."""
+        return len(self.rank_of) // max(1, len(self.segments))
+
+    def of(self, rows: ClickRows) -> Ints:
+        """``[n_rows]`` cell of each row."""
+        away = distance(rows, self.table.shape[1] - 1)
+        segment = 0 if not self.segments or rows.segment is None else rows.segment
+        return np.asarray(self.table[rows.rank - 1, away] + segment * self.size)
+
+    def tables(self) -> list[Ints]:
+        """The table of each segment, or the only one."""
+        return [self.table + i * self.size for i in range(max(1, len(self.segments)))]
+
+    def mean_by_rank(self) -> Floats:
+        """``[n_pools, n_cells]`` what averages cells by rank, over impressions."""
+        weight = np.zeros((self.ranks.n_pools, len(self.rank_of)))
+        weight[self.rank_of, np.arange(len(self.rank_of))] = self.impressions + 1e-9
+        return np.asarray(weight / weight.sum(axis=1, keepdims=True))
+
+    def views(self) -> list[View]:
+        """Ways to look at the cells, the simplest first."""
+        number, cell = np.arange(len(self.rank_of)), self.rank_of[: self.size]
+        found = [View("by rank", self.rank_of, np.arange(self.ranks.n_pools))]
+        if self.by_context:
+            name = "by rank and last click"
+            found.append(View(name, number % self.size, cell, context=True))
+        if self.segments:
+            name = f"{found[-1].name}, by segment"
+            found.append(View(name, number, self.rank_of, self.by_context, True))
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """Cells, some of them taken for one.
+
+    Attributes:
+        name: In words.
+        of_cell: ``[n_cells]`` what each cell becomes.
+        rank_of: Pool of ranks of what they become.
+        context: Whether the last click above counts.
+        segment: Whether the segment counts.
+    """
+
+    name: str
+    of_cell: Ints
+    rank_of: Ints
+    context: bool = False
+    segment: bool = False
+
+
+def distance(rows: ClickRows, reach: int) -> Ints:
+    """``[n_rows]`` ranks since the last click above, ``reach`` at most; 0: none."""
+    return np.minimum(np.where(rows.context > 0, rows.rank - rows.context, 0), reach)
+
+
+def pool_cells(
+    rows: ClickRows, pools: RankPools, least_clicks: float, *, context: bool = True
+) -> Cells:
+    """Split pools of ranks by segment and by distance to the last click above.
+
+    Distances are pooled with the next until each has enough clicks, or so many
+    impressions that few clicks are known to be few. Lists without a click above stay by
+    themselves.
+    """
+    reach = min(rows.depth - 1, REACH) if context and rows.has_context else 0
+    shape = pools.n_pools, reach + 1
+    place = pools.of_rank[rows.rank - 1], distance(rows, reach)
+    clicks, seen = np.zeros(shape), np.zeros(shape)
+    np.add.at(clicks, place, rows.clicks)
+    np.add.at(seen, place, rows.impressions)
+    table, rank_of = np.zeros(shape, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    for k in range(pools.n_pools):
+        group = _groups_of_distances(clicks[k], seen[k], least_clicks)
+        table[k] = len(rank_of) + group
+        rank_of = np.append(rank_of, np.full(group.max() + 1, k))
+    rank_of = np.tile(rank_of, max(1, len(rows.segments)))
+    none = np.zeros(len(rank_of))
+    cells = Cells(pools, table[pools.of_rank], rank_of, rows.segments, none)
+    impressions = np.bincount(cells.of(rows), rows.impressions, len(rank_of))
+    return replace(cells, impressions=impressions.astype(np.float64))
+
+
+def _groups_of_distances(clicks: Floats, seen: Floats, least_clicks: float) -> Ints:
+    """``[reach + 1]`` group of each distance; 0 stays alone unless the rest is empty.
+
+    What is left at the end joins the last group.
+    """
+    group, number, got, got_seen = np.zeros(len(seen), dtype=np.int64), 1, 0.0, 0.0
+    for j in range(1, len(seen)):
+        group[j] = number
+        got, got_seen = got + clicks[j], got_seen + seen[j]
+        if got >= least_clicks / 5 or got_seen >= 5 * least_clicks:
+            number, got, got_seen = number + 1, 0.0, 0.0
+    if got_seen < 5 * least_clicks and got < least_clicks / 5 and number > 1:
+        group[group == number] = number - 1
+    return group if seen[1:].any() else np.zeros_like(group)
+
+
 def pooled(rows: ClickRows, pools: RankPools) -> ClickRows:
     """Add up rows by document and pool, in that order.
 
     ``rank`` is the number of the pool then, from 1.
     """
-    pool = pools.of_rank[rows.rank - 1]
-    order = np.lexsort((pool, rows.doc))
-    doc, pool = rows.doc[order], pool[order]
-    new = (np.diff(doc, prepend=-1) != 0) | (np.diff(pool, prepend=-1) != 0)
-    first = np.flatnonzero(new)
-    return replace(
-        rows.select(order[first]),
-        rank=pool[first] + 1,
-        impressions=np.add.reduceat(rows.impressions[order], first),
-        clicks=np.add.reduceat(rows.clicks[order], first),
-    )
+    return rows.added_up(pools.of_rank[rows.rank - 1] + 1)

@@ -27,6 +27,7 @@ from affinerank.bias.mixture.population import Population
 from affinerank.bias.mixture.precision import document_scores, precision_of
 
 LEAST_CLICKED = 20
+ROUNDING = 1e-6  # a gain in log-likelihood per query that is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class TrustTest:
     @property
     def found(self) -> bool:
         """Whether there is trust bias at the level of 5 %, and it predicts clicks."""
-        return self.p < 0.05 and self.gain > 0
+        return self.p < 0.05 and self.gain > ROUNDING
 
 
 def trust_test(population: Population, fit: Fit) -> TrustTest | None:
@@ -71,7 +72,8 @@ def trust_test(population: Population, fit: Fit) -> TrustTest | None:
     likelihood = query_likelihood(held, with_trust.levels)
     gain = likelihood - query_likelihood(held, without.levels)
     root = np.sqrt(len(slope))
-    statistic = float(slope.mean() / max(slope.std(ddof=1) / root, 1e-300))
+    spread = slope.std(ddof=1)
+    statistic = float(slope.mean() / (spread / root)) if spread > 0 else 0.0
     return TrustTest(
         statistic,
         float(stats.t.sf(statistic, len(slope) - 1)),
@@ -101,6 +103,10 @@ def _slopes_towards_trust(learnt: Population, held: Population, without: Fit) ->
     uphill = -freed.layout.precision() @ freed.layout.vector(freed.levels)
     for part in learnt.parts():
         uphill += document_scores(part, freed).T @ part.weight
+    # Where irrelevant documents are never clicked, the ratio has no end: do not go on.
+    _, most = freed.layout.bounds()
+    ended = freed.layout.vector(freed.levels) >= most - 0.1
+    uphill[ended] = np.minimum(uphill[ended], 0.0)
     step = precision_of(learnt, freed).inverse @ uphill
     return np.concatenate(
         [

@@ -37,17 +37,21 @@ def corrected(rows: ClickRows, alpha: ArrayLike, beta: ArrayLike = 0.0) -> Weigh
 
     Args:
         rows: Impressions and clicks.
-        alpha: Slope of each row, ``[n_rows]`` or one for all; never 0.
+        alpha: Slope of each row, ``[n_rows]`` or one for all. Rows where it is 0 say
+            nothing of relevance, and are left out.
         beta: Intercept of each row.
     """
-    n, size = rows.impressions, len(rows)
+    size = len(rows)
     slope = np.broadcast_to(np.asarray(alpha, dtype=np.float64), size)
     base = np.broadcast_to(np.asarray(beta, dtype=np.float64), size)
     _require_usable(slope, base)
+    n = np.where(slope != 0, rows.impressions, 0.0)
     total = rows.by_doc(n)
     known = total > 0
-    weight = rows.by_doc((rows.clicks - base * n) / slope) / np.where(known, total, 1.0)
-    per_click = 1.0 / (slope * total[rows.doc])
+    per_click = np.divide(
+        1.0, slope * total[rows.doc], out=np.zeros(size), where=slope != 0
+    )
+    weight = rows.by_doc(per_click * (rows.clicks - base * n))
     variance = rows.by_doc(per_click**2 * click_variance(rows))
     return Weights(weight, known, rows.share, variance, per_click)
 
@@ -97,16 +101,14 @@ def mean_click_rate(rows: ClickRows) -> Floats:
 
 
 def _require_usable(alpha: Floats, beta: Floats) -> None:
-    """Reject a slope of 0; warn of a negative one."""
+    """Reject slopes that are all 0; warn of a negative one."""
     if not np.all(np.isfinite(alpha) & np.isfinite(beta)):
         raise DataError("alpha and beta must be finite")
-    zero = int(np.count_nonzero(alpha == 0))
-    if zero:
+    if len(alpha) and not alpha.any():
         raise DataError(
-            f"alpha is 0 for {zero} rows of counts, so their clicks say nothing about "
-            "relevance: either the rank is never examined (theta = 0), or relevant and "
-            "irrelevant documents are clicked alike there (eps+ = eps-); leave such "
-            "ranks out"
+            "alpha is 0 for all rows of counts, so their clicks say nothing about "
+            "relevance: nothing is examined (theta = 0), or relevant and irrelevant "
+            "documents are clicked alike (eps+ = eps-)"
         )
     negative = int(np.count_nonzero(alpha < 0))
     if negative:

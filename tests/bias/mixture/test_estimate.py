@@ -107,7 +107,7 @@ def test_ranks_of_a_pool_have_its_values(draw_log: DrawLog) -> None:
     rows, _ = draw_log(PLUS, MINUS, impressions=20)
     clicks = np.bincount(rows.rank, rows.clicks)[1:]
     found = fitted(rows, least_clicks=float(clicks[2]) + 1)
-    assert found.pools.names == ("1", "2", "3-4")
+    assert found.pools.ranks.names == ("1", "2", "3-4")
     assert found.users.depth == 4
     assert found.users.alpha[2] == found.users.alpha[3]
     expected = found.fit.levels.zeta_minus[[0, 1, 2, 2]]

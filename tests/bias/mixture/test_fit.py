@@ -118,7 +118,7 @@ def test_likelihood_and_expected_counts_are_those_of_plain_loops(n_levels: int) 
 @pytest.mark.parametrize(("n_levels", "tied"), KINDS)
 def test_the_gradient_is_the_slope(n_levels: int, tied: bool) -> None:
     people = population()
-    layout = Layout(POOLS, n_levels, 2, tied)
+    layout = Layout(POOLS, POOLS, n_levels, 2, tied)
     at = layout.vector(some_levels(n_levels, tied=tied))
     _, gradient = value_of(people, layout, at)
     step, slope = 1e-5, np.zeros(layout.size)
@@ -136,7 +136,7 @@ def test_document_scores_add_up_to_the_gradient_without_the_prior(
     n_levels: int, tied: bool
 ) -> None:
     people, levels = population(), some_levels(n_levels, tied=tied)
-    layout = Layout(POOLS, n_levels, 2, tied)
+    layout = Layout(POOLS, POOLS, n_levels, 2, tied)
     at = layout.vector(levels)
     fit = Fit(layout.levels(at), layout, 0.0)
     _, gradient = value_of(people, layout, at)
@@ -149,7 +149,7 @@ def test_document_scores_add_up_to_the_gradient_without_the_prior(
 def test_the_prior_is_the_written_out_one(n_levels: int) -> None:
     levels = some_levels(n_levels)
     levels = replace(levels, common_ratio=0.7)
-    layout = Layout(POOLS, n_levels, 2, prior=Prior(0.5, 0.3, 0.01))
+    layout = Layout(POOLS, POOLS, n_levels, 2, prior=Prior(0.5, 0.3, 0.01))
     at = layout.vector(levels)
     expected = -sum((r - 0.7) ** 2 for r in levels.log_ratio) / (2 * 0.5**2)
     expected -= sum(b**2 for b in levels.by_rank) / (2 * 0.3**2)
@@ -163,7 +163,7 @@ def test_the_prior_is_the_written_out_one(n_levels: int) -> None:
 @pytest.mark.parametrize(("n_levels", "tied"), KINDS)
 def test_a_vector_and_its_levels_say_the_same(n_levels: int, tied: bool) -> None:
     levels = some_levels(n_levels, tied=tied)
-    layout = Layout(POOLS, n_levels, 2, tied)
+    layout = Layout(POOLS, POOLS, n_levels, 2, tied)
     again = layout.levels(layout.vector(levels))
     for name in ("zeta_plus", "log_ratio", "levels", "share", "tilt", "by_rank"):
         np.testing.assert_allclose(getattr(again, name), getattr(levels, name))
@@ -175,7 +175,7 @@ def test_documents_that_are_the_same_may_be_counted_together(moved: bool) -> Non
     people, levels = population(n=200, moved=moved), some_levels(4)
     grouped = people.grouped()
     assert (grouped.n_docs < 150) is not moved
-    layout = Layout(POOLS, 4, 2)
+    layout = Layout(POOLS, POOLS, 4, 2)
     at = layout.vector(levels)
     value, gradient = value_of(people, layout, at)
     other, slope = value_of(grouped, layout, at)
@@ -213,7 +213,7 @@ def test_a_weight_is_how_often_a_document_counts() -> None:
 def test_a_fit_never_ends_below_its_start(n_levels: int, tied: bool, seed: int) -> None:
     people = population(seed)
     start = some_levels(n_levels, seed, tied=tied)
-    layout = Layout(POOLS, n_levels, 2, tied)
+    layout = Layout(POOLS, POOLS, n_levels, 2, tied)
     begun, _ = value_of(people, layout, layout.vector(start))
     fit = fit_levels(people, start, tied=tied)
     assert fit.objective >= begun

@@ -108,5 +108,5 @@ def test_a_rank_that_few_moved_documents_reached_is_pooled(draw_log: DrawLog) ->
     few = click_rows(some, rows.query_of_doc[some], [5] * 150, [1] * 150, [0] * 150)
     others = click_rows(n + many, many // 4, [5] * 600, [100] * 600, [5] * 600)
     found = fitted(added(added(rows, few), others))
-    assert found.pools.names == ("1", "2", "3", "4-5")
+    assert found.pools.ranks.names == ("1", "2", "3", "4-5")
     assert found.users.alpha[4] == found.users.alpha[3]

@@ -7,7 +7,7 @@ import pytest
 from tests.bias.logs import click_rows, population
 
 from affinerank.bias.mixture.population import Population, hinges, population_of
-from affinerank.bias.pooling import RankPools
+from affinerank.bias.pooling import RankPools, pool_cells
 
 POOLS = RankPools(np.array([0, 1, 1, 2]), np.ones(4))
 
@@ -29,7 +29,7 @@ def test_a_population_is_the_shown_documents_in_their_order() -> None:
     rows = click_rows(
         [2, 0, 2, 3, 2], [1, 0, 1, 1, 1], [2, 1, 3, 1, 4], [5, 6, 7, 8, 9], [1] * 5
     )
-    found = population_of(rows, POOLS)
+    found = population_of(rows, pool_cells(rows, POOLS, 0))
     assert found.doc.tolist() == [0, 2, 3]
     assert found.query.tolist() == [0, 1, 1]
     assert found.first.tolist() == [0, 1, 3, 4]

@@ -21,7 +21,7 @@ from affinerank.bias.mixture.precision import (
     share_identified,
 )
 from affinerank.bias.mixture.search import aligned_fit
-from affinerank.bias.pooling import RankPools
+from affinerank.bias.pooling import RankPools, pool_cells
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 
@@ -33,7 +33,7 @@ INFERENCE = partial(inference_gauge, impressions=SEEN)
 
 
 def people_of(rows: ClickRows) -> Population:
-    return population_of(rows, RankPools(np.arange(4), SEEN))
+    return population_of(rows, pool_cells(rows, RankPools(np.arange(4), SEEN), 0))
 
 
 def fitted(people: Population) -> Fit:
@@ -83,11 +83,11 @@ def test_standard_errors_are_those_of_a_bootstrap_over_queries(
 
 
 def bands_of(people: Population, fit: Fit, gauge: Gauge) -> Bands:
-    return mixture_bands(fit, precision_of(people, fit), gauge)
+    return mixture_bands(fit, precision_of(people, fit), gauge, np.eye(4))
 
 
 def identified(people: Population, fit: Fit) -> Floats:
-    return share_identified(fit, precision_of(people, fit))
+    return share_identified(fit, precision_of(people, fit), np.eye(people.n_pools))
 
 
 def twice(people: Population, *, same_query: bool) -> Population:
@@ -180,7 +180,7 @@ def test_without_any_clicks_the_prior_is_all_there_is() -> None:
     nothing = {"cell": np.zeros(1, int)}
     people = population([0], [0, 1], [0], [1e-9], [0], [1, 2, 3, 4], **nothing)
     fit = fit_levels(people, first_guess(people))
-    assert fit.layout == Layout(4, 2, 0)
+    assert fit.layout == Layout(4, 4, 2, 0)
     np.testing.assert_allclose(identified(people, fit), 0.0, atol=1e-6)
 
 

@@ -8,7 +8,7 @@ the queries by the other half; fit everything to all clicks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from affinerank.arrays import Matrix
 from affinerank.bias.gauge import display_gauge, inference_gauge
 from affinerank.bias.method import AUTO, Estimate, EstimationSettings
+from affinerank.bias.mixture.comparison import best_model, compare_models
 from affinerank.bias.mixture.covariates import predict_relevance
 from affinerank.bias.mixture.fit import Fit, first_guess
 from affinerank.bias.mixture.population import Population, population_of
@@ -29,11 +30,14 @@ from affinerank.bias.mixture.search import (
     aligned_fit,
     choose_levels,
     documents_differ,
+    grow_levels,
     refine_levels,
 )
-from affinerank.bias.pooling import RankPools, pool_ranks
+from affinerank.bias.pooling import Cells, pool_cells, pool_ranks
 from affinerank.bias.requirements import DRAWS, LEAST_DOCUMENTS, require_estimable
 from affinerank.bias.trust_test import trust_test
+from affinerank.clicks.models.browsing import BrowsingModel
+from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import DataError
@@ -41,6 +45,7 @@ from affinerank.progress import Progress
 from affinerank.seeds import stage_rng
 
 CHOOSING_DOCS = 40_000
+FEW_QUERIES = 60  # with fewer, none are held out to choose the number of levels
 FEATURE_BINS, FEATURE_KNOTS = 16, 4
 QUERY_BINS, QUERY_KNOTS = 6, 2
 # Clicks that take three quarters of the prior variance away halve its deviation.
@@ -54,7 +59,7 @@ class Mixture:
 
     Attributes:
         rows: The clicks.
-        pools: Which ranks share their parameters.
+        pools: Which ranks and contexts share their parameters.
         population: The documents it was fitted to.
         fit: Levels, their shares and click rates.
         differ: Whether documents were found to differ in relevance at all.
@@ -62,26 +67,35 @@ class Mixture:
     """
 
     rows: ClickRows
-    pools: RankPools
+    pools: Cells
     population: Population
     fit: Fit
     differ: bool
     about: Mapping[str, Any]
 
     @property
-    def users(self) -> TrustModel:
-        """The user model, every rank with the values of its pool.
+    def users(self) -> Any:
+        """The user model, every rank and context with the values of its pool.
 
         Known up to gauge; here the lowest level of relevance is 0 and the highest 1.
         """
-        levels, pool = self.fit.levels, self.pools.of_rank
-        return TrustModel(
-            alpha=levels.alpha[pool],
-            beta=levels.zeta_minus[pool],
-            identified="gauge",
-            span=(0.0, 1.0),
-            provenance={**self.about, "levels": levels.levels.round(4).tolist()},
-        )
+        levels, tables = self.fit.levels, self.pools.tables()
+        about = {**self.about, "levels": levels.levels.round(4).tolist()}
+        by_context = self.pools.by_context
+        kind = BrowsingModel if by_context else TrustModel
+        models: list[Any] = [
+            kind(
+                alpha=levels.alpha[table if by_context else table[:, 0]],
+                beta=levels.zeta_minus[table if by_context else table[:, 0]],
+                identified="gauge",
+                span=(0.0, 1.0),
+                provenance=about,
+            )
+            for table in tables
+        ]
+        if not self.pools.segments:
+            return models[0]
+        return SegmentedModel(dict(zip(self.pools.segments, models, strict=True)))
 
 
 def fit_mixture(
@@ -105,8 +119,8 @@ def fit_mixture(
         most_levels: Levels at most; 2 takes relevance for binary.
     """
     # Pool rare ranks, and halve the queries.
-    pools = first.pools if first else pool_ranks(rows, settings.least_clicks)
-    require_estimable(rows, pools)
+    pools = first.pools if first else pools_of(rows, settings)
+    require_estimable(rows, pools.ranks)
     population = population_of(rows, pools).halved(rng)
     if features is None:
         _require_repeated(population)
@@ -123,14 +137,29 @@ def fit_mixture(
     if first:
         fit = aligned_fit(population, first.fit.levels)
         return Mixture(rows, pools, population, fit, first.differ, about)
+    # More than two levels are known by documents that were shown again and again.
+    most_levels = most_levels if population.n_repeated >= LEAST_DOCUMENTS else 2
     # Choose the number of levels on half of the queries, by the other half.
     n_queries = int(population.query.max()) + 1
     learnt, held = (_some(half, n_queries, rng) for half in population.halves())
-    levels = choose_levels(learnt, held, most_levels, rng)
+    few = len(np.unique(population.query)) < FEW_QUERIES
+    levels = (
+        grow_levels(population, most_levels)
+        if few
+        else choose_levels(learnt, held, most_levels, rng)
+    )
     # Fit everything to all clicks.
     fit = refine_levels(population, levels)
     differ = documents_differ(learnt, held, levels)
     return Mixture(rows, pools, population, fit, differ, about)
+
+
+def pools_of(rows: ClickRows, settings: EstimationSettings) -> Cells:
+    """Pool ranks with few clicks, and contexts where they count."""
+    ranks = pool_ranks(rows, settings.least_clicks)
+    kept = rows if settings.segment else replace(rows, segments=(), segment=None)
+    least, context = settings.least_clicks, settings.context
+    return pool_cells(kept, ranks, least, context=context)
 
 
 def _some(docs: Population, n_queries: int, rng: np.random.Generator) -> Population:
@@ -151,11 +180,22 @@ def estimate(
     by: Callable[..., Mixture],
 ) -> Estimate:
     """Fit a mixture, and describe it: users, bands, the test for trust bias, notes."""
-    fitted = by(rows, features, settings, stage_rng("estimation", settings.seed))
+    rng = stage_rng("estimation", settings.seed)
+    fitted = by(rows, features, settings, rng)
+    # Which users predict held-out sessions best; refit, if simpler ones do as well.
+    models = compare_models(fitted.population, fitted.pools, fitted.fit.levels, rng)
+    view = best_model(models).view
+    if (view.context, view.segment) != (
+        fitted.pools.by_context,
+        bool(fitted.pools.segments),
+    ):
+        settings = replace(settings, context=view.context, segment=view.segment)
+        fitted = by(rows, features, settings, rng)
     fit, population, pools = fitted.fit, fitted.population, fitted.pools
+    ranks, mean = pools.ranks, pools.mean_by_rank()
     precision = precision_of(population, fit)
-    identified = share_identified(fit, precision)
-    weak = tuple(np.array(pools.names)[identified < IDENTIFIED].tolist())
+    identified = share_identified(fit, precision, mean)
+    weak = tuple(np.array(ranks.names)[identified < IDENTIFIED].tolist())
     if settings.method == AUTO:
         enough = float(np.median(identified)) >= IDENTIFIED
         _require_identified(fitted, ", ".join(weak), enough=enough)
@@ -171,13 +211,20 @@ def estimate(
     test = trust_test(population, fit)
     if test is None:
         notes.append("too few queries were clicked to test for trust bias")
-    inference = partial(inference_gauge, impressions=pools.pool_impressions)
+    average = TrustModel(
+        alpha=mean @ fit.levels.alpha,
+        beta=mean @ fit.levels.zeta_minus,
+        identified="gauge",
+    )
+    inference = partial(inference_gauge, impressions=ranks.pool_impressions)
     return Estimate(
         users=fitted.users,
-        pools=pools,
-        clicks=pools.total(fitted.rows.by_rank(fitted.rows.clicks)),
-        inference=mixture_bands(fit, precision, inference),
-        display=mixture_bands(fit, precision, display_gauge),
+        average=None if isinstance(fitted.users, TrustModel) else average,
+        pools=ranks,
+        clicks=ranks.total(fitted.rows.by_rank(fitted.rows.clicks)),
+        inference=mixture_bands(fit, precision, inference, mean),
+        display=mixture_bands(fit, precision, display_gauge, mean),
+        models=models,
         test=test,
         share_identified=identified,
         weak_ranks=weak,

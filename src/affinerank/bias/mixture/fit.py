@@ -49,20 +49,28 @@ def fit_levels(
     start: Levels,
     *,
     tied: bool = False,
+    fixed: bool = False,
     tolerance: float = 0.01,
 ) -> Fit:
     """Maximise likelihood and prior from a start, by quasi-Newton steps.
+
+    ``tied`` has one ratio of click rates for all pools; ``fixed`` keeps click rates.
 
     Each round rescales the parameters by the information that they would have if the
     levels were known, and moves at most a few units in any of them.
     """
     n_basis = population.basis.shape[1]
-    layout = Layout(population.n_pools, len(start.levels), n_basis, tied)
-    vector = np.clip(layout.vector(start), *layout.bounds())
+    sizes = population.n_pools, population.n_ranks, len(start.levels)
+    layout = Layout(*sizes, n_basis, tied)
+    low, high = layout.bounds()
+    vector = np.clip(layout.vector(start), low, high)
+    if fixed:
+        place = np.r_[layout.slices()["plus"], layout.slices()["ratio"]]
+        low[place] = high[place] = vector[place]
     grouped = population.grouped()
     best = -np.inf
     for _ in range(ROUNDS):
-        vector, value = _climb(grouped, layout, vector)
+        vector, value = _climb(grouped, layout, vector, (low, high))
         if value - best < tolerance:
             break
         best = value
@@ -84,7 +92,7 @@ def first_guess(population: Population, n_levels: int = 2) -> Levels:
         np.linspace(0.0, 1.0, n_levels),
         np.linspace(0.0, logit(SHARE), n_levels),
         np.zeros(population.basis.shape[1]),
-        np.zeros(population.n_pools),
+        np.zeros(population.n_ranks),
         float(ratio.mean()),
     )
 
@@ -118,7 +126,7 @@ def objective(
     lean = surprise @ levels.levels
     gradient[place["share"]] += surprise.sum(axis=0)[1:]
     gradient[place["tilt"]] += population.basis.T @ lean
-    gradient[place["rank"]] += np.bincount(population.home, lean, layout.n_pools)
+    gradient[place["rank"]] += np.bincount(population.home, lean, layout.n_ranks)
     # Levels move both.
     to_level = levels.alpha @ pull + levels.log_odds(population) @ surprise
     gradient[place["gap"]] += levels.gap_slopes(to_level)
@@ -126,12 +134,15 @@ def objective(
 
 
 def _climb(
-    population: Population, layout: Layout, vector: Floats
+    population: Population,
+    layout: Layout,
+    vector: Floats,
+    bounds: tuple[Floats, Floats],
 ) -> tuple[Floats, float]:
     """Run one round of L-BFGS in rescaled parameters; return where it ends."""
     held = layout.precision()
     scale = 1.0 / np.sqrt(_information(population, layout, vector) + np.diag(held) + 1)
-    low, high = layout.bounds()
+    low, high = bounds
 
     def negative(step: Floats) -> tuple[float, Floats]:
         value, gradient = objective(population, layout, vector + step * scale, held)
@@ -170,5 +181,5 @@ def _information(population: Population, layout: Layout, vector: Floats) -> Floa
     spread = size * (shares @ levels.levels**2 - (shares @ levels.levels) ** 2)
     information[place["share"]] = (size @ (shares * (1 - shares)))[1:]
     information[place["tilt"]] = (population.basis**2).T @ spread
-    information[place["rank"]] = np.bincount(population.home, spread, layout.n_pools)
+    information[place["rank"]] = np.bincount(population.home, spread, layout.n_ranks)
     return information

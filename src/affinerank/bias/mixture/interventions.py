@@ -17,11 +17,12 @@ import numpy as np
 
 from affinerank.arrays import Matrix
 from affinerank.bias.method import EstimationSettings
-from affinerank.bias.mixture.estimate import Mixture
+from affinerank.bias.mixture.estimate import FEW_QUERIES, Mixture, pools_of
 from affinerank.bias.mixture.population import population_of
 from affinerank.bias.mixture.search import (
     choose_levels,
     documents_differ,
+    grow_levels,
     refine_levels,
 )
 from affinerank.bias.overlap import LEAST_SHARED, moved_rows, overlap_of
@@ -49,18 +50,23 @@ def fit_interventions(
         most_levels: Levels at most.
     """
     moved = _connected(rows, settings.least_clicks)
-    pools = pool_ranks(moved, settings.least_clicks)
-    require_estimable(moved, pools, "the documents shown at several ranks")
+    cells = pools_of(moved, settings)
+    require_estimable(moved, cells.ranks, "the documents shown at several ranks")
     # Documents at several pools of ranks, in cells by their home.
-    population = population_of(moved, pools)
-    population = population.take(np.diff(population.first) > 1).in_cells(()).halved(rng)
+    population = population_of(moved, cells)
+    population = population.take(population.moved).in_cells(()).halved(rng)
     # The number of levels by halves of the queries, then all clicks.
     learnt, held = population.halves()
-    levels = choose_levels(learnt, held, most_levels, rng)
+    few = len(np.unique(population.query)) < FEW_QUERIES
+    levels = (
+        grow_levels(population, most_levels)
+        if few
+        else choose_levels(learnt, held, most_levels, rng)
+    )
     fit = refine_levels(population, levels)
     differ = documents_differ(learnt, held, levels)
     about = {"documents_at_several_ranks": len(np.unique(moved.doc))}
-    return Mixture(moved, pools, population, fit, differ, about)
+    return Mixture(moved, cells, population, fit, differ, about)
 
 
 def _connected(rows: ClickRows, least_clicks: float) -> ClickRows:

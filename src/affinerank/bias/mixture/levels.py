@@ -61,7 +61,7 @@ class Levels:
         share: ``[n_levels]`` u: log share of each level, up to a constant; the first
             is 0.
         tilt: ``[n_basis]`` slope of the log odds of relevance in each basis function.
-        by_rank: ``[n_pools]`` what a pool adds to it.
+        by_rank: ``[n_ranks]`` what the ranks that are a document's home add to it.
         common_ratio: Mean that ``log_ratio`` varies around.
     """
 
@@ -116,7 +116,8 @@ class Layout:
     """Where the parameters lie in the vector that is optimised.
 
     Attributes:
-        n_pools: Number of pools of ranks.
+        n_pools: Number of pools.
+        n_ranks: Number of ranks that they are of.
         n_levels: Number of levels.
         n_basis: Number of basis functions.
         tied: Whether log(zeta+ / zeta-) is the same at every rank: no trust bias.
@@ -124,6 +125,7 @@ class Layout:
     """
 
     n_pools: int
+    n_ranks: int
     n_levels: int
     n_basis: int
     tied: bool = False
@@ -138,7 +140,7 @@ class Layout:
             "gap": self.n_levels - 2,
             "share": self.n_levels - 1,
             "tilt": self.n_basis,
-            "rank": self.n_pools,
+            "rank": self.n_ranks,
         }
         ends = np.cumsum(list(sizes.values())).tolist()
         return {

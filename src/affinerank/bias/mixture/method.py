@@ -9,7 +9,7 @@ from affinerank.tables import later
 def _row(name: str, title: str, function: str, most_levels: int) -> Method:
     fit = later(f"affinerank.bias.mixture.{function}", most_levels=most_levels)
     estimate = later("affinerank.bias.mixture.estimate:estimate", by=fit)
-    return Method(name, title, fit=estimate, refit=fit)
+    return Method(name, title, fit=estimate, refit=fit, by_context=True)
 
 
 ROWS = (

@@ -1,4 +1,7 @@
-"""Documents and their clicks by pool of ranks, in cells of equal expectation."""
+"""Documents and their clicks by pool, in cells of equal expectation.
+
+A pool is a set of ranks, or of ranks and contexts, that share their parameters.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from affinerank.arrays import Bools, Floats, Ints
-from affinerank.bias.pooling import RankPools, pooled
+from affinerank.bias.pooling import Cells
 from affinerank.bias.requirements import DRAWS
 from affinerank.clicks.rows import ClickRows
 
@@ -32,11 +35,12 @@ class Population:
         weight: ``[n_docs]`` how often each counts.
         cell: ``[n_docs]`` cell of each.
         first: ``[n_docs + 1]`` where a document's rows begin.
-        pool: ``[n_rows]`` pool of ranks of a row.
+        pool: ``[n_rows]`` pool of a row.
         impressions: ``[n_rows]`` how often the document was shown there.
         clicks: ``[n_rows]`` how often it was clicked there.
-        mean_rank: ``[n_pools]`` mean rank of each pool.
-        home: ``[n_cells]`` pool that a cell belongs to.
+        rank_of: ``[n_pools]`` the ranks that a pool is of, numbered from 0.
+        mean_rank: ``[n_ranks]`` mean rank of each.
+        home: ``[n_cells]`` ranks that a cell belongs to.
         basis: ``[n_cells, n_basis]`` what the expected relevance is linear in.
     """
 
@@ -49,6 +53,7 @@ class Population:
     pool: Ints
     impressions: Floats
     clicks: Floats
+    rank_of: Ints
     mean_rank: Floats
     home: Ints
     basis: Floats
@@ -60,8 +65,20 @@ class Population:
 
     @property
     def n_pools(self) -> int:
-        """Number of pools of ranks."""
+        """Number of pools."""
+        return len(self.rank_of)
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks, or sets of them, that pools are of."""
         return len(self.mean_rank)
+
+    @property
+    def moved(self) -> Bools:
+        """``[n_docs]`` whether a document was shown at several ranks."""
+        rank = self.rank_of[self.pool]
+        lowest = np.maximum.reduceat(rank, self.first[:-1])
+        return np.asarray(np.minimum.reduceat(rank, self.first[:-1]) < lowest)
 
     @property
     def n_impressions(self) -> Floats:
@@ -70,8 +87,8 @@ class Population:
 
     @property
     def n_moved(self) -> int:
-        """Number of documents shown at several pools."""
-        return int(np.sum(np.diff(self.first) > 1))
+        """Number of documents shown at several ranks."""
+        return int(self.moved.sum())
 
     @property
     def n_repeated(self) -> int:
@@ -169,7 +186,7 @@ class Population:
         home = used // int(np.prod([bins for _, bins, _ in covariates]))
         # Broken lines in the log of the rank, and in each covariate.
         parts = [np.zeros((len(used), 0))]
-        knots_by_rank = min(RANK_KNOTS, self.n_pools - 2)
+        knots_by_rank = min(RANK_KNOTS, self.n_ranks - 2)
         if knots_by_rank > 0:
             parts.append(hinges(np.log(self.mean_rank), knots_by_rank)[home])
         for values, _, knots in covariates:
@@ -177,9 +194,12 @@ class Population:
         return replace(self, cell=cell, home=home, basis=np.concatenate(parts, axis=1))
 
     def _home(self) -> Ints:
-        """``[n_docs]`` the pool where a document was seen most; the upper of equals."""
-        order = np.lexsort((self.pool, -self.impressions, self.doc_of_row))
-        return self.pool[order[self.first[:-1]]]
+        """``[n_docs]`` ranks where a document was seen most; the upper of equals."""
+        key = self.doc_of_row * self.n_ranks + self.rank_of[self.pool]
+        at, inverse = np.unique(key, return_inverse=True)
+        doc, rank = np.divmod(at, self.n_ranks)
+        order = np.lexsort((rank, -np.bincount(inverse, self.impressions), doc))
+        return np.asarray(rank[order[np.searchsorted(doc, np.arange(self.n_docs))]])
 
     def _kept_share(self, most: float) -> Floats:
         """``[n_rows]`` share of the impressions that leaves ``most`` per document."""
@@ -187,9 +207,9 @@ class Population:
         return np.repeat(scale, np.diff(self.first))
 
 
-def population_of(rows: ClickRows, pools: RankPools) -> Population:
-    """Add up rows of counts by document and pool; a cell is a home pool."""
-    rows = pooled(rows, pools)
+def population_of(rows: ClickRows, pools: Cells) -> Population:
+    """Add up rows of counts by document and pool; a cell is a home."""
+    rows = rows.added_up(pools.of(rows))
     first = np.flatnonzero(np.diff(rows.doc, prepend=-1))
     n, doc = len(first), rows.doc[first]
     return Population(
@@ -199,10 +219,11 @@ def population_of(rows: ClickRows, pools: RankPools) -> Population:
         weight=np.ones(n),
         cell=np.zeros(n, dtype=np.int64),
         first=np.append(first, len(rows)),
-        pool=rows.rank - 1,
+        pool=rows.rank,
         impressions=rows.impressions,
         clicks=rows.clicks,
-        mean_rank=pools.mean_rank,
+        rank_of=pools.rank_of,
+        mean_rank=pools.ranks.mean_rank,
         home=np.zeros(1, dtype=np.int64),
         basis=np.zeros((1, 0)),
     ).in_cells(())

@@ -18,11 +18,12 @@ from affinerank.arrays import Floats
 from affinerank.bias.bands import Bands
 from affinerank.bias.gauge import Gauge
 from affinerank.bias.mixture.fit import Fit
-from affinerank.bias.mixture.levels import document_levels
+from affinerank.bias.mixture.levels import Levels, document_levels
 from affinerank.bias.mixture.population import Population
 from affinerank.clicks.models.trust import TrustModel
 
 STEP = 1e-5
+NEVER = 6.0  # of log(zeta+ / zeta-): irrelevant documents are not clicked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,8 +57,8 @@ def precision_of(population: Population, fit: Fit) -> Precision:
     return Precision(inverse, covariance)
 
 
-def share_identified(fit: Fit, precision: Precision) -> Floats:
-    """``[n_pools]`` how far clicks, and not the prior, determine a rank's trust.
+def share_identified(fit: Fit, precision: Precision, mean: Floats) -> Floats:
+    """``[n_ranks]`` how far clicks, and not the prior, determine a rank's trust.
 
     The share of the prior variance of log(zeta+ / zeta-), less its mean over ranks,
     that clicks take away: near 0 the estimate is the prior's, near 1 the clicks'.
@@ -66,18 +67,30 @@ def share_identified(fit: Fit, precision: Precision) -> Floats:
     away = np.eye(n) - 1.0 / n
     left = np.diag(away @ precision.inverse[place, place] @ away)
     before = fit.layout.prior.odds_sd**2 * (1 - 1 / n)
-    return np.asarray(1.0 - left / before, dtype=np.float64)
+    # Where irrelevant documents are never clicked, that is known, and the log has no
+    # end. Of a rank's pools each counts by the clicks it may have.
+    share = np.where(fit.levels.log_ratio > NEVER, 1.0, 1.0 - left / before)
+    weight = mean * fit.levels.zeta_plus
+    return np.asarray((weight @ share) / weight.sum(axis=1))
 
 
-def mixture_bands(fit: Fit, precision: Precision, gauge: Gauge) -> Bands:
-    """Return bands of a fitted mixture in a gauge, by the delta method."""
-    layout, n = fit.layout, fit.layout.n_pools
+def mixture_bands(fit: Fit, precision: Precision, gauge: Gauge, mean: Floats) -> Bands:
+    """Return bands of a fitted mixture in a gauge, by the delta method.
+
+    Args:
+        fit: The mixture.
+        precision: How well its parameters are known.
+        gauge: Of the bands.
+        mean: ``[n_ranks, n_pools]`` what averages pools by rank.
+    """
+    layout, n = fit.layout, fit.layout.n_ranks
     vector, place = layout.vector(fit.levels), layout.slices()
 
-    def values(at: Floats) -> Floats:
-        levels = layout.levels(at)
+    def values(levels: Levels) -> Floats:
         users = TrustModel(
-            alpha=levels.alpha, beta=levels.zeta_minus, identified="gauge"
+            alpha=mean @ levels.alpha,
+            beta=mean @ levels.zeta_minus,
+            identified="gauge",
         )
         shown = gauge(users)
         return np.concatenate([shown.alpha, shown.beta])
@@ -87,10 +100,11 @@ def mixture_bands(fit: Fit, precision: Precision, gauge: Gauge) -> Bands:
     for i in np.r_[place["plus"], place["ratio"]]:
         step = np.zeros_like(vector)
         step[i] = STEP
-        slope[:, i] = (values(vector + step) - values(vector - step)) / (2 * STEP)
+        up, down = (values(layout.levels(vector + s)) for s in (step, -step))
+        slope[:, i] = (up - down) / (2 * STEP)
     covariance = slope @ precision.covariance @ slope.T
     error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    here = values(vector)
+    here = values(fit.levels)
     return Bands(here[:n], here[n:], error[:n], error[n:], covariance)
 
 
@@ -123,6 +137,6 @@ def document_scores(population: Population, fit: Fit) -> sparse.csr_matrix:
         levels.gap_slopes(to_level),
         surprise[:, 1:],
         lean[:, None] * population.basis[cell],
-        sparse.csr_matrix((lean, (np.arange(n), home)), (n, n_pools)),
+        sparse.csr_matrix((lean, (np.arange(n), home)), (n, population.n_ranks)),
     ]
     return sparse.hstack(blocks, format="csr")

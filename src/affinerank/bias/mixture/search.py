@@ -27,9 +27,10 @@ ALIGNMENTS = 3
 def choose_levels(
     seen: Population, held: Population, most: int, rng: np.random.Generator
 ) -> Levels:
-    """Grow levels while clicks of other queries become clearly more likely.
+    """Grow levels while clicks of other queries become more likely.
 
-    Clearly is by more than two standard errors over queries.
+    By more than a standard error over queries: one level too many costs little, one
+    too few is a bias.
 
     Args:
         seen: Documents that levels are fitted to.
@@ -47,10 +48,25 @@ def choose_levels(
         grown = max(fits, key=lambda fit: fit.objective).levels
         # Keep it if it predicts the other queries clearly better.
         values = query_likelihood(few_held, grown)
-        if not _clearly_above(values, judged):
+        if not _clearly_above(values, judged, errors=1.0):
             break
         best, judged = grown, values
     return best
+
+
+def grow_levels(population: Population, most: int) -> Levels:
+    """Grow levels while all clicks become clearly more likely.
+
+    Of few queries none can be held out. A level has two parameters, so its gain must
+    exceed the logarithm of the number of documents.
+    """
+    best = refine_levels(population, first_guess(population))
+    while len(best.levels.levels) < most:
+        grown = aligned_fit(population, added_level(population, best.levels))
+        if grown.objective - best.objective < np.log(population.n_docs):
+            break
+        best = grown
+    return best.levels
 
 
 def documents_differ(seen: Population, held: Population, levels: Levels) -> bool:
@@ -99,7 +115,7 @@ def realigned(population: Population, levels: Levels) -> Levels:
     """
     home = population.home[population.cell]
     low, high = np.diff(levels.levels)[[0, -1]]
-    best = np.full(population.n_pools, -np.inf)
+    best = np.full(population.n_ranks, -np.inf)
     plus, minus = levels.zeta_plus, levels.zeta_minus
     # First as it is, which the others must exceed.
     for up, down in sorted(product((-1, 0, 1), repeat=2), key=any):
@@ -111,6 +127,7 @@ def realigned(population: Population, levels: Levels) -> Levels:
         value = np.bincount(home, population.weight * likelihood, len(best))
         better = value > best + 1.0
         best = np.where(better, value, best)
+        better = better[population.rank_of]
         plus, minus = np.where(better, upper, plus), np.where(better, lower, minus)
     if np.allclose(plus, levels.zeta_plus) and np.allclose(minus, levels.zeta_minus):
         return levels
@@ -162,7 +179,7 @@ def _inserted(levels: Levels, new: float, shares: Floats, odds: float) -> Levels
     )
 
 
-def _clearly_above(values: Floats, others: Floats) -> bool:
-    """Whether queries gain by more than two standard errors of their mean."""
+def _clearly_above(values: Floats, others: Floats, errors: float = 2.0) -> bool:
+    """Whether queries gain by more than so many standard errors of their mean."""
     each = values - others
-    return bool(each.mean() > 2 * each.std() / np.sqrt(len(each)))
+    return bool(each.mean() > errors * each.std() / np.sqrt(len(each)))

@@ -1,0 +1,242 @@
+r"""Which users? Click models compared by the likelihood of held-out sessions.
+
+Sessions are halved: a row of n impressions keeps half of them, and its clicks among
+those are hypergeometric. Each model is fitted to the first half, and predicts the
+second: a document is clicked with probability :math:`\alpha_c E[g_d] + \beta_c`, with
+:math:`E[g_d]` its expected relevance given its clicks in the first half, and c its
+rank, or its rank and the last click above. The log-likelihoods of two models differ on
+a held impression by its click times a difference of log odds, so the standard error of
+their mean difference is known:
+
+.. math::
+
+    \mathrm{Var} = \sum n\, p (1 - p)\, (\operatorname{logit} p_1 -
+        \operatorname{logit} p_2)^2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import logit
+
+from affinerank.arrays import Floats, Ints
+from affinerank.bias.mixture.fit import first_guess, fit_levels
+from affinerank.bias.mixture.levels import Levels, document_levels
+from affinerank.bias.mixture.population import Population, population_of
+from affinerank.bias.pooling import Cells, View, pool_cells, pool_ranks
+from affinerank.clicks.models import ClickModel
+from affinerank.clicks.rows import ClickRows
+
+CLEAR = 2.0  # standard errors by which a less simple model must lead
+WRONG = 3.0  # standard errors by which the log must prefer others to given users
+DOCUMENTS = 20_000  # that given users are held against, about
+LEVELS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A click model on held-out sessions.
+
+    Attributes:
+        model: Which, in words.
+        log_likelihood: Per impression.
+        perplexity: Mean over ranks.
+        by_rank: Perplexity at each rank, or pool of ranks.
+        lead: Log-likelihood per impression less that of the best simpler model: one
+            that led clearly.
+        lead_error: Standard error of the lead.
+        view: What it goes by.
+    """
+
+    model: str
+    log_likelihood: float
+    perplexity: float
+    by_rank: tuple[float, ...]
+    lead: float
+    lead_error: float
+    view: View
+
+    @property
+    def clear(self) -> bool:
+        """Whether it predicts clearly better than the best simpler model."""
+        return self.lead > CLEAR * self.lead_error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        names = [each.name for each in fields(self) if each.name != "view"]
+        about = {name: getattr(self, name) for name in names}
+        return {**about, "by_rank": list(self.by_rank), "clear": self.clear}
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """How much more a log likes estimated users than those given.
+
+    Attributes:
+        lead: Of the estimated users, in log-likelihood per held-out impression.
+        lead_error: Its standard error.
+    """
+
+    lead: float
+    lead_error: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether the given users are clearly not those of the log."""
+        return self.lead > WRONG * self.lead_error
+
+
+def compare_models(
+    population: Population, cells: Cells, levels: Levels, rng: np.random.Generator
+) -> tuple[Compared, ...]:
+    """Compare click models that a log can tell apart, the simplest first.
+
+    Args:
+        population: Documents, by cell.
+        cells: Ranks, contexts and segments that share parameters.
+        levels: What was fitted to them, where fits start.
+        rng: Halves the sessions.
+    """
+    learnt, held = halved_sessions(population, rng)
+    views = cells.views()
+    models = [("click rate by rank", views[0], _by_rank(learnt))]
+    for view in views:
+        seen = replace(learnt, pool=view.of_cell[learnt.pool], rank_of=view.rank_of)
+        start = _averaged(levels, population, view.of_cell, len(view.rank_of))
+        for tied in (True, False):
+            fit = fit_levels(seen, start, tied=tied)
+            title = "position bias" if tied else "position and trust bias"
+            models.append((f"{title} {view.name}", view, predicted(seen, fit.levels)))
+    return _table(models, held)
+
+
+def best_model(table: Sequence[Compared]) -> Compared:
+    """Return the model that leads, or the simplest of those that tie."""
+    return [row for row in table if row.clear or row is table[0]][-1]
+
+
+def hold_against_log(
+    rows: ClickRows, users: ClickModel, least_clicks: float, rng: np.random.Generator
+) -> Doubt | None:
+    """Compare given users with users estimated from the log, on held-out sessions.
+
+    ``None`` where the log cannot say: too few clicks, or users known up to a gauge that
+    nobody states.
+    """
+    ranks = pool_ranks(rows, least_clicks)
+    if users.span is None or ranks.n_pools < 2 or not rows.clicks.sum() > 0:
+        return None
+    alpha, beta = users.at(rows)
+    cells = pool_cells(rows, ranks, least_clicks)
+    pool, n_cells = cells.of(rows), len(cells.rank_of)
+    low, high = (
+        np.bincount(pool, rows.impressions * (alpha * g + beta), n_cells)
+        / np.maximum(cells.impressions, 1e-300)
+        for g in users.span
+    )
+    population = population_of(rows, cells)
+    if population.n_docs > DOCUMENTS:
+        n_queries = int(population.query.max()) + 1
+        kept = rng.random(n_queries) < DOCUMENTS / population.n_docs
+        if kept[population.query].any():
+            population = population.take(kept[population.query])
+    learnt, held = halved_sessions(population, rng)
+    if not learnt.clicks.sum() or not held.clicks.sum():
+        return None
+    start = first_guess(learnt, n_levels=LEVELS)
+    free = fit_levels(learnt, start)
+    plus = np.clip(high, 1e-6, 1 - 1e-4)
+    ratio = np.log(plus / np.clip(low, 1e-6, 0.99 * plus))
+    given = replace(free.levels, zeta_plus=plus, log_ratio=ratio)
+    fixed = fit_levels(learnt, given, fixed=True)
+    models = [
+        (name, cells.views()[0], predicted(learnt, fit.levels))
+        for name, fit in (("given", fixed), ("estimated", free))
+    ]
+    _, better = _table(models, held)
+    return Doubt(better.lead, better.lead_error)
+
+
+def halved_sessions(
+    population: Population, rng: np.random.Generator
+) -> tuple[Population, Population]:
+    """Split the impressions of every row at random into two halves."""
+    whole = np.rint(population.impressions).astype(np.int64)
+    clicks = np.minimum(np.rint(population.clicks).astype(np.int64), whole)
+    half = whole // 2 + (whole % 2) * rng.integers(0, 2, len(whole))
+    clicked = _drawn(clicks, whole - clicks, half, rng)
+    first, second = (
+        replace(population, impressions=n.astype(float), clicks=c.astype(float))
+        for n, c in ((half, clicked), (whole - half, clicks - clicked))
+    )
+    return first, second
+
+
+def predicted(population: Population, levels: Levels) -> Floats:
+    """``[n_rows]`` click probability by what a document's clicks say of its level."""
+    found, _ = document_levels(population, levels)
+    relevance = (found @ levels.levels)[population.doc_of_row]
+    pool = population.pool
+    rate = levels.alpha[pool] * relevance + levels.zeta_minus[pool]
+    return np.clip(rate, 1e-9, 1 - 1e-9)
+
+
+def _drawn(clicks: Ints, skips: Ints, half: Ints, rng: np.random.Generator) -> Ints:
+    """Clicks among half of the impressions; where there are very many, the mean."""
+    many = clicks + skips >= 10**9
+    mean = np.rint(clicks * half / np.maximum(clicks + skips, 1)).astype(np.int64)
+    few = [np.where(many, 0, each) for each in (clicks, skips, half)]
+    return np.where(many, mean, rng.hypergeometric(*few))
+
+
+def _by_rank(population: Population) -> Floats:
+    """``[n_rows]`` click rate of the row's rank."""
+    rank, n = population.rank_of[population.pool], population.n_ranks
+    clicks = np.bincount(rank, population.clicks, n)
+    rate = (clicks + 0.1) / (np.bincount(rank, population.impressions, n) + 0.2)
+    return np.asarray(rate[rank])
+
+
+def _averaged(levels: Levels, population: Population, to: Ints, size: int) -> Levels:
+    """The same levels with click rates averaged over the pools that become one."""
+    weight = population.by_pool(population.impressions) + 1e-9
+    total = np.bincount(to, weight, size)
+    plus, minus = (
+        np.bincount(to, weight * rate, size) / total
+        for rate in (levels.zeta_plus, levels.zeta_minus)
+    )
+    plus = np.clip(plus, 1e-7, 1 - 1e-7)
+    ratio = np.log(plus / np.clip(minus, 1e-9, 0.99 * plus))
+    return replace(levels, zeta_plus=plus, log_ratio=ratio)
+
+
+def _table(
+    models: Sequence[tuple[str, View, Floats]], held: Population
+) -> tuple[Compared, ...]:
+    n, c, rank = held.impressions, held.clicks, held.rank_of[held.pool]
+    seen = np.bincount(rank, n, held.n_ranks)
+    rows: list[Compared] = []
+    before = models[0][2]
+    for name, view, rate in models:
+        each = c * np.log(rate) + (n - c) * np.log1p(-rate)
+        bits = np.bincount(rank, each, held.n_ranks) / np.maximum(seen, 1.0)
+        perplexity = np.exp(-bits[seen > 0])
+        old = c * np.log(before) + (n - c) * np.log1p(-before)
+        spread = n * rate * (1 - rate) * (logit(rate) - logit(before)) ** 2
+        rows.append(
+            Compared(
+                name,
+                float(each.sum() / n.sum()),
+                float(perplexity.mean()),
+                tuple(perplexity.tolist()),
+                float((each - old).sum() / n.sum()),
+                float(np.sqrt(spread.sum()) / n.sum()),
+                view,
+            )
+        )
+        before = rate if rows[-1].clear else before
+    return tuple(rows)
