@@ -3,7 +3,8 @@
 Every log has queries, production ranker and clicks of its own seed. Prints, for the
 default method and for interventions, how often the 95 % bands of alpha and beta cover
 the truth (gauge for inference, mean over ranks); how the error E falls with clicks; and
-how often the test finds trust bias where there is none, and where there is.
+how often the test finds trust bias where there is none, and where there is. And how
+often users given are found not to be those of the log, right and wrong ones.
 
     python benchmarks/band_coverage.py --logs 200 --workers 2
 """
@@ -26,14 +27,17 @@ import numpy as np
 
 from affinerank.bias import METHODS, Estimate, EstimationSettings
 from affinerank.bias.gauge import gauge_error
+from affinerank.bias.mixture.comparison import hold_against_log
+from affinerank.bias.pooling import LEAST_CLICKS
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import rows_of
+from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.catalog import DataSource
 from affinerank.data.features import FeatureMapping
 from affinerank.defaults import METHOD, METHOD_FROM_SWAPS
 from affinerank.pipeline import prepare_simulation
+from affinerank.pipeline.simulation import users_of
 from affinerank.progress import quiet
 from affinerank.seeds import stage_rng
 
@@ -52,6 +56,10 @@ class Case:
         constant: Whether that is the same at every rank: no trust bias.
         relevance: ``binary`` or ``graded``.
         interventions: Whether ranks vary enough to estimate by that.
+        users: A row of ``CLICK_MODELS`` in place of those above; counted by context.
+        queries: Which queries come.
+        missing: Share of the documents without features, which are left out.
+        given: Whether right and wrong users are held against the log.
     """
 
     name: str
@@ -61,6 +69,10 @@ class Case:
     constant: bool = False
     relevance: str = "binary"
     interventions: bool = False
+    users: str = ""
+    queries: str = "uniform"
+    missing: float = 0.0
+    given: bool = False
 
 
 CASES = (
@@ -74,6 +86,13 @@ CASES = (
     Case("no trust bias, half rotated", 3e4, 0.5, eps_minus=0.3, constant=True),
     Case("weak trust bias, fixed ranks", 1e4, eps_minus=0.35),
     Case("weak trust bias, fixed ranks", 3e4, eps_minus=0.35),
+    Case("no trust bias, eps- 0", 3e4, users="position-based(eps_minus=0)"),
+    Case("no trust bias, cascade", 3e4, users="cascade"),
+    Case("no trust bias, Zipf 1.4", 3e4, 0, 0.3, True, queries="zipf:1.4"),
+    Case("Zipf 1.4 queries", 1e5, queries="zipf:1.4"),
+    Case("5 % without features", 1e5, missing=0.05),
+    Case("users given", 1e5, given=True),
+    Case("users given, eps- .05", 1e5, eps_minus=0.05, given=True),
 )
 
 
@@ -109,19 +128,27 @@ def main() -> None:
 def measure(case: Case, seed: int, *, n_queries: int) -> dict[str, Any]:
     """Simulate a log, estimate, and compare with the truth."""
     data = DataSource.parse(f"yahoo-like:{n_queries}@{seed}").read("train")
-    users = true_users(case)
+    users: Any = users_of(case.users, DEPTH) if case.users else true_users(case)
     policies = (f"rotate(share={case.rotate})",) if case.rotate else ()
     simulation = prepare_simulation(
         data,
         users,
         relevance=case.relevance,
-        traffic=Traffic(top_k=DEPTH, policies=policies),
+        traffic=Traffic(case.queries, top_k=DEPTH, policies=policies),
         seed=seed,
     )
     counts = simulate_counts(
-        simulation, simulation.sessions_for(case.clicks), rng=stage_rng("clicks", seed)
+        simulation,
+        simulation.sessions_for(case.clicks),
+        rng=stage_rng("clicks", seed),
+        context=bool(case.users),
     )
     rows = rows_of(counts, data)
+    if case.missing:
+        lost = np.random.default_rng(seed).random(rows.n_docs) < case.missing
+        rows = rows.select(~lost[rows.doc])
+    if case.given:
+        return {"doubted": doubted(rows, users, seed)}
     features = FeatureMapping.fit(data).apply(data).features
     methods = {"default": METHOD}
     if case.interventions:
@@ -130,9 +157,26 @@ def measure(case: Case, seed: int, *, n_queries: int) -> dict[str, Any]:
     for name, method in methods.items():
         settings = EstimationSettings(method, seed=seed)
         estimate = METHODS[method].fit(rows, features, settings, quiet)
-        found[name] = compared(estimate, users)
+        if isinstance(users, TrustModel):
+            found[name] = compared(estimate, users)
         if method == METHOD:
             found["found"] = estimate.test is not None and estimate.test.found
+    return found
+
+
+def doubted(rows: ClickRows, users: TrustModel, seed: int) -> dict[str, bool]:
+    """Whether users are found not to be those of the log: right ones, wrong ones."""
+    given = {
+        "right": users,
+        "eta 2 for 1": TrustModel.paper(eta=2.0, depth=DEPTH),
+        "eps- .65": TrustModel.paper(depth=DEPTH),
+    }
+    found = {}
+    for name, model in given.items():
+        if name == "right" or not np.allclose(model.beta, users.beta):
+            rng = stage_rng("held out", seed)
+            doubt = hold_against_log(rows, model, LEAST_CLICKS, rng)
+            found[name] = doubt is not None and doubt.clear
     return found
 
 
@@ -157,6 +201,13 @@ def compared(estimate: Estimate, users: TrustModel) -> dict[str, float]:
 
 
 def summary(case: Case, found: Sequence[dict[str, Any]]) -> list[str]:
+    if case.given:
+        doubts = {
+            name: sum(one["doubted"][name] for one in found)
+            for name in found[0]["doubted"]
+        }
+        said = ", ".join(f"{name} {n}" for name, n in doubts.items())
+        return [f"{case.name}, {case.clicks:g} clicks: doubted in {len(found)}: {said}"]
     rejected = np.mean([one["found"] for one in found])
     lines = [
         f"{case.name}, {case.clicks:g} clicks, eps- {case.eps_minus:g}: trust bias "

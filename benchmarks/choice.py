@@ -23,7 +23,7 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import BASELINE, ESTIMATOR
+from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR
 from affinerank.pipeline import (
     estimate_users,
     prepare_simulation,
@@ -110,24 +110,29 @@ def one(
         name: float(judge(score(ranker, test), test, above).mean)
         for name, ranker in {**rankers, KEEP: production}.items()
     }
-    over_default = judge_all(scores, rows, users)
-    over_naive = judge_all(scores, rows, users, reference=BASELINE)
-    taken = {"auto": Choice(over_default).best, **others(over_default, over_naive)}
+    judged = judge_all(scores, rows, users)
+    by_users = [row for row in judged if row.judge == CORRECTION]
+    taken = {"auto": Choice(judged).best, **others(by_users)}
     return {"taken": taken, "seconds": seconds, "value": value}
 
 
-def others(
-    over_default: Sequence[Judged], over_naive: Sequence[Judged]
-) -> dict[str, str]:
-    """What rules take that `auto` could have had."""
-    best = max(over_default, key=lambda row: row.lead - ERRORS * row.lead_error)
-    ranked = [row for row in over_naive if row.estimator != KEEP]
-    led = max(ranked, key=lambda row: row.lead - ERRORS * row.lead_error)
-    sure = best.gain > ERRORS * best.standard_error
+def others(judged: Sequence[Judged]) -> dict[str, str]:
+    """What rules take that `auto` could have had, of the judge with the users."""
+
+    def led(over: str, among: Sequence[Judged]) -> Judged:
+        """Largest lead over a candidate, less half its standard error."""
+        return max(
+            among, key=lambda row: row.over[over][0] - ERRORS * row.over[over][1]
+        )
+
+    best = led(ESTIMATOR, judged)
+    gain, error = best.over[KEEP]
+    ranked = [row for row in judged if row.estimator != KEEP]
     return {
-        "keep unless sure": best.estimator if sure else KEEP,
-        "lead over naive": led.estimator,
-        "highest gain": max(over_default, key=lambda row: row.gain).estimator,
+        "users alone": Choice(judged).best,
+        "keep unless sure": best.estimator if gain > ERRORS * error else KEEP,
+        "lead over naive": led(BASELINE, ranked).estimator,
+        "highest gain": max(judged, key=lambda row: row.over[KEEP][0]).estimator,
         f"always {ESTIMATOR}": ESTIMATOR,
     }
 

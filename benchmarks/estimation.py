@@ -45,7 +45,7 @@ from affinerank.bias.mixture.estimate import fit_mixture
 from affinerank.bias.mixture.fit import first_guess
 from affinerank.bias.mixture.population import population_of
 from affinerank.bias.mixture.search import aligned_fit
-from affinerank.bias.pooling import pool_ranks
+from affinerank.bias.pooling import LEAST_CLICKS, pool_cells, pool_ranks
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.clicks.simulate import simulate_counts
@@ -279,7 +279,7 @@ def estimate(cell: Cell, method: str) -> Row:
             fitted = fit_mixture(rows, features, settings, rng, most_levels=most)
             users = fitted.users
             more = {
-                "pools": fitted.pools.n_pools,
+                "pools": fitted.pools.ranks.n_pools,
                 "levels": fitted.fit.levels.levels.round(4).tolist(),
                 "correlation": fitted.about["feature_correlation"],
             }
@@ -296,7 +296,7 @@ def covariate_iv(
 ) -> tuple[TrustModel, int]:
     """Slope and intercept of clicks on a prediction from other queries' clicks."""
     pools = pool_ranks(rows)
-    docs = population_of(rows, pools).halved(rng)
+    docs = population_of(rows, pool_cells(rows, pools, LEAST_CLICKS)).halved(rng)
     rough = aligned_fit(docs, first_guess(docs)).levels
     about = predict_relevance(docs, rough, features)
     z, seen, clicks = about.features[docs.doc_of_row], docs.impressions, docs.clicks

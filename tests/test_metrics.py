@@ -167,9 +167,9 @@ def test_thirty_thousand_queries_take_less_than_a_second(name: str) -> None:
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     scores = rng.random(offsets[-1])
     labels = rng.integers(0, 5, offsets[-1])
-    started = time.perf_counter()
+    started = time.process_time()  # others may use the cores too
     Metric(name)(scores, labels, offsets)
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
 
 
 def test_the_name_of_a_result_says_what_became_of_empty_queries() -> None:

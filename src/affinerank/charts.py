@@ -30,6 +30,8 @@ CONFIG: Spec = {
     "range": {"category": [*COLOURS, "#999999"], "symbol": SHAPES},
 }
 RANK_TICKS = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500]
+RANKS_DRAWN = 100
+RANKS_LINEAR = 20  # deeper lists are drawn on a log scale
 ENDS = ("low", "high")
 
 
@@ -51,7 +53,9 @@ def figure_format(path: Path) -> str:
     return path.suffix
 
 
-def by_rank(names: list[str], title: str, *, log: bool, line: bool) -> Spec:
+def by_rank(
+    names: list[str], title: str, *, log: bool, line: bool = False, zero: bool = False
+) -> Spec:
     """Return the layers of values by rank: intervals, points to hover over, lines.
 
     The data have ``series``, ``rank`` as it is called, ``mean_rank`` as a number,
@@ -61,7 +65,8 @@ def by_rank(names: list[str], title: str, *, log: bool, line: bool) -> Spec:
         names: The series, in the order of their colours.
         title: Of the y axis.
         log: Whether the axis of ranks is logarithmic.
-        line: Whether points are connected, and the y axis begins at 0.
+        line: Whether points are connected.
+        zero: Whether the y axis begins at 0.
     """
     x: Spec = {"field": "mean_rank", "type": "quantitative", "title": "rank"}
     axis: Spec = {"tickMinStep": 1, "format": "d", "grid": False}
@@ -74,7 +79,7 @@ def by_rank(names: list[str], title: str, *, log: bool, line: bool) -> Spec:
     series: Spec = {"field": "series", "type": "nominal", "title": None}
     series |= {"sort": names, "scale": {"domain": names}}
     series["legend"] = legend if len(names) > 1 else None
-    y: Spec = {"type": "quantitative", "title": title, "scale": {"zero": line}}
+    y: Spec = {"type": "quantitative", "title": title, "scale": {"zero": zero}}
     value = {**y, "field": "value"}
     tips = [{"field": f} for f in ("series", "rank", "value", *ENDS)]
     layers: list[Spec] = [
@@ -91,6 +96,32 @@ def by_rank(names: list[str], title: str, *, log: bool, line: bool) -> Spec:
     if line:
         layers.append({"mark": "line", "encoding": {"y": value}})
     return {"height": 260, "encoding": {"x": x, "color": series}, "layer": layers}
+
+
+def lines_by_rank(
+    series: Mapping[str, Sequence[Spec]], title: str, *, zero: bool = True
+) -> Spec:
+    """Return a line per series of values by rank, with intervals where known.
+
+    Args:
+        series: Rows as :func:`by_rank` wants them, without ``series``; a ``rank`` that
+            is a number needs no ``mean_rank``.
+        title: Of the y axis.
+        zero: Whether the y axis begins at 0.
+    """
+    values = [
+        {"mean_rank": row["rank"], **row, "series": label}
+        for label, rows in series.items()
+        for row in rows[:RANKS_DRAWN]
+    ]
+    deep = max(value["mean_rank"] for value in values) > RANKS_LINEAR
+    drawn = by_rank(list(series), title, log=deep, line=True, zero=zero)
+    return {
+        "data": {"values": values},
+        "width": "container",
+        **drawn,
+        "config": CONFIG,
+    }
 
 
 def bias_figure(
@@ -114,7 +145,7 @@ def bias_figure(
                 values.append({**point, "series": "truth", "value": truth[name][i]})
     names = ["estimate"] if truth is None else ["estimate", "truth"]
     gauge = "gauge: mean alpha 1, mean beta/alpha 0"
-    drawn = by_rank(names, gauge, log=True, line=False)
+    drawn = by_rank(names, gauge, log=True)
     panels = [
         {
             **drawn,

@@ -17,6 +17,7 @@ QUICK = "linear-model"  # what predicts relevance where no ranker is asked for
 LOSS = "lambda"
 METHOD = "mixture"
 METHOD_FROM_SWAPS = "interventions"  # where documents were shown at several ranks
+METHOD_FROM_CLICKED_LISTS = "listwise"  # where lists without a click are missing
 EM = "soft-min-max"
 CLIP = "10/sqrt(n)"
 RELEVANT_ABOVE = 2.0

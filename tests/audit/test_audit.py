@@ -256,7 +256,7 @@ def test_a_real_log_of_queries_seen_once_is_reported_in_words(
     assert about["identified"]["verdict"] == "no"
     assert "clicks identify too little" in about["identified"]["refused"]
     steps = [step["step"] for step in about["next"]]
-    assert steps == ["repair", "features", "swaps"]
+    assert steps == ["repair", "dependent_clicks", "features", "swaps"]
     assert "clicks identify too little" in audit_page(found)
 
 

@@ -155,7 +155,7 @@ def test_the_page_works_offline_in_a_browser(
     assert page.locator("[data-figure] svg.marks").count() == 4
     assert page.title().startswith("Click log")
     assert page.locator("img").count() == 0
-    assert page.locator(".card").count() == 6
+    assert page.locator(".card").count() == 7
     page.locator("[data-figure=rates] .mark-symbol.role-mark path").first.hover(
         force=True
     )

@@ -42,7 +42,7 @@ def judged(
     zero = np.zeros(len(alpha))
     bands = Bands(users.alpha, users.beta, zero, zero, np.diag(variance))
     pools = RankPools(np.arange(len(alpha)), rows.by_rank(rows.impressions))
-    return judge_first_rank(rows, users, bands, pools)
+    return judge_first_rank(rows, *users.at(rows), bands, pools)
 
 
 def test_documents_that_should_come_first_are_truly_better(world: World) -> None:
@@ -76,7 +76,7 @@ def test_the_error_of_users_enters_by_the_slope_of_relevance() -> None:
     def relevance(alpha: float, beta: float) -> float:
         return ((12 - 40 * beta) / alpha + 5 / 1.0) / 50
 
-    slopes: Floats = first_rank._slopes(rows, users, pools).toarray()[1]
+    slopes: Floats = first_rank._slopes(rows, *users.at(rows), pools).toarray()[1]
     step = 1e-6
     by_alpha = (relevance(0.5 + step, 0.1) - relevance(0.5 - step, 0.1)) / (2 * step)
     by_beta = (relevance(0.5, 0.1 + step) - relevance(0.5, 0.1 - step)) / (2 * step)

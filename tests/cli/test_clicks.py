@@ -152,7 +152,7 @@ def test_what_a_log_holds_is_printed_plain(tmp_path: Path, capsys: Capture) -> N
         (["LOG", "--holdout", "0.2", "--holdout-by", "time"], "needs a timestamp"),
         (["LOG", "--holdout-by", "user"], "holdout_by must be query or time"),
         (["LOG", "--memory", "much"], "--memory takes an amount as in 4GB"),
-        (["LOG", "--memory", "9" * 20 + "TB"], "too large"),
+        (["LOG", "--memory", "9" * 20 + "TB"], "--memory takes an amount"),
         (["LOG", "-o", "log.parquet"], "log.parquet: would replace what is read"),
         (["*.parquet", "-o", "log.parquet"], "would replace what is read"),
         (["LOG", "--engine", "spark", "--hive"], "--hive is for Parquet files"),

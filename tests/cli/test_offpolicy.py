@@ -16,6 +16,7 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.clicks.users import load_users
 from affinerank.data.catalog import DataSource
 from affinerank.pipeline import prepare_simulation, train_production_ranker
+from affinerank.pipeline.judges import RANKS
 
 WORLD = "yahoo-like:300"
 
@@ -97,6 +98,8 @@ def test_a_new_ranker_has_a_value_and_a_verdict(
     assert text.count("over sessions (these queries)") == 3
     assert text.count("over queries (future ones)") == 3
     assert "verdict on future queries" in text
+    assert f"by {RANKS}, not users" in text
+    assert row["second_judge"]["verdict"] in ("better", "undecided")
 
 
 def test_documents_never_shown_are_predicted_and_without_a_model_leave_bounds(

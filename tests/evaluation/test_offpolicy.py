@@ -257,6 +257,26 @@ def test_decisions(
     assert decision.clicks_needed == pytest.approx(needed)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        ((0.1, 0.3), (-0.3, -0.1), "cannot be decided"),
+        ((-0.3, -0.1), (0.1, 0.3), "cannot be decided"),
+        ((0.1, 0.3), (-0.3, 0.1), "better"),  # the second does not know
+        ((0.1, 0.3), (0.2, 0.3), "better"),
+        ((-0.1, 0.3), (-0.3, -0.1), "undecided"),  # the first does not
+    ],
+)
+def test_judges_that_clearly_disagree_decide_nothing(
+    first: tuple[float, float], second: tuple[float, float], verdict: str
+) -> None:
+    one, other = (
+        Estimate(sum(ends) / 2, sum(ends) / 2, interval(-9, 9), interval(*ends))
+        for ends in (first, second)
+    )
+    assert decide(one, 1000, other).verdict == verdict
+
+
 def test_both_intervals_cover_their_target_where_naive_and_ips_fail(
     draw_world: Draw,
 ) -> None:

@@ -123,7 +123,7 @@ def _json_rows(text: str) -> Iterator[dict[str, Any]]:
         if line.strip():
             try:
                 row = json.loads(
-                    line, parse_int=str, parse_float=str, object_pairs_hook=unique
+                    line, parse_int=str, parse_float=float, object_pairs_hook=unique
                 )
             except (ValueError, RecursionError):
                 raise FaultError(f"not JSON: {line[:60]!r}") from None

@@ -189,7 +189,8 @@ def _columns(rng: Random, table: pa.Table, at: int) -> pa.Table:
 def _rows(rng: Random, table: pa.Table, at: int) -> pa.Table:
     few = table.slice(0, rng.choice((0, 1, 2, 10)))
     more = pa.concat_tables([table, table.slice(at)])
-    mixed = table.take(rng.sample(range(table.num_rows), table.num_rows))
+    order = rng.sample(range(table.num_rows), table.num_rows)
+    mixed = table.take(pa.array(order, pa.int64()))
     return rng.choice((few, more, mixed))
 
 

@@ -67,9 +67,12 @@ def test_users(
     assert ar.load_users(tmp_path / "again.json").to_dict() == users.to_dict()
 
 
-def test_users_of_segments_need_a_segment() -> None:
-    with pytest.raises(ar.DataError, match=r"users-segments.*'desktop', 'mobile'"):
-        ar.load_users(KEPT / "users-segments.json")
+def test_users_of_segments_are_one_model() -> None:
+    users = ar.load_users(KEPT / "users-segments.json")
+    assert list(users.models) == ["desktop", "mobile"]
+    for segment, model in users.models.items():
+        wanted = ar.load_users(KEPT / "users-segments.json", segment)
+        assert model.to_dict() == wanted.to_dict()
 
 
 @pytest.mark.parametrize(("kind", "tolerance"), [("mlp", 1e-6), ("lightgbm", 1e-12)])

@@ -16,22 +16,27 @@ from affinerank.cli import main
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import rows_of
+from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, PAPER
+from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, PAPER, QUICK
 from affinerank.defaults import TREES as TREE_RANKER
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.evaluation.rank_effects import POWER
+from affinerank.evaluation.rank_weights import DCG_10, over_logged
 from affinerank.pipeline import choice as module
 from affinerank.pipeline.choice import (
     COMPARED,
     KEEP,
     Choice,
     ChoiceSettings,
+    Judged,
     compare,
     judge_all,
     parse_budget,
     train_chosen,
 )
+from affinerank.pipeline.judges import RANKS
+from affinerank.pipeline.weighing import weigh
 from affinerank.rankers import Ranker, score
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.mlp import NetworkSettings
@@ -53,15 +58,20 @@ def up_to_gauge(alpha: ArrayLike, beta: ArrayLike) -> TrustModel:
     )
 
 
-def two_documents(clicks: list[tuple[int, int]]) -> tuple[ClickCounts, RankingDataset]:
-    """Queries of two documents, shown ten times each in the order of their names."""
+def two_documents(
+    clicks: list[tuple[int, int]], times: int = 1
+) -> tuple[ClickCounts, RankingDataset]:
+    """Queries of two documents, shown ten times each in the order of their names.
+
+    Or so many ``times`` as often, with as many times the clicks.
+    """
     n = len(clicks)
     counts = ClickCounts.from_columns(
         query_id=np.repeat(np.arange(n), 2),
         doc_id=np.tile([0, 1], n),
         rank=np.tile([1, 2], n),
-        impressions=np.full(2 * n, 10),
-        clicks=np.concatenate(clicks),
+        impressions=np.full(2 * n, 10 * times),
+        clicks=times * np.concatenate(clicks),
     )
     data = RankingDataset(
         features=np.tile([[0.0], [1.0]], (n, 1)).astype(np.float32),
@@ -79,32 +89,44 @@ def judged(
     users: ClickModel,
     default: Floats,
     correction: Floats,
+    times: int = 1,
 ) -> Choice:
     """Judge by these clicks two rankers of lists of two documents."""
-    rows = rows_of(*two_documents(clicks))
+    rows = rows_of(*two_documents(clicks, times))
     return Choice(judge_all({ESTIMATOR: default, CORRECTION: correction}, rows, users))
 
 
 KEPT, TURNED = np.array([1.0, 0.0] * 4), np.array([0.0, 1.0] * 4)
+STEP = 1 - 1 / log2(3)  # what the first rank of two weighs more than the second
 
 
-def test_gains_and_leads_are_the_written_out_sums() -> None:
-    """The correction turns every list round, the default only the second."""
+def test_leads_and_shortfalls_are_the_written_out_sums() -> None:
+    """The correction turns every list round, the default none: both know the rank only.
+
+    So the second judge sees click rates by rank, to the power 0.85.
+    """
     users = up_to_gauge([0.5, 0.25], [0.2, 0.0])
-    second_only = np.array([1.0, 0, 0, 1, 1, 0, 1, 0])
-    found = judged([(4, 5), (6, 1), (2, 3), (7, 4)], users, second_only, TURNED)
-    # What turning a list round brings: (w_2 - w_1) (1 / log2(2) - 1 / log2(3)).
-    step = 1 - 1 / log2(3)
+    found = judged([(4, 5), (6, 1), (2, 3), (7, 4)], users, KEPT, TURNED, times=10**6)
     first, second = np.array([4, 6, 2, 7]) / 10, np.array([5, 1, 3, 4]) / 10
-    turned = (second / 0.25 - (first - 0.2) / 0.5) * step
-    gains = {ESTIMATOR: turned * [0, 1, 0, 0], CORRECTION: turned, KEEP: 0 * turned}
-    for row, (name, values) in zip(found.judged, gains.items(), strict=True):
-        lead = values - gains[ESTIMATOR]
-        assert row.estimator == name
-        assert row.gain == pytest.approx(values.mean())
-        assert row.standard_error == pytest.approx(values.std(ddof=1) / sqrt(4))
-        assert row.lead == pytest.approx(lead.mean())
-        assert row.lead_error == pytest.approx(lead.std(ddof=1) / sqrt(4))
+    mean = (first.mean() + second.mean()) / 2
+    bias = (first.mean() / mean) ** POWER, (second.mean() / mean) ** POWER
+    values = {
+        CORRECTION: (second / 0.25 - (first - 0.2) / 0.5) * STEP,
+        RANKS: (second / bias[1] - first / bias[0]) * STEP,
+    }
+    for row, judge in zip(found.of(CORRECTION), values, strict=True):
+        assert row.judge == judge
+        error = values[judge].std(ddof=1) / sqrt(4)
+        for name in (ESTIMATOR, KEEP):
+            expected = (values[judge].mean(), error)
+            assert row.over[name] == pytest.approx(expected, rel=1e-4)
+        assert row.over[CORRECTION] == (0, 0)
+    # Keeping is short by the gain of turning less half its error, where above 0.
+    for row, judge in zip(found.of(KEEP), values, strict=True):
+        gain, error = values[judge].mean(), values[judge].std(ddof=1) / sqrt(4)
+        assert row.short == pytest.approx(
+            max(gain - error / 2, 0) / abs(gain), rel=1e-4
+        )
 
 
 @pytest.mark.parametrize(
@@ -119,19 +141,77 @@ def test_the_default_stays_unless_led_by_half_a_standard_error(
     # Means of 0.25 and 0.75, with errors of 0.85 and 1.11.
     assert (difference.mean() > error / 2) == (taken == CORRECTION)
     users = TrustModel.position_bias([0.5, 0.5])
-    assert judged([(4, s) for s in second], users, KEPT, TURNED).best == taken
+    found = judged([(4, s) for s in second], users, KEPT, TURNED)
+    by_users = Choice([row for row in found.judged if row.judge == CORRECTION])
+    assert by_users.best == taken
 
 
-def test_keeping_the_logged_ranking_is_taken_where_it_leads() -> None:
+def test_keeping_the_logged_ranking_is_taken_where_both_judges_say_so() -> None:
     users = TrustModel.position_bias([0.5, 0.5])
-    found = judged([(5, 1), (5, 2), (4, 2), (4, 4)], users, TURNED, TURNED)
+    # With rates of 0.9 and 0.3 by rank, a second document of 1 in 10 is below its rank.
+    lists = [(9, 1), (9, 2), (8, 1), (9, 1)]
+    rows = rows_of(*two_documents(lists))
+    effects = up_to_gauge([0.5, 0.4], [0.0, 0.0])
+    both = [*_by("one", rows, users), *_by("other", rows, effects)]
+    found = Choice(both)
     assert (found.best, found.trained) == (KEEP, ESTIMATOR)
     assert found.advice is not None
-    assert found.advice.startswith(f"{KEEP}: ")
+    assert found.advice.startswith(f"{KEEP}: nothing here beats it")
     assert found.to_dict()["advice"] == found.advice
+    assert found.disagreement is None
     other = judged([(1, 5), (2, 5), (2, 4), (4, 4)], users, TURNED, TURNED)
     assert other.advice is None
     assert "advice" not in other.to_dict()
+
+
+def _by(judge: str, rows: ClickRows, users: ClickModel) -> list[Judged]:
+    """Judge turning all lists round by these users."""
+    over = {ESTIMATOR: over_logged(TURNED, rows, DCG_10), KEEP: np.zeros(rows.n_docs)}
+    weights = weigh(rows, CORRECTION, users)
+    return list(module._judged(judge, weights, over, rows.query_of_doc))
+
+
+def row(
+    judge: str, estimator: str, short: float, **over: tuple[float, float]
+) -> Judged:
+    names = {"default": ESTIMATOR, "naive": BASELINE, "keep": KEEP}
+    return Judged(judge, estimator, {names[k]: v for k, v in over.items()}, short)
+
+
+def test_the_worse_judge_decides() -> None:
+    """Each judge has a favourite of its own; the baseline is second for both."""
+    table = [
+        row("users", ESTIMATOR, 0.0, keep=(0.7, 0.1)),
+        row("users", BASELINE, 0.3, keep=(0.5, 0.1)),
+        row("users", KEEP, 1.0, keep=(0.0, 0.0)),
+        row("ranks", ESTIMATOR, 0.4, keep=(-0.1, 0.2)),
+        row("ranks", BASELINE, 0.35, keep=(0.1, 0.2)),
+        row("ranks", KEEP, 0.0, keep=(0.0, 0.0)),
+    ]
+    found = Choice(table)
+    assert found.best == BASELINE
+    assert found.disagreement is None
+
+
+def test_where_judges_clearly_disagree_the_one_without_users_decides() -> None:
+    table = [
+        row("users", ESTIMATOR, 0.0, keep=(0.7, 0.1)),
+        row("users", BASELINE, 0.3, keep=(0.5, 0.1)),
+        row("users", KEEP, 1.0, keep=(0.0, 0.0)),
+        row("ranks", ESTIMATOR, 1.0, keep=(-0.9, 0.2)),
+        row("ranks", BASELINE, 0.1, keep=(-0.1, 0.1)),
+        row("ranks", KEEP, 0.0, keep=(0.0, 0.0)),
+    ]
+    found = Choice(table)
+    assert found.best == KEEP
+    assert found.disagreement is not None
+    for words in (ESTIMATOR, "+0.7 ", "by users", "-0.9 ", "by ranks"):
+        assert words in found.disagreement
+    assert found.to_dict()["disagreement"] == found.disagreement
+    # A gain of -0.9 with an error of 0.5 is not clear: both judges are heard again.
+    table[3] = row("ranks", ESTIMATOR, 1.0, keep=(-0.9, 0.5))
+    assert Choice(table).disagreement is None
+    assert Choice(table).best == BASELINE
 
 
 def test_the_gauge_of_the_users_changes_no_choice() -> None:
@@ -140,7 +220,9 @@ def test_the_gauge_of_the_users_changes_no_choice() -> None:
     for a, t in ((1.0, 0.0), (3.0, 0.4)):
         users = up_to_gauge(a * alpha, beta + t * alpha)
         found = judged([(4, 5), (6, 1), (2, 3), (7, 4)], users, KEPT, TURNED)
-        leads.append([(row.lead * a, row.lead_error * a) for row in found.judged])
+        rows = [row for row in found.judged if row.judge == CORRECTION]
+        leads.append([np.array(row.over[ESTIMATOR]) * a for row in rows])
+        leads[-1] += [np.array([row.short, 0.0]) for row in rows]
     np.testing.assert_allclose(leads[0], leads[1], atol=1e-12)
 
 
@@ -179,12 +261,14 @@ def world(
 
 def test_what_corrects_is_found_where_naive_learns_the_logged_order() -> None:
     found = compare(*world(), settings=TREES)
-    rows = {row.estimator: row for row in found.judged}
-    assert list(rows) == [*COMPARED, KEEP]
+    names = [row.estimator for row in found.judged]
+    assert names == 2 * [*COMPARED, KEEP]
     assert found.best in (ESTIMATOR, CORRECTION)
-    assert rows[found.best].gain > 3 * rows[found.best].standard_error
-    assert rows[BASELINE].lead < -3 * rows[BASELINE].lead_error
-    assert rows[KEEP].gain == rows[KEEP].standard_error == 0
+    for row in found.of(found.best):
+        for other in (BASELINE, KEEP):
+            lead, error = row.over[other]
+            assert lead > 3 * error
+    assert all(row.over[KEEP] == (0, 0) for row in found.of(KEEP))
     assert found.parts == found.folds == 3
 
 
@@ -198,6 +282,30 @@ def test_an_ideal_logged_ranking_is_kept_and_a_ranker_written_with_the_advice() 
     assert ranker.provenance["choice"] == choice.to_dict()
     assert choice.to_dict()["advice"] == choice.advice
     assert len(ranker.learnt_from) == data.n_queries
+
+
+def test_counts_by_context_and_segment_are_compared_as_their_sums() -> None:
+    counts, data, users = world(shown=1000)
+    table = counts.table.to_pydict()
+    below = np.array(table["rank"]) > 1
+    apart = {name: np.concatenate([v, np.array(v)[below]]) for name, v in table.items()}
+    apart["impressions"][:] = np.concatenate(
+        [np.where(below, 600, 1000), 400 * below[below]]
+    )
+    clicks = np.array(table["clicks"])
+    first = np.where(below, clicks * 6 // 10, clicks)
+    apart["clicks"] = np.concatenate([first, (clicks - first)[below]])
+    del apart["sessions"]
+    context = np.repeat([0, 1], [len(below), below.sum()])
+    by_context = ClickCounts.from_columns(
+        **apart, context=context, sessions=np.full(len(context), 1000)
+    )
+    both = (by_context, by_context.merged("context"), counts.labelled("segment", "all"))
+    found = [compare(c, data, users, settings=ChoiceSettings(QUICK)) for c in both]
+    for rows in zip(*(each.judged for each in found), strict=True):
+        for row in rows[1:]:
+            if row.estimator != ESTIMATOR:
+                assert row.over[KEEP] == pytest.approx(rows[0].over[KEEP], rel=1e-6)
 
 
 def test_nothing_is_judged_by_queries_it_learnt_from(
@@ -224,7 +332,7 @@ def test_seeds_alone_decide_and_queries_that_were_not_issued_change_nothing() ->
     found = [compare(issued, d, users, settings=NETWORK) for d in (few, few, data)]
     assert found[0] == found[1]
     for one, other in zip(found[0].judged, found[2].judged, strict=True):
-        assert one.gain == pytest.approx(other.gain, rel=1e-6)
+        assert one.over[KEEP] == pytest.approx(other.over[KEEP], rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +419,9 @@ def test_auto_trains_the_best_and_keeps_the_table(
     [row] = about["rankers"]
     found = about["choice"]
     assert row["estimator"] == (ESTIMATOR if "advice" in found else found["best"])
-    assert [each["estimator"] for each in found["candidates"]] == [*COMPARED, KEEP]
+    names = [each["estimator"] for each in found["candidates"]]
+    assert names == 2 * [*COMPARED, KEEP]
+    assert {each["judge"] for each in found["candidates"]} == {CORRECTION, RANKS}
     ranker = load_ranker(target)
     assert ranker.provenance["choice"] == found
     assert len(ranker.learnt_from) == 60  # refitted on all of them
@@ -319,6 +429,7 @@ def test_auto_trains_the_best_and_keeps_the_table(
     printed = capsys.readouterr().out
     assert "3 of 3 parts" in printed
     assert f"taken: {found['best']}" in printed
+    assert f"by {RANKS}" in printed
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from affinerank.defaults import CORRECTION, EM
 from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import ESTIMATORS, Estimator, affine
 from affinerank.pipeline import prepare_simulation, train_production_ranker
+from affinerank.pipeline.judges import RANKS
 from affinerank.pipeline.offpolicy import (
     OffPolicySettings,
     evaluate_from_clicks,
@@ -157,3 +158,20 @@ def test_users_that_cannot_be_refitted_and_queries_learnt_from_are_rejected(
     leaky = replace(held.better, learnt_from=seen)
     with pytest.raises(DataError, match=rf"leaky: trained on 3 of the .*'{seen[0]}'"):
         evaluate_from_clicks({"leaky": leaky}, held.counts, held.data, KNOWN)
+
+
+def test_what_two_judges_dispute_cannot_be_decided(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chance is worse than the logged ranking; users of eta 2 say that it is better."""
+    chance = np.random.default_rng(0).random(held.data.n_docs)
+    monkeypatch.setattr("affinerank.pipeline.offpolicy.score", lambda *_: chance)
+    wrong = TrustModel.paper(eta=2, depth=120)
+    found = [held.judge(users, against_logged=True) for users in (KNOWN, wrong)]
+    assert found[0]["against_logged"]["verdict"] == "worse"
+    assert found[1]["against_logged"]["over_queries"]["low"] > 0
+    assert found[1]["against_logged"]["verdict"] == "cannot be decided"
+    assert found[1]["against_logged"]["clicks_needed"] is None
+    for row in found:
+        assert row["second_judge"]["verdict"] == "worse"
+        assert row["second_judge"]["judge"] == RANKS

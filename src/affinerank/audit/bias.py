@@ -29,7 +29,7 @@ def position_bias(facts: Facts) -> Section:
     verdict = "yes" if any(test["p"] < level for test in tests) else "not found"
     says = []
     if effect is not None:
-        says.append(_effect_text(effect, found=effect.p < level))
+        says.append(_effect_text(effect, level))
     if slopes is not None:
         says.append(
             "By the estimate, what relevance adds to a click rate (alpha) is "
@@ -37,6 +37,10 @@ def position_bias(facts: Facts) -> Section:
             "{last[alpha]:.2f} at rank {last[ranks]}".format(**slopes)
             + f" ({p_text(slopes['p'])} for no difference between ranks)."
         )
+        if slopes["p"] >= level:
+            says[-1] += f" {_unclear(level)}"
+    if effect is not None and slopes is not None and effect.p >= level > slopes["p"]:
+        says.reverse()  # what the verdict rests on comes first
     if not tests:
         verdict = "unknown"
         says = [
@@ -54,11 +58,19 @@ def trust_bias(facts: Facts) -> Section:
         if facts.estimate is None:
             says = "Testing for it needs an estimate of how users click: see below."
         return Section(TRUST, "unknown", (says,), {"test": None})
+    if test.found and facts.misfit:
+        says = (
+            "Clicks depend on the clicks above, which a test by rank alone takes for "
+            "trust bias: see the assumptions."
+        )
+        return Section(TRUST, "unknown", (says,), {"test": asdict(test)})
     basis = f"{p_text(test.p)}, from {test.n_queries:,} held-out queries"
     says = (
         f"It was not found ({basis}). That is no proof that there is none; the affine "
         "correction is right either way."
     )
+    if test.p < LEVEL:
+        says = f"Not claimed ({basis}): held-out clicks are predicted no better by it."
     if test.found:
         says = (
             f"Yes ({basis}). High ranks are clicked more than relevance explains: "
@@ -68,9 +80,14 @@ def trust_bias(facts: Facts) -> Section:
     return Section(TRUST, verdict, (says,), {"test": asdict(test)})
 
 
-def _effect_text(effect: RankEffect, *, found: bool) -> str:
-    meaning = "That is no more than chance would do."
-    if found:
+def _unclear(level: float) -> str:
+    share = "" if level == LEVEL else ", as two tests share the 5 %"
+    return f"That alone shows nothing: p would have to be below {level:g}{share}."
+
+
+def _effect_text(effect: RankEffect, level: float) -> str:
+    meaning = _unclear(level)
+    if effect.p < level:
         meaning = "Relevance explains that only if it changed as documents moved."
     return (
         f"{effect.n_docs:,} documents of {effect.n_queries:,} queries were shown at "

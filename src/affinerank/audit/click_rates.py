@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow.compute as pc
 from scipy import stats
 
+from affinerank.arrays import Floats
 from affinerank.audit.facts import Facts
 from affinerank.audit.findings import Block, Column, Question, Section
-from affinerank.charts import CONFIG, Spec, by_rank
+from affinerank.charts import Spec, lines_by_rank
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 
 GROUPS_SHOWN = 8
-RANKS_DRAWN = 100
-RANKS_LINEAR = 20  # deeper lists are drawn on a log scale
 QUESTION = Question("click_rates", "How often is each rank clicked?", None)
 RATES = (
     Column("Rank", "{rank}"),
@@ -43,8 +42,8 @@ def click_rates(facts: Facts) -> Section:
         f"{last['rate']:.3f} at rank {last['rank']}."
     ]
     series, notes = {"as logged": rates}, []
-    if facts.estimate is not None:
-        same = _same_documents(facts.estimate.users, facts.rows)
+    if facts.average is not None:
+        same = _same_documents(*facts.average)
         for row in rates:
             row["same_documents"] = same.get(row["rank"])
         series["the same documents at every rank"] = [
@@ -99,23 +98,20 @@ def _by_group(key: str, groups: Rates) -> Block:
     return Block(tuple(columns), shown, f"By {key}", figure)
 
 
-def _same_documents(users: TrustModel, rows: ClickRows) -> dict[int, float]:
+def _same_documents(rows: ClickRows, alpha: Floats, beta: Floats) -> dict[int, float]:
     """Return click rates by rank of a document of mean relevance: bias alone."""
-    known = rows.select(rows.rank <= users.depth)
-    alpha, beta = users.at(known)
-    corrected = (known.clicks - beta * known.impressions) / alpha
-    mean = float(corrected.sum() / known.impressions.sum())
-    return dict(enumerate((users.alpha * mean + users.beta).tolist(), 1))
+    shown = rows.impressions
+    mean = float(np.sum((rows.clicks - beta * shown) / alpha) / shown.sum())
+    expected, seen = rows.by_rank((alpha * mean + beta) * shown), rows.by_rank(shown)
+    at = np.flatnonzero(seen)
+    rates = (expected[at] / seen[at]).tolist()
+    return dict(zip((at + 1).tolist(), rates, strict=True))
 
 
 def _figure(name: str, series: Mapping[str, Rates]) -> tuple[str, Spec]:
-    """Draw click rates by rank, a line per series, with intervals where known."""
-    values = [
-        {**row, "series": label, "mean_rank": row["rank"], "value": row["rate"]}
+    """Draw click rates by rank, a line per series."""
+    values = {
+        label: [{**row, "value": row["rate"]} for row in rows]
         for label, rows in series.items()
-        for row in rows[:RANKS_DRAWN]
-    ]
-    deep = max(value["rank"] for value in values) > RANKS_LINEAR
-    drawn = by_rank(list(series), "click rate", log=deep, line=True)
-    data = {"values": values}
-    return name, {"data": data, "width": "container", **drawn, "config": CONFIG}
+    }
+    return name, lines_by_rank(values, "click rate")

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from affinerank.arrays import Floats, Ints
 from affinerank.audit.first_rank import FirstRank, judge_first_rank
 from affinerank.bias import Estimate, EstimationSettings
-from affinerank.bias.gauge import display_gauge
+from affinerank.bias.assumptions import DEPENDENT, Assumption, check_assumptions
 from affinerank.bias.overlap import Overlap, overlap_of
 from affinerank.bias.pooling import RankPools, pool_ranks
 from affinerank.bias.swaps import DEEPEST
-from affinerank.clicks.counts import EXTRA_KEYS, ClickCounts
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.independence import joint
 from affinerank.clicks.rows import ClickRows, document_ids, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import AffineRankWarning, DataError
@@ -33,14 +35,17 @@ class Facts:
 
     Attributes:
         counts: As given.
-        rows: The same by document and rank; rankers, segments and splits added up.
+        rows: The same by document and rank; all else added up.
         ids: ``query_id`` and ``doc_id`` of each document of the rows.
         pools: Which ranks have enough clicks to stand alone.
         overlap: How far documents were shown at several ranks.
         estimate: How users click; none if that was refused.
         refused: Why it was, in words.
         warned: What the estimation warned of.
+        average: Rows of ranks that users have values for, with their alpha and beta
+            there: see :func:`average_users`.
         first: Whether other documents should come first; none without an estimate.
+        assumptions: What the model takes for granted, tested.
         labels: Debiased, by features if there are any, by rank without; none without
             an estimate.
         features: Whether features were given.
@@ -56,7 +61,9 @@ class Facts:
     estimate: Estimate | None
     refused: str | None
     warned: tuple[str, ...]
+    average: tuple[ClickRows, Floats, Floats] | None
     first: FirstRank | None
+    assumptions: tuple[Assumption, ...]
     labels: pa.Table | None
     features: bool
     survey: LogSurvey | None
@@ -66,6 +73,14 @@ class Facts:
     def repeated_sessions(self) -> int:
         """Sessions of queries that came again."""
         return int(self.rows.sessions[self.rows.sessions > 1].sum())
+
+    @property
+    def misfit(self) -> bool:
+        """Whether users were estimated by rank, and do not go by rank alone."""
+        by_rank = self.estimate is not None and self.estimate.average is None
+        return by_rank and any(
+            a.broken and a.name == DEPENDENT for a in self.assumptions
+        )
 
     @property
     def identified(self) -> Literal["yes", "partly", "no"]:
@@ -95,11 +110,12 @@ def facts_of(
     progress: Progress,
 ) -> Facts:
     """Estimate how users click, or find out why that is refused."""
-    merged = counts.merged(*(key for key in EXTRA_KEYS if key in counts.keys))
-    rows = rows_of(merged)
+    merged = counts.merged(*(key for key in ("ranker", "split") if key in counts.keys))
+    detailed = rows_of(merged)
+    rows = detailed.merged()
     pools = pool_ranks(rows)
     how = EstimationSettings(seed=seed)
-    estimate, refused, first, labels = None, None, None, None
+    estimate, refused, average, first, labels = None, None, None, None, None
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", AffineRankWarning)
         try:
@@ -109,9 +125,8 @@ def facts_of(
                 note_unmatched(rows_of(merged, data))
             refused = str(error)
         else:
-            users = display_gauge(estimate.users)
-            known = rows.select(rows.rank <= users.depth)
-            first = judge_first_rank(known, users, estimate.display, estimate.pools)
+            average = average_users(estimate, detailed)
+            first = judge_first_rank(*average, estimate.display, estimate.pools)
             labels = debias(
                 merged, estimate.users, data=data, seed=seed, progress=progress
             )
@@ -124,9 +139,36 @@ def facts_of(
         estimate,
         refused,
         tuple(dict.fromkeys(str(warning.message) for warning in warned)),
+        average,
         first,
+        check_assumptions(rows_of(counts), _rankers(counts), estimate),
         labels,
         data is not None,
         survey,
         days,
     )
+
+
+def average_users(
+    estimate: Estimate, rows: ClickRows
+) -> tuple[ClickRows, Floats, Floats]:
+    """Average alpha and beta of each document at each rank over its impressions.
+
+    A document of relevance g has alpha g + beta clicks per impression there, whatever
+    users go by besides the rank. Alpha is 1 and beta 0 at the first rank.
+    """
+    known = rows.select(rows.rank <= estimate.users.depth)
+    values, shown = estimate.users.at(known), known.impressions
+    _, at = np.unique(joint([known.doc, known.rank]), return_inverse=True)
+    alpha, beta = (np.bincount(at, v * shown) / np.bincount(at, shown) for v in values)
+    top = estimate.average or estimate.users
+    slope, intercept = top.alpha[0], top.beta[0]
+    return known.merged(), alpha / slope, beta - alpha * intercept / slope
+
+
+def _rankers(counts: ClickCounts) -> Ints | None:
+    """``[n_rows]`` number of the ranker of each row of counts that was shown."""
+    if "ranker" not in counts.keys:
+        return None
+    codes = counts.table["ranker"].combine_chunks().dictionary_encode().indices
+    return np.asarray(codes, dtype=np.int64)[counts.impressions > 0]

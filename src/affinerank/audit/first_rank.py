@@ -28,7 +28,6 @@ from scipy import sparse, stats
 from affinerank.arrays import Bools, Floats, Ints
 from affinerank.bias.bands import Bands
 from affinerank.bias.pooling import RankPools
-from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.data.mapped import blocks
 from affinerank.errors import ConfigError
@@ -69,19 +68,20 @@ class FirstRank:
 
 
 def judge_first_rank(
-    rows: ClickRows, users: TrustModel, bands: Bands, pools: RankPools
+    rows: ClickRows, alpha: Floats, beta: Floats, bands: Bands, pools: RankPools
 ) -> FirstRank:
     """Compare the documents shown first with those below.
 
     Args:
         rows: Clicks, one row per document and rank.
-        users: In the gauge for display, down to the deepest rank.
-        bands: Of those users, with their covariance.
+        alpha: ``[n_rows]`` of the users, in the gauge for display.
+        beta: ``[n_rows]`` likewise.
+        bands: Of those users by rank, with their covariance.
         pools: Of the bands.
     """
     if bands.covariance is None:
         raise ConfigError("the covariance of the users must be known: estimate bands")
-    weights, query_of = corrected(rows, *users.at(rows)), rows.query_of_doc
+    weights, query_of = corrected(rows, alpha, beta), rows.query_of_doc
     relevance, own = weights.weight, standard_error(weights, rows) ** 2
     # The document each query shows first, and its rivals: those known well enough.
     top = rows.select(rows.rank == 1)
@@ -93,7 +93,7 @@ def judge_first_rank(
     rivals = np.flatnonzero(judged & (leader != np.arange(rows.n_docs)))
     leaders = leader[rivals]
     # How far each rival is ahead, in standard errors.
-    variance, slopes = own[leaders] + own[rivals], _slopes(rows, users, pools)
+    variance, slopes = own[leaders] + own[rivals], _slopes(rows, alpha, beta, pools)
     for part in blocks(len(rivals)):  # a slope for each parameter is wide
         slope = (slopes[rivals[part]] - slopes[leaders[part]]).toarray()
         variance[part] += np.einsum("ij,jk,ik->i", slope, bands.covariance, slope)
@@ -120,9 +120,11 @@ def _best(value: Floats, query: Ints) -> tuple[Ints, Ints, Ints]:
     return there, order[at], number
 
 
-def _slopes(rows: ClickRows, users: TrustModel, pools: RankPools) -> sparse.csr_array:
+def _slopes(
+    rows: ClickRows, alpha: Floats, beta: Floats, pools: RankPools
+) -> sparse.csr_array:
     """``[n_docs, 2 n_pools]`` slope of documents' relevance in alpha, then in beta."""
-    n, (alpha, beta) = rows.impressions, users.at(rows)
+    n = rows.impressions
     pool, total = pools.of_rank[rows.rank - 1], rows.by_doc(n)[rows.doc]
     by_alpha, by_beta = -(rows.clicks - beta * n) / alpha**2 / total, -n / alpha / total
     values = np.concatenate([by_alpha, by_beta])

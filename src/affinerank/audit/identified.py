@@ -7,8 +7,11 @@ from typing import Any, Literal
 
 from affinerank.audit.facts import Facts
 from affinerank.audit.findings import Block, Column, Question, Section
+from affinerank.audit.models import models_block, models_text
+from affinerank.bias.assumptions import COUNT_CONTEXT, rank_status
 from affinerank.bias.overlap import Overlap
 from affinerank.charts import bias_figure
+from affinerank.clicks.counts_table import CONTEXT
 from affinerank.estimators import ESTIMATORS
 
 Status = Literal["yes", "partly", "no", "never"]
@@ -30,8 +33,15 @@ BY_RANK = (
         )
         for name in ("alpha", "beta")
     ),
+    Column("Identified", mark="identified"),
 )
-GAUGE = "In the gauge where alpha is 1 and beta/alpha 0 on average over impressions."
+GAUGE = (
+    "In the gauge where alpha is 1 and beta/alpha 0 on average over impressions. "
+    "Identified: alpha half or twice as large would be noticed."
+)
+AVERAGE = (
+    "Users were estimated by more than the rank: these are averages over impressions."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +59,33 @@ def identified(facts: Facts) -> Section:
     notes = list(facts.warned)
     numbers: dict[str, Any] = {"refused": facts.refused, "parameters": parameters}
     blocks = [Block(PARAMETERS, parameters)]
-    says = f"Alpha and beta were not estimated: {facts.refused}."
+    says = [f"Alpha and beta were not estimated: {facts.refused}."]
     if facts.estimate is not None:
         method, why = facts.estimate.method, facts.estimate.why
-        says = f"Alpha and beta were estimated up to gauge, by {method}: {why}."
+        says = [f"Alpha and beta were estimated up to gauge, by {method}: {why}."]
         rows = facts.estimate.by_rank()
+        for row, status in zip(rows, rank_status(facts.estimate) or (), strict=False):
+            row["identified"] = status
         notes += facts.estimate.notes
+        if facts.estimate.average is not None:
+            notes.insert(0, AVERAGE)
         figure = ("bias", bias_figure(rows, None))
         title = "Alpha and beta by rank"
         blocks.append(Block(BY_RANK, rows, title, figure, (GAUGE, *notes)))
         numbers |= {"method": method, "why": why, "by_rank": rows}
         numbers["precision"] = facts.precision
+        if facts.estimate.models:
+            says.append(models_text(facts.estimate.models))
+            blocks.append(models_block(facts.estimate))
+            numbers["models"] = [row.to_dict() for row in facts.estimate.models]
     numbers["notes"] = notes
-    return Section(QUESTION, facts.identified, (says,), numbers, tuple(blocks))
+    return Section(QUESTION, facts.identified, tuple(says), numbers, tuple(blocks))
 
 
 def _parameters(facts: Facts) -> list[Parameter]:
     found = [_alpha_beta(facts)]
     if "segment" in facts.counts.keys:
-        why = "segments were added up here; count one (--where), and audit that"
+        why = "users are compared by segment, and kept apart where that predicts clicks"
         found.append(Parameter("alpha and beta of each segment", "partly", why))
     gauge = "clicks and rankings are the same in any gauge"
     needy = " and ".join(
@@ -76,13 +94,17 @@ def _parameters(facts: Facts) -> list[Parameter]:
     theta = f"clicks show alpha and beta only; {needy} need theirs given"
     unseen = "no one saw them: features may predict it, clicks cannot tell"
     dependent = "clicks that depend on other clicks of the session, or on the user"
+    known = Parameter(dependent, "no", f"counts add sessions up; {COUNT_CONTEXT}")
+    if CONTEXT in facts.counts.keys:
+        why = "on the last click above; counts add up everything else"
+        known = Parameter(dependent, "partly", why)
     return [
         *found,
         _moved(facts.overlap),
         Parameter("unit and zero of relevance (the gauge)", "never", gauge),
         Parameter("examination (theta), eps+ and eps- by themselves", "never", theta),
         Parameter("relevance of documents never shown", "no", unseen),
-        Parameter(dependent, "no", "counts add sessions up"),
+        known,
     ]
 
 

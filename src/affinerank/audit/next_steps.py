@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from affinerank.audit.assumptions import contradictions
 from affinerank.audit.facts import Facts
 from affinerank.audit.findings import Block, Column, Step
 from affinerank.audit.usable import checks
@@ -40,6 +41,7 @@ def next_steps(facts: Facts) -> Iterator[Step]:
         says = f"{lacking[0].what}: {lacking[0].says}.".capitalize()
         yield Step("collect", "Collect clicks", (says,))
         return
+    yield from contradictions(facts)
     yield from _know_more(facts)
     if facts.estimate is not None:
         yield from _use(facts, facts.estimate)
@@ -103,7 +105,7 @@ def _swaps(facts: Facts) -> Iterator[Step]:
 def _use(facts: Facts, estimate: Estimate) -> Iterator[Step]:
     """Steps that use what is known."""
     says = "Estimate how users click, and learn from corrected clicks."
-    if estimate.test is not None and estimate.test.found:
+    if estimate.test is not None and estimate.test.found and not facts.misfit:
         says = "Use the affine correction: inverse propensity leaves trust bias in."
     data, use = "", "debias COUNTS --users users.json -o labels.parquet"
     if facts.features:

@@ -20,6 +20,9 @@ MARKS: Mapping[Any, tuple[Mark, str]] = {
     "never": ("unknown", "never"),
     "care": ("care", "with care: "),
     "bad": ("bad", "unusable: "),
+    "found": ("care", "found"),
+    "not found": ("unknown", "not found"),
+    "unknown": ("unknown", "unknown"),
     True: ("bad", "fault"),
     False: ("unknown", "note"),
 }
@@ -88,7 +91,7 @@ def _cell(column: Column, row: Mapping[str, Any]) -> str:
     """Return a cell as HTML; prose keeps its width on narrow screens."""
     plain, small = _filled(column.text, row), _filled(column.small, row)
     text = escape(plain)
-    if column.mark and row[column.mark] in MARKS:
+    if column.mark and row.get(column.mark) in MARKS:
         kind, word = MARKS[row[column.mark]]
         text = f'<span class="mark {kind}">{escape(word)}</span>{text}'
     if small:

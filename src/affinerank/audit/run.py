@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from affinerank.audit import (
+    assumptions,
     bias,
     changes,
     click_rates,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 SECTIONS = (
     (usable.QUESTION, usable.usable),
     (click_rates.QUESTION, click_rates.click_rates),
+    (assumptions.QUESTION, assumptions.assumptions),
     (bias.POSITION, bias.position_bias),
     (bias.TRUST, bias.trust_bias),
     (identified.QUESTION, identified.identified),

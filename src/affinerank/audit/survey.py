@@ -59,7 +59,12 @@ def survey_log(
     log = normalised(table, options)
     try:
         counted = count_log(
-            table, target, options=options, bad_rows="drop", progress=progress
+            table,
+            target,
+            options=options,
+            bad_rows="drop",
+            context="last-click",
+            progress=progress,
         )
     except DataError:
         report = validate(log)

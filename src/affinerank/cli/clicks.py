@@ -76,6 +76,9 @@ def simulate(
         Path | None, typer.Option(help="Write a session log, Parquet.")
     ] = None,
     counts: Annotated[Path | None, typer.Option(help="Write counts, Parquet.")] = None,
+    context: Annotated[
+        str, typer.Option(help="Count by the last click above, too: none, last-click.")
+    ] = "none",
     save_users: Annotated[
         Path | None, typer.Option(help="Write the true user model, JSON.")
     ] = None,
@@ -116,6 +119,7 @@ def simulate(
             log=log,
             counts=counts,
             save_users=save_users,
+            context=context,
             seed=seed,
             progress=progress,
         )
@@ -144,6 +148,13 @@ def count(
     bad_rows: Annotated[
         str, typer.Option(help="error, or drop: sessions with faults, whole.")
     ] = "error",
+    context: Annotated[
+        str,
+        typer.Option(
+            help="Count by the last click above: last-click, none, or auto: where "
+            "clicks depend on it."
+        ),
+    ] = "auto",
     holdout: Annotated[
         float | None, typer.Option(help="Share to set aside, as in 0.2.")
     ] = None,
@@ -174,6 +185,7 @@ def count(
                 output,
                 options=reading.options(list_id),
                 bad_rows=bad_rows,
+                context=context,  # type: ignore[arg-type]  # checked there
                 holdout=holdout,
                 holdout_by=holdout_by,
                 holdout_from=holdout_from,

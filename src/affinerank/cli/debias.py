@@ -18,7 +18,7 @@ from affinerank.cli.options import (
     Users,
     bars,
     command,
-    load,
+    load_held_against,
     require_writable,
     show,
 )
@@ -47,10 +47,11 @@ def debias(
     from affinerank.pipeline import save_labels
 
     require_writable(output, suffix=".parquet", reads=[counts, users, data])
+    clicks = ClickCounts.load(counts)
     with bars() as progress:
         labels = debiased(
-            ClickCounts.load(counts),
-            load(users),
+            clicks,
+            load_held_against(users, clicks, seed),
             data=None if data is None else of.read(data),
             estimator=estimator,
             clip=clip,

@@ -186,17 +186,20 @@ def chosen(about: Mapping[str, Any]) -> None:
         f"{about['judged_by']}; queries held out in {about['parts']} of "
         f"{about['folds']} parts"
     )
-    pairs = (("gain", "standard_error"), ("lead", "lead_error"))
-    rows = (
-        (row["estimator"], *(f"{row[v]:+.4f} +- {row[e]:.4f}" for v, e in pairs))
-        for row in about["candidates"]
+    rows: dict[str, list[str]] = {}
+    short: dict[str, float] = {}
+    for row in about["candidates"]:
+        name = row["estimator"]
+        gain = f"{row['gain']:+.4f} +- {row['standard_error']:.4f}"
+        rows.setdefault(name, []).append(gain)
+        alone = "disagreement" in about  # then the last judge decides
+        short[name] = max(0.0 if alone else short.get(name, 0.0), row["short"])
+    judges = dict.fromkeys(row["judge"] for row in about["candidates"])
+    table(
+        ("candidate", *(f"by {judge}" for judge in judges), "falls short"),
+        ((name, *gains, f"{short[name]:.2f}") for name, gains in rows.items()),
     )
-    first = about["candidates"][0]["estimator"]
-    table(("candidate", "over logged", f"over {first}"), rows)
-    line(
-        f"taken: {about['best']} (largest lead over {first} less half its standard "
-        "error)"
-    )
+    line(f"taken: {about['best']} (falls short least, from 0 to 1)")
 
 
 def evaluated(about: Mapping[str, Any]) -> None:
@@ -251,6 +254,21 @@ def estimated(about: Mapping[str, Any]) -> None:
         line(f"... and {len(rows) - RANKS_PRINTED} more in the file and with --json")
     for note in about["notes"]:
         line(f"note: {note}")
+    if "models" in about:
+        line("which users predict held-out sessions (the simplest that is not behind):")
+        table(
+            ("users go by", "log-likelihood", "perplexity", "lead over the simpler"),
+            (
+                (
+                    row["model"],
+                    f"{row['log_likelihood']:.4f}",
+                    f"{row['perplexity']:.4f}",
+                    f"{row['lead']:+.5f} +- {row['lead_error']:.5f}"
+                    + (" *" if row["clear"] else ""),
+                )
+                for row in about["models"]
+            ),
+        )
     test, error = about.get("trust_bias"), about.get("against_truth")
     if test is not None:
         verdict = "there is trust bias" if test["found"] else "no trust bias was found"
@@ -296,6 +314,13 @@ def _judged(row: Mapping[str, Any]) -> dict[str, str]:
         difference = row["against_logged"]
         lines["difference from logged"] = _estimate(difference, sign="+")
         lines["verdict on future queries"] = _verdict(difference)
+    if "second_judge" in row:
+        second = row["second_judge"]
+        low, high = (second["over_queries"][end] for end in ("low", "high"))
+        lines[f"by {second['judge']}, not users"] = (
+            f"{second['estimate']:+.4f}, 95 % {low:+.4f} to {high:+.4f} over queries; "
+            "in a unit of its own"
+        )
     lines["rank weight on documents never shown"] = f"{row['never_shown_share']:.1%}"
     if row["effective_impressions"] is not None:
         lines["effective impressions"] = (
@@ -327,6 +352,8 @@ def _estimate(about: Mapping[str, Any], sign: str = "") -> str:
 
 def _verdict(difference: Mapping[str, Any]) -> str:
     verdict, needed = str(difference["verdict"]), difference["clicks_needed"]
+    if verdict == "cannot be decided":
+        return f"{verdict}: the judges disagree, so the users may be wrong"
     if verdict != "undecided":
         return verdict
     if needed is None:

@@ -16,7 +16,7 @@ from affinerank.cli.options import (
     Users,
     bars,
     command,
-    load,
+    load_held_against,
     require_choice,
     show,
 )
@@ -148,7 +148,7 @@ def _from_clicks(
             rankers,
             held,
             of.read(data, "test"),
-            load(known),
+            load_held_against(known, held),
             settings=OffPolicySettings(**settings),
             estimated_from=source,
             progress=progress,

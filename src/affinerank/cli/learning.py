@@ -20,6 +20,7 @@ from affinerank.cli.options import (
     bars,
     command,
     load,
+    load_held_against,
     require_writable,
     show,
 )
@@ -50,7 +51,7 @@ Estimators = Annotated[
     typer.Option(
         help=f"{ESTIMATORS.choices} ({ESTIMATOR} by default); several are trained "
         f"together, one folder each; {AUTO}: {ESTIMATOR}, unless {CORRECTION} or "
-        f"{BASELINE} does better on held-out queries."
+        f"{BASELINE} does better on held-out queries, by two judges."
     ),
 ]
 Strict = Annotated[
@@ -148,6 +149,8 @@ def train(
     with bars() as progress:
         given: dict[str, Any] = {"strict": strict, "progress": progress}
         clicks, read = ClickCounts.load(counts), of.read(data)
+        if needed:
+            known = load_held_against(users, clicks, seed)
         if auto:
             compared = ChoiceSettings(ranker, how, seconds, seed, recipe=recipe)
             trained, choice = train_chosen(

@@ -179,6 +179,16 @@ def load(users: Path | None) -> Any:
     return None if users is None else load_users(users)
 
 
+def load_held_against(users: Path | None, counts: Any, seed: int = 0) -> Any:
+    """Read a user model, if one is named; warn where the log prefers others."""
+    known = load(users)
+    if known is not None:
+        from affinerank.pipeline.estimation import hold_users_against_log
+
+        hold_users_against_log(counts, known, name=f"the users of {users}", seed=seed)
+    return known
+
+
 def require_writable(
     *paths: Path | None,
     suffix: str | None = None,

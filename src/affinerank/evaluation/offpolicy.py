@@ -45,7 +45,7 @@ from affinerank.errors import DataError
 from affinerank.estimators import Weights
 from affinerank.evaluation.unseen import Predicted
 
-Verdict = Literal["better", "worse", "undecided"]
+Verdict = Literal["better", "worse", "undecided", "cannot be decided"]
 
 LEVEL = 0.95
 MOST_NEVER_SHOWN = 0.05
@@ -256,7 +256,8 @@ class Decision:
     """Whether a ranking is better than another on future queries.
 
     Attributes:
-        verdict: Undecided where the interval over queries contains 0.
+        verdict: Undecided where the interval over queries contains 0; cannot be decided
+            where a second judge's interval is on the other side of it.
         clicks: How many there are.
         clicks_needed: Clicks, on as many more queries, at which the interval would
             exclude 0 if the difference stayed; ``None`` where no number would.
@@ -267,8 +268,10 @@ class Decision:
     clicks_needed: float | None
 
 
-def decide(difference: Estimate, clicks: int) -> Decision:
-    """Judge a difference by its interval over queries.
+def decide(
+    difference: Estimate, clicks: int, second: Estimate | None = None
+) -> Decision:
+    """Judge a difference by its interval over queries, and by that of a second judge.
 
     Intervals narrow with the root of the number of clicks, so ``clicks (reach / d)^2``
     of them decide, with the reach of the interval and the difference d (with bounds,
@@ -287,4 +290,8 @@ def decide(difference: Estimate, clicks: int) -> Decision:
         verdict = "better"
     elif interval.high < 0:
         verdict = "worse"
+    if second is not None and verdict != "undecided":
+        low, high = second.queries.low, second.queries.high
+        if high < 0 < interval.low or interval.high < 0 < low:
+            return Decision("cannot be decided", clicks, None)
     return Decision(verdict, clicks, needed)

@@ -102,7 +102,7 @@ def parse_rank_weights(text: str) -> RankWeights:
 
 def ranked_weights(scores: ArrayLike, rows: ClickRows, weights: RankWeights) -> Floats:
     """``[n_docs]`` rank weights if the ranking orders all documents of a query."""
-    return weights.at(_ranks(scores, rows))
+    return weights.at(ranks_of(scores, rows))
 
 
 def logged_weights(rows: ClickRows, weights: RankWeights) -> Floats:
@@ -122,7 +122,7 @@ def shown_weights(scores: ArrayLike, rows: ClickRows, weights: RankWeights) -> F
     those of the log.
     """
     shown = rows.by_doc(rows.impressions) > 0
-    ranks = _ranks(np.where(shown, scores, -np.inf), rows)
+    ranks = ranks_of(np.where(shown, scores, -np.inf), rows)
     depth = max(rows.depth, int(ranks.max()))
     filled = np.zeros((rows.n_queries, depth))
     np.add.at(filled, (rows.query, rows.rank - 1), rows.impressions)
@@ -147,7 +147,7 @@ def centred(rank_weights: Floats, known: Bools, query: Ints) -> Floats:
     return np.where(known, rank_weights - (total / number)[query], 0.0)
 
 
-def _ranks(scores: ArrayLike, rows: ClickRows) -> Ints:
-    """Rank of each document in its query; documents of a query follow each other."""
+def ranks_of(scores: ArrayLike, rows: ClickRows) -> Ints:
+    """``[n_docs]`` rank of each in its query; a query's documents follow each other."""
     offsets = np.searchsorted(rows.query_of_doc, np.arange(rows.n_queries + 1))
     return ranks_by_score(scores, offsets)

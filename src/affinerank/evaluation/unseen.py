@@ -59,8 +59,7 @@ from affinerank.estimators.prior import (
 )
 from affinerank.estimators.shrinkage import shrink
 from affinerank.estimators.unit import UnitLink
-from affinerank.evaluation.rank_weights import RankWeights, logged_weights
-from affinerank.metrics import ranks_by_score
+from affinerank.evaluation.rank_weights import RankWeights, logged_weights, ranks_of
 
 GROUPS = 20
 AS_EXPECTED = 3.0  # documents as expected, added to those that tell of a query
@@ -177,7 +176,7 @@ def _columns(
         (learnt - by_clicks, 1),
         (by_clicks, 1),
         (scores - judged, 1),
-        (-np.log(_ranks(scores, rows)), 1),
+        (-np.log(ranks_of(scores, rows)), 1),
         (np.log(size)[query], 0),
     ]
 
@@ -254,17 +253,12 @@ def all_over_logged(scores: Floats, rows: ClickRows, weights: RankWeights) -> Fl
     Its lists are as long as those of the log, so that the weights of a query add up to
     those of the log.
     """
-    ranks = _ranks(scores, rows)
+    ranks = ranks_of(scores, rows)
     filled = np.zeros((rows.n_queries, max(rows.depth, int(ranks.max()))))
     np.add.at(filled, (rows.query, rows.rank - 1), rows.impressions)
     filled /= np.maximum(rows.sessions, 1.0)[:, None]
     new = weights.at(ranks) * filled[rows.query_of_doc, ranks - 1]
     return new - logged_weights(rows, weights)
-
-
-def _ranks(scores: Floats, rows: ClickRows) -> Ints:
-    offsets = np.searchsorted(rows.query_of_doc, np.arange(rows.n_queries + 1))
-    return ranks_by_score(scores, offsets)
 
 
 def _shown(rows: ClickRows) -> Bools:

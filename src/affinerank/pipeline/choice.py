@@ -3,15 +3,21 @@ r"""Choosing by data: which estimator the clicks favour, within a budget of time
 Compared are the default estimator, the unbiased correction, the baseline, and keeping
 the logged ranking. Queries are dealt into parts. Part after part, the three are trained
 on other queries, as the final ranker will be, and rank the queries of the part. All are
-judged by the clicks on those, through the correction: unbiased if the users are right.
-(Where users were estimated, the judge shares their error with what it judges, and the
-standard errors do not show it.) The value is DCG@10 over the documents that were shown,
+judged by the clicks on those. The value is DCG@10 over the documents that were shown,
 less that of the logged ranking, so that users need be known up to gauge only.
 
-The rule: few clicks make that judge noisy, and the default was measured to be the best
-or near it everywhere. So it is taken unless another one leads it, query by query, by
-more than half a standard error; keeping the logged ranking, which gains 0, is one of
-the others. Among several the largest lead less half its error decides.
+Two judges correct these clicks, and err in different ways. The first is unbiased if the
+users are right; if they are wrong, what was learnt with them shares its error, and no
+standard error shows it. The second is not told of users
+(:mod:`affinerank.pipeline.judges`).
+
+The rule: by a judge, a candidate falls short by the most that another leads it, query
+by query, less half a standard error; as a share of the largest lead there is. Taken is
+the candidate that falls short least, by the judge that likes it less; of equals, the
+default. Keeping the logged ranking is one of the candidates, whose leads count less two
+standard errors: the final ranker learns from more queries than those judged. Where one
+judge clearly prefers a candidate to the logged ranking and the other the reverse, the
+users must be wrong, and the second judge decides alone.
 
 The budget: after each part, the next is left out if the time used, the longest part so
 far and the estimated time of the final training would exceed it. One part is always
@@ -24,22 +30,28 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from time import monotonic
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from affinerank.arrays import Floats, Ints
-from affinerank.clicks.counts import EXTRA_KEYS, ClickCounts
+from affinerank.arrays import Floats, Ids, Ints
+from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.parquet import arrow_column
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, RANKER, RECIPE
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.estimators import Weights
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
+from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.parts import train_part
 from affinerank.pipeline.recipe import LEAST_QUERIES
 from affinerank.pipeline.training import Trained, train
@@ -53,6 +65,8 @@ COMPARED = (ESTIMATOR, CORRECTION, BASELINE)
 KEEP = "keep the logged ranking"
 FOLDS = 3
 ERRORS = 0.5  # standard errors that are subtracted from a lead
+KEEP_ERRORS = 2.0  # and from a lead of the logged ranking
+CLEAR = 2.0  # standard errors from which a lead is clear
 DOCUMENTS = 15  # that a part learns from at most, for each second of the budget
 QUERIES = 30  # that it learns from at least, if there are so many
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -94,21 +108,25 @@ class ChoiceSettings:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """How a candidate did on queries that it had not seen.
+    """How a candidate did on queries that it had not seen, by one judge.
 
     Attributes:
-        estimator: Which; or ``KEEP``.
-        gain: Its value less that of the logged ranking.
-        standard_error: Over queries.
-        lead: Its value less that of the default estimator.
-        lead_error: Standard error of the lead, over queries.
+        judge: Its name.
+        estimator: The candidate, an estimator or ``KEEP``.
+        over: Its value less that of each candidate, with a standard error over queries.
+        short: How far it falls short, from 0 (of none) to 1.
     """
 
+    judge: str
     estimator: str
-    gain: float
-    standard_error: float
-    lead: float
-    lead_error: float
+    over: Mapping[str, tuple[float, float]]
+    short: float
+
+    @property
+    def gain(self) -> str:
+        """Its value less that of the logged ranking, in words."""
+        value, error = self.over[KEEP]
+        return f"{value:+.3g} (standard error {error:.2g}) by {self.judge}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +134,7 @@ class Choice:
     """What was compared, and what was chosen.
 
     Attributes:
-        judged: The candidates.
+        judged: The candidates, by each judge.
         folds: Parts of the queries.
         parts: How many of them were held out before the budget ended.
     """
@@ -125,10 +143,16 @@ class Choice:
     folds: int = FOLDS
     parts: int = FOLDS
 
+    def of(self, estimator: str) -> list[Judged]:
+        """What each judge says of a candidate; the one with the users comes first."""
+        return [row for row in self.judged if row.estimator == estimator]
+
     @property
     def best(self) -> str:
         """The estimator that was chosen, or ``KEEP``."""
-        return max(self.judged, key=lambda c: c.lead - ERRORS * c.lead_error).estimator
+        heard = slice(-1 if self.disagreement else 0, None)
+        names = dict.fromkeys(row.estimator for row in self.judged)
+        return min(names, key=lambda name: max(r.short for r in self.of(name)[heard]))
 
     @property
     def trained(self) -> str:
@@ -140,23 +164,46 @@ class Choice:
         """What to do instead of using the ranker, if anything."""
         if self.best != KEEP:
             return None
-        row = next(row for row in self.judged if row.estimator == ESTIMATOR)
+        gains = " and ".join(row.gain for row in self.of(ESTIMATOR))
         return (
-            f"{KEEP}: by the clicks on held-out queries, {ESTIMATOR} changes its "
-            f"{DCG_10.name} by {row.gain:+.3g} (standard error "
-            f"{row.standard_error:.2g}); a ranker is trained all the same"
+            f"{KEEP}: nothing here beats it; {ESTIMATOR} changes its {DCG_10.name} on "
+            f"held-out queries by {gains}; a ranker is trained all the same"
         )
+
+    @property
+    def disagreement(self) -> str | None:
+        """What the judges clearly disagree on: whether to keep the logged ranking."""
+        for name in COMPARED:
+            gains = [row.over[KEEP] for row in self.of(name)]
+            clear = {gain > 0 for gain, error in gains if abs(gain) > CLEAR * error}
+            if len(clear) > 1:
+                says = " and ".join(row.gain for row in self.of(name))
+                return (
+                    f"the judges disagree: {name} changes the {DCG_10.name} of the "
+                    f"logged ranking by {says}; the users may be wrong, so "
+                    f"{self.judged[-1].judge} decide"
+                )
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain data."""
+        notes = {"advice": self.advice, "disagreement": self.disagreement}
         return {
-            "judged_by": f"{DCG_10.name} over the logged ranking, corrected by "
-            f"{CORRECTION}",
+            "judged_by": f"{DCG_10.name} over the logged ranking",
             "folds": self.folds,
             "parts": self.parts,
             "best": self.best,
-            **({"advice": self.advice} if self.advice else {}),
-            "candidates": [asdict(row) for row in self.judged],
+            **{name: text for name, text in notes.items() if text},
+            "candidates": [
+                {
+                    "estimator": row.estimator,
+                    "judge": row.judge,
+                    "gain": row.over[KEEP][0],
+                    "standard_error": row.over[KEEP][1],
+                    "short": row.short,
+                }
+                for row in self.judged
+            ],
         }
 
 
@@ -178,7 +225,7 @@ def train_chosen(
         counts: Clicks; of their ``split``, where they have one, the part ``train``.
         data: Features of the documents.
         users: How users click; estimated first where left out. They correct what
-            candidates learn from, and judge all of them.
+            candidates learn from; one of the two judges uses them.
         settings: How they are compared.
         strict: Reject ranks deeper than the user model instead of extending it.
         progress: Called as training advances.
@@ -192,8 +239,8 @@ def train_chosen(
     )
     given: dict[str, Any] = {"strict": strict, "progress": progress}
     choice = compare(counts, data, known, settings=how, started=started, **given)
-    if choice.advice:
-        warnings.warn(choice.advice, AffineRankWarning, stacklevel=2)
+    for text in filter(None, (choice.disagreement, choice.advice)):
+        warnings.warn(text, AffineRankWarning, stacklevel=2)
     given |= {"estimators": [choice.trained], **how.training()}
     trained = train(counts, data, known, **given)
     rankers = {
@@ -235,7 +282,7 @@ def hold_out(
     """
     now = start = monotonic() if started is None else started
     part = train_part(counts)
-    rows = rows_of(part.merged(*(k for k in EXTRA_KEYS if k in part.keys)), data)
+    rows = rows_of(part, data)
     note_unmatched(rows)
     rng = stage_rng("choice", settings.seed)
     fold = _dealt(rows, settings.folds, rng)
@@ -249,11 +296,13 @@ def hold_out(
         progress(stage, done, settings.folds)
         others = rng.permutation(np.flatnonzero((fold >= 0) & (fold != done)))
         kept = _drawn(others, sizes, DOCUMENTS * settings.budget)
-        learnt = _counts_of(rows.select(np.isin(rows.query, kept)), data)
+        learnt = _of_queries(part, data.query_ids[kept])
         of, unseen = map(data.select_queries, (kept, np.flatnonzero(fold == done)))
         began = monotonic()
         given = {"estimators": COMPARED, "strict": strict, **settings.training()}
-        trained = train(learnt, of, users, **given)
+        with warnings.catch_warnings():  # the training of all queries repeats them
+            warnings.simplefilter("ignore", AffineRankWarning)
+            trained = train(learnt, of, users, **given)
         for (name, _), ranker in trained.rankers.items():
             scores[name][fold[rows.query_of_doc] == done] = score(ranker, unseen)
         now, done = monotonic(), done + 1
@@ -266,29 +315,41 @@ def hold_out(
 
 
 def judge_all(
-    scores: Mapping[str, Floats],
-    rows: ClickRows,
-    users: ClickModel | None,
-    reference: str = ESTIMATOR,
+    scores: Mapping[str, Floats], rows: ClickRows, users: ClickModel | None
 ) -> list[Judged]:
-    """Judge estimators, and keeping the logged ranking, by corrected clicks.
+    """Judge estimators, and keeping the logged ranking, by clicks corrected twice.
 
     Args:
         scores: ``[n_docs]`` of each, by rankers that had not seen the query.
         rows: The clicks.
-        users: How users click.
-        reference: The estimator that leads are over.
+        users: How users click, for the first judge.
     """
-    weights, query = weigh(rows, CORRECTION, users), rows.query_of_doc
     over = {name: over_logged(own, rows, DCG_10) for name, own in scores.items()}
     over[KEEP] = np.zeros(rows.n_docs)
-    judged = []
-    for name, own in over.items():
-        gain = estimate(weights, own, query)
-        lead = estimate(weights, own - over[reference], query)
-        errors = [each.queries.standard_error for each in (gain, lead)]
-        judged.append(Judged(name, gain.least, errors[0], lead.least, errors[1]))
-    return judged
+    judges = {CORRECTION: weigh(rows, CORRECTION, users)}
+    judges |= [second_judge(rows, list(scores.values()), users)]
+    return [
+        row
+        for judge, weights in judges.items()
+        for row in _judged(judge, weights, over, rows.query_of_doc)
+    ]
+
+
+def _judged(
+    judge: str, weights: Weights, over: Mapping[str, Floats], query: Ints
+) -> Iterator[Judged]:
+    """Compare each candidate with each, by one judge."""
+    leads: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in over}
+    for one, other in product(over, over):
+        found = estimate(weights, over[one] - over[other], query)
+        leads[one][other] = found.least, found.queries.standard_error
+    most = max(lead for each in leads.values() for lead, _ in each.values())
+    for name, own in leads.items():
+        behind = (
+            -lead - (KEEP_ERRORS if other == KEEP else ERRORS) * error
+            for other, (lead, error) in own.items()
+        )
+        yield Judged(judge, name, own, max(0.0, *behind) / most if most else 0.0)
 
 
 def parse_budget(text: str) -> float:
@@ -325,13 +386,9 @@ def _drawn(queries: Ints, sizes: Ints, most: float) -> Ints:
     return np.sort(queries[fits])
 
 
-def _counts_of(rows: ClickRows, data: RankingDataset) -> ClickCounts:
-    """Return rows as counts of documents of the data."""
-    return ClickCounts.from_columns(
-        query_id=data.query_ids[rows.query],
-        doc_id=data.doc_ids[rows.doc],
-        rank=rows.rank,
-        impressions=rows.impressions,
-        clicks=rows.clicks,
-        sessions=rows.sessions[rows.query],
-    )
+def _of_queries(counts: ClickCounts, ids: Ids) -> ClickCounts:
+    """Keep the clicks on some queries."""
+    column, wanted = counts.table["query_id"], arrow_column(ids)
+    if column.type != wanted.type:
+        column, wanted = column.cast(pa.string()), wanted.cast(pa.string())
+    return ClickCounts(counts.table.filter(pc.is_in(column, value_set=wanted)))

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from affinerank.arrays import Matrix
 from affinerank.bias import METHODS, Estimate, EstimationSettings, Method
-from affinerank.bias.gauge import gauge_error
+from affinerank.bias.gauge import error_by_row, gauge_error
 from affinerank.bias.method import AUTO
 from affinerank.bias.overlap import Overlap, moved_rows, overlap_of
-from affinerank.bias.pooling import RankPools, pool_ranks
+from affinerank.bias.pooling import LEAST_CLICKS, RankPools, pool_ranks
 from affinerank.bias.requirements import LEAST_DOCUMENTS
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.models.trust import EstimatedBy, TrustModel
+from affinerank.clicks.models.affine import EstimatedBy
+from affinerank.clicks.models.by_segment import SegmentedModel
+from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.data.mapped import taken
-from affinerank.defaults import METHOD, METHOD_FROM_SWAPS
-from affinerank.errors import ConfigError
+from affinerank.defaults import METHOD, METHOD_FROM_CLICKED_LISTS, METHOD_FROM_SWAPS
+from affinerank.errors import AffineRankWarning, ConfigError
 from affinerank.pipeline.parts import train_part
 from affinerank.progress import Progress, quiet
+from affinerank.seeds import stage_rng
+
+if TYPE_CHECKING:
+    from affinerank.bias.mixture.comparison import Doubt
+
+MANY_QUERIES = 50
 
 
 def estimate_users(
@@ -49,7 +60,7 @@ def estimate_users(
     found = estimate_from_rows(
         rows, features, data, settings=settings, truth=truth, progress=progress
     )
-    return replace(found, notes=(*_about_log(kept, found.pools, data), *found.notes))
+    return replace(found, notes=(*_about_log(found.pools, data), *found.notes))
 
 
 def estimate_from_rows(
@@ -80,6 +91,7 @@ def estimate_from_rows(
         raise ConfigError(f"the method {method.name} needs features: give --data")
     if data is not None and not method.ranks_too:
         rows, features = in_order_of_ids(rows, features, data)
+    rows = rows if method.by_context else rows.merged()
     progress("estimating", 0, 1)
     found = method.fit(rows, features, how, progress)
     progress("estimating", 1, 1)
@@ -93,12 +105,44 @@ def estimate_from_rows(
         **found.users.provenance,
     }
     by = EstimatedBy(method.name, with_features, how.least_clicks)
-    users = replace(found.users, provenance=about, estimated=by)
+    users = _noted(found.users, about, by)
     seen = found.pools.impressions
-    error = None if truth is None else gauge_error(users, truth, seen)
+    error = None
+    if isinstance(truth, TrustModel) and isinstance(users, TrustModel):
+        error = gauge_error(users, truth, seen)
+    elif truth is not None:
+        error = error_by_row(users, truth, rows)
     return replace(
         found, users=users, method=method.name, why=why, overlap=overlap, error=error
     )
+
+
+def hold_users_against_log(
+    counts: ClickCounts, users: Any, *, name: str = "the users", seed: int = 0
+) -> Doubt | None:
+    """Warn where a log clearly prefers other users to those given."""
+    from affinerank.bias.mixture.comparison import hold_against_log
+
+    rows = rows_of(train_part(counts))
+    rng = stage_rng("held out", seed)
+    doubt = hold_against_log(rows, users, LEAST_CLICKS, rng)
+    if doubt is not None and doubt.clear:
+        warnings.warn(
+            f"{name} do not fit this log: users estimated from it predict its held-out "
+            f"clicks better, by {doubt.lead:.2g} +- {doubt.lead_error:.1g} in "
+            "log-likelihood per impression; estimate users from this log",
+            AffineRankWarning,
+            stacklevel=2,
+        )
+    return doubt
+
+
+def _noted(users: Any, about: Mapping[str, Any], by: EstimatedBy) -> Any:
+    """Note on users, or on those of each segment, how they were estimated."""
+    if not isinstance(users, SegmentedModel):
+        return replace(users, provenance=about, estimated=by)
+    models = {name: _noted(one, about, by) for name, one in users.models.items()}
+    return replace(users, models=models, provenance=about)
 
 
 def filled_features(data: RankingDataset) -> Matrix:
@@ -132,6 +176,9 @@ def _chosen(
     """The method, and why, in words."""
     if settings.method != AUTO:
         return METHODS[settings.method], "requested"
+    if with_features and only_clicked_lists(rows):
+        why = "every list has a click, so lists without one are missing"
+        return METHODS[METHOD_FROM_CLICKED_LISTS], why
     if with_features:
         why = "features indicate which documents to expect relevant"
         return METHODS[METHOD], why
@@ -143,10 +190,17 @@ def _chosen(
     return METHODS[METHOD], "no features, and documents hardly change rank"
 
 
-def _about_log(
-    counts: ClickCounts, pools: RankPools, data: RankingDataset | None
-) -> list[str]:
-    """Notes on what was filled in or pooled: missing values, segments, rare ranks."""
+def only_clicked_lists(rows: ClickRows) -> bool:
+    """Whether every query has as many clicks as sessions, and queries are many."""
+    clicks = np.bincount(rows.query, rows.clicks, rows.n_queries)
+    issued = rows.sessions > 0
+    return int(issued.sum()) >= MANY_QUERIES and bool(
+        np.all(clicks[issued] >= rows.sessions[issued])
+    )
+
+
+def _about_log(pools: RankPools, data: RankingDataset | None) -> list[str]:
+    """Notes on what was filled in or pooled: missing values, rare ranks."""
     notes = []
     lacking = {} if data is None else data.missing_values()
     if lacking:
@@ -154,11 +208,6 @@ def _about_log(
         notes.append(
             f"{sum(lacking.values()):,} missing values ({names}) were filled with the "
             "median of their feature"
-        )
-    if "segment" in counts.keys:
-        notes.append(
-            "segments were added up; where users click differently by segment, select "
-            "one and estimate each by itself"
         )
     if pools.shared:
         notes.append(f"few clicks: ranks {', '.join(pools.shared)} share their values")

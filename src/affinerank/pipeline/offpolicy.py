@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,8 +16,8 @@ from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
 from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import CORRECTION, METHOD, QUICK
-from affinerank.errors import ConfigError, DataError
+from affinerank.defaults import BASELINE, CORRECTION, METHOD, QUICK
+from affinerank.errors import AffineRankError, ConfigError, DataError
 from affinerank.estimators import Fold, Weights
 from affinerank.estimators.evidence import CLICKS as EXPLAINED
 from affinerank.evaluation.offpolicy import (
@@ -55,6 +56,7 @@ from affinerank.evaluation.unseen import (
 )
 from affinerank.pipeline.estimation import filled_features
 from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
+from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.parts import held_part, train_part
 from affinerank.pipeline.weighing import rows_named, weigh
 from affinerank.progress import Progress, quiet
@@ -101,6 +103,9 @@ class JudgedByClicks:
         value: Of the ranker; ``None`` if users are known up to gauge.
         logged: Value of the logged ranking, if compared and not up to gauge.
         against_logged: The difference, if compared.
+        second: The difference by a judge that is not told of the users, among the
+            documents that were shown, and in units of its own; ``None`` without users.
+        judge: Name of that judge.
     """
 
     ranker: str
@@ -110,6 +115,8 @@ class JudgedByClicks:
     value: Estimate | None = None
     logged: Estimate | None = None
     against_logged: Estimate | None = None
+    second: Estimate | None = None
+    judge: str = ""
 
     def to_dict(self, clicks: int) -> dict[str, Any]:
         """Return plain data; ``clicks`` there are decide whether more are needed."""
@@ -125,8 +132,16 @@ class JudgedByClicks:
             found: Estimate | None = getattr(self, name)
             if found is not None:
                 about[name] = found.to_dict()
+        if self.second is not None:
+            verdict = decide(self.second, clicks).verdict
+            about["second_judge"] = {
+                "judge": self.judge,
+                **self.second.to_dict(),
+                "verdict": verdict,
+            }
         if self.against_logged is not None:
-            about["against_logged"] |= asdict(decide(self.against_logged, clicks))
+            decision = decide(self.against_logged, clicks, self.second)
+            about["against_logged"] |= asdict(decision)
         return about
 
 
@@ -181,7 +196,9 @@ def evaluate_from_clicks(
     """Judge rankers by held-out clicks on another ranking.
 
     With known users, each ranker has a value; with estimated ones, only its difference
-    from the logged ranking is reported, from refits of the users.
+    from the logged ranking is reported, from refits of the users. A second judge, who
+    is not told of the users, says what it takes the difference for
+    (:mod:`affinerank.pipeline.judges`).
 
     Relevance of documents that were never shown is predicted from features, scores and
     the clicks on others, and intervals hold what that leaves open; they assume that
@@ -213,6 +230,9 @@ def evaluate_from_clicks(
         found = log.compared(scores, log.users, source, chosen, progress)
         to = HELD if source.held_out else LEARNT
         refits = {"replicates": chosen.replicates, "to": to}
+    if log.users is not None:
+        again = _second(scores, log, data, chosen)
+        found = [replace(row, **more) for row, more in zip(found, again, strict=True)]
     return ByClicks(
         chosen.rank_weights.name,
         chosen.estimator,
@@ -273,7 +293,7 @@ class _Log:
         predicted = self._predicted(new) if unknown else None
         bounds = predicted is None and unknown > MOST_NEVER_SHOWN
         value = partial(estimate, weights, query=query)
-        compared = {}
+        compared: dict[str, Any] = {}
         about: dict[str, Any] = {"bounds": bounds, "predicted": predicted}
         if settings.against_logged:
             logged = logged_weights(self.rows, settings.rank_weights)
@@ -362,6 +382,33 @@ class _Log:
         return unknown_share(weights, given, self.rows.query_of_doc)
 
 
+def _second(
+    scores: Mapping[str, Floats],
+    log: _Log,
+    data: RankingDataset,
+    settings: OffPolicySettings,
+) -> Iterator[dict[str, Any]]:
+    """Differences from the logged ranking by a judge that is not told of the users."""
+    rows = log.rows
+    explaining = [*scores.values(), *_uncorrected(rows, data, settings.seed)]
+    judge, weights = second_judge(rows, explaining, log.users)
+    for new in scores.values():
+        over = over_logged(new, rows, settings.rank_weights)
+        yield {"second": estimate(weights, over, rows.query_of_doc), "judge": judge}
+
+
+def _uncorrected(rows: ClickRows, data: RankingDataset, seed: int) -> list[Floats]:
+    """Scores of a ranker that learnt uncorrected clicks out of fold, if it can."""
+    asked, scores = Log(rows, None, (BASELINE,), seed), np.zeros(rows.n_docs)
+    if _too_few(rows) or not data.varying_features():
+        return []
+    with suppress(AffineRankError):  # a part in which no query was issued
+        for fold in _learnt(asked, data):
+            here = fold.predicts[rows.query_of_doc]
+            scores[here] = fold.scores.get(BASELINE, scores)[here]
+    return [scores] if scores.any() else []
+
+
 def _require_known(unknown: Mapping[str, float]) -> None:
     """Reject a ranking much of whose weight is on documents that are not known."""
     for name, share in unknown.items():
@@ -428,15 +475,24 @@ def _folds(
 ) -> Sequence[Fold]:
     """Learn rankers out of fold, where something rests on them."""
     issued = rows.sessions > 0
-    whole = len(rows) == len(np.unique(rows.doc)) == issued[rows.query_of_doc].sum()
-    few = min(rows.clicks.sum(), issued.sum()) < LEAST_QUERIES
-    if not learns and (whole or few or not data.varying_features()):
+    placed = len(rows.merged())
+    whole = placed == len(np.unique(rows.doc)) == issued[rows.query_of_doc].sum()
+    if not learns and (whole or _too_few(rows) or not data.varying_features()):
         return ()
-    asked = Log(rows, users, learns or (EXPLAINED,), seed)
+    return _learnt(Log(rows, users, learns or (EXPLAINED,), seed), data)
+
+
+def _too_few(rows: ClickRows) -> bool:
+    """Whether there are too few clicks or queries to learn from."""
+    least = min(rows.clicks.sum(), np.count_nonzero(rows.sessions))
+    return bool(least < LEAST_QUERIES)
+
+
+def _learnt(asked: Log, data: RankingDataset) -> Sequence[Fold]:
+    """Learn what is asked for by the quick ranker, out of fold."""
     features, settings = filled_features(data), RANKERS[QUICK].settings()
-    return learn_in_folds(
-        [asked], features, data.offsets, ranker=QUICK, settings=settings, seed=seed
-    )[0]
+    how: dict[str, Any] = {"ranker": QUICK, "settings": settings, "seed": asked.seed}
+    return learn_in_folds([asked], features, data.offsets, **how)[0]
 
 
 def _require_unseen(

@@ -133,6 +133,7 @@ def simulate(
     log: Path | None = None,
     counts: Path | None = None,
     save_users: Path | None = None,
+    context: str = "none",
     seed: int = 0,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
@@ -140,7 +141,8 @@ def simulate(
 
     The target is a number of ``sessions``, or of ``clicks``, which expected clicks per
     session turn into sessions. Where both files are written, the counts are those of
-    the log.
+    the log. With ``context="last-click"`` counts are by the rank of the last click
+    above, too.
 
     Returns:
         Sizes, the clicks expected, and the files written, as plain data.
@@ -149,6 +151,8 @@ def simulate(
         raise ConfigError("give either a number of clicks or a number of sessions")
     if sessions is not None and not float(sessions).is_integer():
         raise ConfigError(f"sessions must be a whole number, got {sessions}")
+    if context not in ("none", "last-click"):
+        raise ConfigError(f"context must be none or last-click, got {context!r}")
     wanted = (
         simulation.sessions_for(clicks) if clicks is not None else int(sessions or 0)
     )
@@ -158,11 +162,16 @@ def simulate(
         about |= write_session_log(simulation, wanted, log, rng=rng, progress=progress)
     if counts is not None and log is not None:
         from affinerank.clicks.counting import count_log, open_table
+        from affinerank.clicks.log import LogOptions
 
+        how: dict[str, Any] = {"check": False, "context": context}
+        if simulation.segments:
+            how["options"] = LogOptions(segment="segment")
         with open_table(str(log)) as table:
-            count_log(table, counts, check=False, progress=progress)
+            count_log(table, counts, progress=progress, **how)
     elif counts is not None:
-        drawn = simulate_counts(simulation, wanted, rng=rng)
+        by_context = context == "last-click"
+        drawn = simulate_counts(simulation, wanted, rng=rng, context=by_context)
         drawn.save(counts)
         about |= drawn.summary()
     if save_users is not None:

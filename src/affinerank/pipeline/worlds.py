@@ -19,6 +19,7 @@ import numpy as np
 from affinerank.arrays import Ints, Matrix
 from affinerank.bias import METHODS, EstimationSettings, Method
 from affinerank.clicks.models import CLICK_MODELS, trust
+from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies import fixed
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.clicks.simulate import simulate_counts
@@ -238,7 +239,9 @@ class World:
         share = self.data.validation_share if held_out else 1.0
         sessions = simulation.sessions_for(cell.clicks * share)
         rng = click_rng(cell, self.seed, held_out=held_out)
-        counts = simulate_counts(simulation, sessions, rng=rng)
+        by_rank = simulation.users.click_probability(np.ones(1, int), np.zeros(1))
+        context = by_rank is None  # such users may go by their clicks above
+        counts = simulate_counts(simulation, sessions, rng=rng, context=context)
         return rows_of(counts, data), simulation.users
 
     def measure(
@@ -483,8 +486,14 @@ def _about(cell: Cell, rows: ClickRows, users: Any) -> dict[str, Any]:
     about = {"sessions": rows.n_sessions, "clicks_drawn": int(rows.clicks.sum())}
     if cell.users == TRUE:
         return about
-    by_rank = {name: tuple(getattr(users, name).tolist()) for name in ("alpha", "beta")}
-    return about | by_rank
+    if isinstance(users, TrustModel):
+        alpha, beta = users.alpha, users.beta
+    else:  # the mean at each rank
+        seen = np.maximum(rows.by_rank(rows.impressions), 1.0)
+        alpha, beta = (
+            rows.by_rank(rows.impressions * v) / seen for v in users.at(rows)
+        )
+    return about | {"alpha": tuple(alpha.tolist()), "beta": tuple(beta.tolist())}
 
 
 def _no_clicks(data: RankingDataset) -> ClickRows:
