@@ -54,14 +54,19 @@ def figure_format(path: Path) -> str:
 
 
 def by_rank(
-    names: list[str], title: str, *, log: bool, line: bool = False, zero: bool = False
+    values: Sequence[Spec],
+    names: list[str],
+    title: str,
+    *,
+    log: bool,
+    line: bool = False,
+    zero: bool = False,
 ) -> Spec:
     """Return the layers of values by rank: intervals, points to hover over, lines.
 
-    The data have ``series``, ``rank`` as it is called, ``mean_rank`` as a number,
-    ``value`` and, where there is an interval, ``low`` and ``high``.
-
     Args:
+        values: The data: ``series``, ``rank`` as it is called, ``mean_rank`` as a
+            number, ``value`` and, where there is an interval, ``low`` and ``high``.
         names: The series, in the order of their colours.
         title: Of the y axis.
         log: Whether the axis of ranks is logarithmic.
@@ -75,19 +80,20 @@ def by_rank(
         x["title"], scale = "rank (log scale)", {"type": "log", "nice": False}
         axis = {"values": RANK_TICKS, "grid": False}
     x |= {"axis": axis, "scale": scale}
-    legend = {"orient": "top", "labelLimit": 260, "symbolOpacity": 1}
+    legend = {"orient": "top", "columns": 2, "labelLimit": 340, "symbolOpacity": 1}
     series: Spec = {"field": "series", "type": "nominal", "title": None}
     series |= {"sort": names, "scale": {"domain": names}}
     series["legend"] = legend if len(names) > 1 else None
     y: Spec = {"type": "quantitative", "title": title, "scale": {"zero": zero}}
     value = {**y, "field": "value"}
     tips = [{"field": f} for f in ("series", "rank", "value", *ENDS)]
+    intervals = {
+        "transform": [{"filter": "isValid(datum.low)"}],
+        "mark": {"type": "rule", "opacity": 0.5, "size": 3},
+        "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
+    }
     layers: list[Spec] = [
-        {
-            "transform": [{"filter": "isValid(datum.low)"}],
-            "mark": {"type": "rule", "opacity": 0.5, "size": 3},
-            "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
-        },
+        *([intervals] if any("low" in row for row in values) else []),
         {
             "mark": {"type": "point", "filled": True, "size": 50, "opacity": 1},
             "encoding": {"y": value, "shape": series, "tooltip": tips},
@@ -115,7 +121,7 @@ def lines_by_rank(
         for row in rows[:RANKS_DRAWN]
     ]
     deep = max(value["mean_rank"] for value in values) > RANKS_LINEAR
-    drawn = by_rank(list(series), title, log=deep, line=True, zero=zero)
+    drawn = by_rank(values, list(series), title, log=deep, line=True, zero=zero)
     return {
         "data": {"values": values},
         "width": "container",
@@ -145,7 +151,7 @@ def bias_figure(
                 values.append({**point, "series": "truth", "value": truth[name][i]})
     names = ["estimate"] if truth is None else ["estimate", "truth"]
     gauge = "gauge: mean alpha 1, mean beta/alpha 0"
-    drawn = by_rank(names, gauge, log=True)
+    drawn = by_rank(values, names, gauge, log=True)
     panels = [
         {
             **drawn,

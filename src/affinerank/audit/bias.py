@@ -57,6 +57,10 @@ def trust_bias(facts: Facts) -> Section:
         says = "Too few queries were clicked to test for it."
         if facts.estimate is None:
             says = "Testing for it needs an estimate of how users click: see below."
+        elif not facts.estimate.models:
+            says = (
+                f"Users were estimated by {facts.estimate.method}, which has no test."
+            )
         return Section(TRUST, "unknown", (says,), {"test": None})
     if test.found and facts.misfit:
         says = (

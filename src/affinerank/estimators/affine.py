@@ -14,7 +14,8 @@ with :math:`h_k = n_k` (``equal``), or by what a row knows (``information``),
     h_k = \frac{n_k \alpha_k^2}{p_k (1 - p_k)},
 
 where p is the click rate of the other documents at the rank. A document's own clicks
-have no part in h, so both are unbiased.
+have no part in h, so both are unbiased. Rows by the last click above differ so much in
+what they know that these are always weighed by information.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class AffineOptions(Division):
 
     Attributes:
         rows: What the ranks that a document was shown at count: every impression
-            ``equal``, or each rank by its ``information`` on relevance.
+            ``equal``, or each rank by its ``information`` on relevance, as rows by
+            context always do.
     """
 
     rows: str = EQUAL
@@ -58,7 +60,8 @@ def weigh(evidence: Evidence) -> Weights:
     rows, options = evidence.rows, evidence.options
     alpha, beta = evidence.known_users.at(rows)
     alpha = options.clipped(alpha, rows)
-    if isinstance(options, AffineOptions) and options.rows == INFORMATION:
+    by_information = getattr(options, "rows", EQUAL) == INFORMATION
+    if by_information or rows.has_context:
         alpha = _by_information(alpha, rows)
     return corrected(rows, alpha, beta)
 
@@ -70,7 +73,7 @@ def _by_information(alpha: Floats, rows: ClickRows) -> Floats:
     """
     rate = _rate_of_others(rows)
     spread = rate * (1.0 - rate)
-    n = rows.impressions
+    n = np.where(alpha != 0, rows.impressions, 0.0)
     known = rows.by_doc(n * alpha**2 / spread)[rows.doc]
     slope = np.zeros_like(alpha)
     shown = alpha * rows.by_doc(n)[rows.doc]

@@ -45,6 +45,7 @@ from affinerank.progress import Progress
 from affinerank.seeds import stage_rng
 
 CHOOSING_DOCS = 40_000
+NOTHING = 1e-5  # a slope that is none
 FEW_QUERIES = 60  # with fewer, none are held out to choose the number of levels
 FEATURE_BINS, FEATURE_KNOTS = 16, 4
 QUERY_BINS, QUERY_KNOTS = 6, 2
@@ -80,12 +81,14 @@ class Mixture:
         Known up to gauge; here the lowest level of relevance is 0 and the highest 1.
         """
         levels, tables = self.fit.levels, self.pools.tables()
+        # Where nobody clicks, clicks say nothing: do not divide by what is left.
+        alpha = np.where(levels.alpha < NOTHING, 0.0, levels.alpha)
         about = {**self.about, "levels": levels.levels.round(4).tolist()}
         by_context = self.pools.by_context
         kind = BrowsingModel if by_context else TrustModel
         models: list[Any] = [
             kind(
-                alpha=levels.alpha[table if by_context else table[:, 0]],
+                alpha=alpha[table if by_context else table[:, 0]],
                 beta=levels.zeta_minus[table if by_context else table[:, 0]],
                 identified="gauge",
                 span=(0.0, 1.0),
