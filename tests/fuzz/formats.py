@@ -211,7 +211,7 @@ def _json(rng: Random, data: bytes | str) -> bytes:
     return json.dumps(mixed, indent=rng.choice((None, 2))).encode()
 
 
-def _counts(rng: Random, name: Name) -> bytes:
+def _counts(rng: Random, name: Name, *, context: bool = False) -> bytes:
     shown, clicks, issued = Counter[Any](), Counter[Any](), Counter[int]()
     for row in _world()[1]:
         key = row["query"], row["doc"], row["rank"]
@@ -226,6 +226,7 @@ def _counts(rng: Random, name: Name) -> bytes:
             "impressions": 30 * n,
             "clicks": 30 * clicks[key],
             "sessions": 30 * issued[key[0]],
+            **({"context": key[1] % key[2]} if context else {}),
         }
         for key, n in shown.items()
     ]
@@ -274,10 +275,11 @@ def _ranker(kind: str, rng: Random) -> Files:
 
 def _measured(rng: Random) -> Files:
     """Return counts, features, users and a ranker that fit each other."""
-    name, kept = _named(rng), rng.choice(("eps", "gauge", "zeta"))
+    name, kept = _named(rng), rng.choice(("eps", "gauge", "zeta", "browsing"))
+    context = kept == "browsing" or rng.random() < 0.2
     return {
         **_ranker("", rng),
-        "counts.parquet": _counts(rng, name),
+        "counts.parquet": _counts(rng, name, context=context),
         "features.parquet": _features(rng, name),
         "users.json": _json(rng, (KEPT / f"users-{kept}.json").read_bytes()),
     }
@@ -341,7 +343,10 @@ def _log_format(
     make: Callable[[Random], Files], ending: str, how: spoil.Spoil
 ) -> Format:
     count = f"count in/log.{ending} -o out/counts.parquet"
-    others = (f"{count} --bad-rows drop", f"audit in/log.{ending} -o out/a.html")
+    others = (
+        *(f"{count} --bad-rows drop", f"{count} --context last-click"),
+        f"audit in/log.{ending} -o out/a.html",
+    )
     endings = ("",) if ending == "parquet" else ("", "", ".gz", ".zst")
     return Format(make, {f"log.{ending}": how}, (*(count,) * 8, *others), endings)
 

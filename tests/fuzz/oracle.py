@@ -54,14 +54,15 @@ def expected_counts(path: Path) -> Counts:
 
 
 def found_counts(path: Path) -> Counts:
-    """Read counts that the package wrote."""
-    return {
-        (str(r["query_id"]), str(r["doc_id"]), r["rank"], r.get("ranker", "")): (
-            *(r["impressions"], r["clicks"]),
-            r["sessions"],
-        )
-        for r in pq.read_table(path).to_pylist()
-    }
+    """Read counts that the package wrote; the last click above is added up."""
+    found: Counts = {}
+    for r in pq.read_table(path).to_pylist():
+        if not 0 <= r.get("context", 0) < r["rank"]:
+            raise FaultError(f"a click above at rank {r['context']}")
+        key = (str(r["query_id"]), str(r["doc_id"]), r["rank"], r.get("ranker", ""))
+        shown, clicks, _ = found.get(key, (0, 0, 0))
+        found[key] = (shown + r["impressions"], clicks + r["clicks"], r["sessions"])
+    return found
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
