@@ -1,6 +1,8 @@
 # `make demo` and `make test` set up all they need in .venv, from a fresh clone.
 PYTHON ?= python3
 BIN := .venv/bin
+# two processes; one that has nothing left takes over tests that the other has not begun
+IN_TWO := -n 2 --dist worksteal
 
 .PHONY: demo test test-oldest quick lint fuzz docs benchmark dist audit clean
 
@@ -8,14 +10,14 @@ demo: .venv/installed
 	$(BIN)/affinerank demo
 
 test: .venv/installed lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(IN_TWO)
 
 # the same with the oldest versions that pyproject.toml allows
 test-oldest:
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/pip install --quiet --disable-pip-version-check \
 		-c constraints-oldest.txt -e ".[dev]"
-	.venv-oldest/bin/python -m pytest -q
+	.venv-oldest/bin/python -m pytest -q $(IN_TWO)
 
 # thousands of damaged files of every format, each read by a command (docs/robustness.md)
 CASES ?= 20000
@@ -26,7 +28,7 @@ fuzz: .venv/installed
 # what a change breaks first, in a minute and a half: no documentation, no browser
 quick: .venv/installed
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q $(IN_TWO) -m "not slow"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

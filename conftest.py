@@ -1,6 +1,7 @@
 """What pytest leaves alone: modules that need a library this machine lacks.
 
-Small products of numpy stay on one thread: on busy cores threads wait for each other.
+Small products of numpy and torch stay on one thread: tests run in two processes, and
+on busy cores threads wait for each other.
 Nothing here uses the network, and no library is to call home.
 """
 
@@ -8,6 +9,7 @@ import os
 from importlib.util import find_spec
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 # The CUDA kernels import triton, which comes with CUDA builds of torch only.

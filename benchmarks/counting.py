@@ -3,8 +3,8 @@
 Writes logs of several sizes into a temporary folder (ten rows per session, about six
 groups for ten rows, ids of queries and documents as text) and prints
 
-- seconds of our counting, unchecked and checked, of the bare DuckDB query, of pandas
-  and of polars over the same file, taken alternately: medians, and their ratios to the
+- seconds of our counting, unchecked, checked, and by the last click above, of the bare
+  DuckDB query, of pandas and of polars over the same file, taken alternately: medians, and their ratios to the
   bare query. DuckDB has the same memory in all three;
 - seconds per million rows at each size: they must not grow;
 - peak memory of a fresh process that runs ``affinerank count --memory 1GB`` on the
@@ -91,6 +91,11 @@ def checked(log: Path, folder: Path) -> None:
         count_log(table, folder / "counts.parquet")
 
 
+def by_last_click(log: Path, folder: Path) -> None:
+    with open_table(str(log), memory=MEMORY) as table:
+        count_log(table, folder / "counts.parquet", context="last-click")
+
+
 def by_pandas(log: Path, folder: Path) -> None:
     pandas = import_module("pandas")
     keys = ["query_id", "doc_id", "rank"]
@@ -120,6 +125,7 @@ def compare(log: Path, folder: Path, repeats: int) -> None:
         "bare DuckDB query": bare,
         "ours, unchecked": unchecked,
         "ours, checked": checked,
+        "checked, last click": by_last_click,
         "pandas": by_pandas,
         "polars": by_polars,
     }

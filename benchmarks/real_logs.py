@@ -27,12 +27,12 @@ import numpy as np
 import polars as pl
 from polars import col
 from scipy import stats
-from scipy.optimize import minimize
 
 import affinerank as ar
 from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.bias.method import EstimationSettings
 from affinerank.pipeline.estimation import estimate_from_rows, filled_features
+from affinerank.progress import quiet
 
 # Yandex: pages have ten ranks.
 DEPTH = 10
@@ -397,37 +397,10 @@ def row(values: Any, digits: int = 3) -> str:
 
 
 def listwise(rows: ar.ClickRows, features: Matrix) -> ar.TrustModel:
-    r"""Fit position bias to which documents of a query got its clicks.
-
-    Given that a query has clicks, each is on document d at rank k with probability
-
-        n_dk exp(t_k + x_d w) / sum of that over the query:
-
-    how often a query is clicked at all drops out, so lists may be kept by that.
-    """
-    order = np.argsort(rows.query, kind="stable")
-    rows = rows.select(order)
-    depth, x = rows.depth, features[rows.doc].astype(np.float64)
-    x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-9)
-    first = np.flatnonzero(np.diff(rows.query, prepend=-1))
-    size = np.diff(np.append(first, len(rows)))
-    clicks, offset = rows.clicks, np.log(rows.impressions)
-    total = np.repeat(np.add.reduceat(clicks, first), size)
-    held = np.append(np.full(depth, 0.1), np.ones(x.shape[1]))
-
-    def loss(values: Floats) -> tuple[float, Floats]:
-        score = values[rows.rank - 1] + x @ values[depth:] + offset
-        odds = np.exp(score - np.repeat(np.maximum.reduceat(score, first), size))
-        share = odds / np.repeat(np.add.reduceat(odds, first), size)
-        left = total * share - clicks
-        slope = np.append(np.bincount(rows.rank - 1, left, depth), left @ x)
-        value = -clicks @ np.log(share) + held @ values**2 / 2
-        return float(value), slope + held * values
-
-    start = np.zeros(len(held))
-    bias = minimize(loss, start, jac=True, method="L-BFGS-B").x[:depth]
-    alpha = np.exp(bias - bias[0])
-    return ar.TrustModel(alpha=alpha, beta=0 * alpha, identified="gauge")
+    """Position bias by which documents of a list got its clicks."""
+    fit = ar.METHODS["listwise"].fit
+    users: ar.TrustModel = fit(rows, features, ar.EstimationSettings(), quiet).users
+    return users
 
 
 def by_users(lists: Lists, users: ar.TrustModel) -> Floats:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from affinerank.audit import audit, audit_file, bias, changes, identified
@@ -16,12 +18,17 @@ from affinerank.audit.facts import facts_of
 from affinerank.audit.next_steps import next_steps
 from affinerank.audit.page import audit_page
 from affinerank.audit.survey import survey_log
+from affinerank.bias.swaps import RankEffect
 from affinerank.cli import main
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.engines import open_table
 from affinerank.clicks.log import LogOptions
 from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.simulate import write_session_log
+from affinerank.clicks.traffic import Traffic
+from affinerank.data.catalog import load
 from affinerank.errors import ConfigError
+from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.progress import quiet
 
 WriteLog = Callable[..., str]
@@ -192,6 +199,27 @@ def test_documents_that_moved_show_position_bias_without_an_estimate() -> None:
     assert about["trust_bias"]["verdict"] == "unknown"
 
 
+def test_a_verdict_says_which_of_two_tests_it_rests_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = facts_of(world[0], None, None, None, seed=0, progress=quiet)
+    effect = RankEffect(-0.01, 0.005, 0.049, 0.06, 199, 150)
+    monkeypatch.setattr(bias, "rank_effect", lambda _: effect)
+    found = bias.position_bias(facts)
+    assert found.verdict == "yes"
+    assert "By the estimate" in found.says[0]
+    assert "p < 0.0001" in found.says[0]
+    assert "p = 0.049" in found.says[1]
+    assert found.says[1].endswith(
+        "That alone shows nothing: p would have to be below 0.025, as two tests share "
+        "the 5 %."
+    )
+    # By itself it has all of the 5 %.
+    alone = bias.position_bias(replace(facts, estimate=None))
+    assert alone.verdict == "yes"
+    assert "only if it changed as documents moved" in alone.says[0]
+
+
 def test_what_a_test_did_not_find_is_never_called_no() -> None:
     """Neither on the page nor in JSON nor in the terminal, and never green."""
     counts = ClickCounts.from_columns(
@@ -235,6 +263,30 @@ def test_weak_ranks_make_the_estimate_known_in_part(world: World) -> None:
     assert "ranks 5, 6" in found.numbers["parameters"][0]["why"]
     steps = [step.name for step in next_steps(replace(facts, estimate=weak))]
     assert steps[:2] == ["features", "swaps"]
+
+
+def test_an_estimate_without_bands_claims_nothing_precise(tmp_path: Path) -> None:
+    """Lists kept for a click: users are estimated by a method that has no bands."""
+    data = load("yahoo-like:150@50").train
+    made = prepare_simulation(data, traffic=Traffic(top_k=6), seed=0)
+    log = tmp_path / "log.parquet"
+    write_session_log(made, 4000, log, rng=np.random.default_rng(0))
+    table = pq.read_table(log)
+    clicked = table.filter(table["clicked"])["session_id"].unique()
+    kept = pc.is_in(table["session_id"], value_set=clicked)
+    pq.write_table(table.filter(kept), log)
+    found = audit_file(str(log), data)
+    about = found.to_dict()
+    assert about["identified"]["verdict"] == "partly"
+    assert "how precisely is not known" in about["identified"]["parameters"][0]["why"]
+    assert about["trust_bias"]["verdict"] == "unknown"
+    assert (
+        f"by {about['identified']['method']}, which" in about["trust_bias"]["says"][0]
+    )
+    assert about["first_rank"]["verdict"] == "unknown"
+    assert "no bands" in about["first_rank"]["says"][0]
+    assert "models" not in about["identified"]
+    assert 'data-figure="bias"' in audit_page(found)
 
 
 def test_a_real_log_of_queries_seen_once_is_reported_in_words(

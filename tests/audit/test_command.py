@@ -152,7 +152,7 @@ def test_the_page_works_offline_in_a_browser(
 ) -> None:
     page = browse(audited[1])
     page.wait_for_selector("[data-figure=bias] svg .mark-symbol path")
-    assert page.locator("[data-figure] svg.marks").count() == 4
+    assert page.locator("[data-figure] svg.marks").count() == 5
     assert page.title().startswith("Click log")
     assert page.locator("img").count() == 0
     assert page.locator(".card").count() == 7

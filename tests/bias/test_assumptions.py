@@ -99,7 +99,7 @@ def test_dependent_clicks_say_how_much_and_what_to_do() -> None:
     score, variance = 50 - 75, stats.hypergeom(400, 150, 200).var()
     assert found.p == pytest.approx(stats.chi2.sf(score**2 / variance, 1))
     assert "0.50 times as often as after none" in found.says
-    assert "--context last-click" in found.advice
+    assert "estimated by rank and last click" in found.advice
     alike = dependent_clicks(replace(rows, clicks=np.array([200.0, 75.0, 75.0])))
     assert (alike.verdict, alike.number) == ("not found", 1.0)
     assert not alike.advice

@@ -33,6 +33,8 @@ def first_rank(facts: Facts) -> Section:
     found = facts.first
     if found is None or not len(found.query):
         why = "Clicks cannot be corrected without knowing how users click."
+        if facts.estimate is not None:
+            why = "The estimate has no bands, so what is clear cannot be told."
         if found is not None:
             often = f"{LEAST_IMPRESSIONS} times or more each"
             why = f"No query showed its first document and another one {often}."

@@ -44,7 +44,8 @@ class Facts:
         warned: What the estimation warned of.
         average: Rows of ranks that users have values for, with their alpha and beta
             there: see :func:`average_users`.
-        first: Whether other documents should come first; none without an estimate.
+        first: Whether other documents should come first; none without an estimate that
+            has bands.
         assumptions: What the model takes for granted, tested.
         labels: Debiased, by features if there are any, by rank without; none without
             an estimate.
@@ -87,7 +88,8 @@ class Facts:
         """How far clicks determine alpha and beta of the ranks."""
         if self.estimate is None:
             return "no"
-        return "partly" if self.estimate.weak_ranks else "yes"
+        bands = self.estimate.inference.known
+        return "yes" if bands and not self.estimate.weak_ranks else "partly"
 
     @property
     def precision(self) -> dict[str, Any] | None:
@@ -126,7 +128,8 @@ def facts_of(
             refused = str(error)
         else:
             average = average_users(estimate, detailed)
-            first = judge_first_rank(*average, estimate.display, estimate.pools)
+            if estimate.display.covariance is not None:
+                first = judge_first_rank(*average, estimate.display, estimate.pools)
             labels = debias(
                 merged, estimate.users, data=data, seed=seed, progress=progress
             )

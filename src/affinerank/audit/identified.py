@@ -115,6 +115,8 @@ def _alpha_beta(facts: Facts) -> Parameter:
         why = f"clicks hardly determine ranks {weak}, which lean on the other ranks"
     elif estimate is not None:
         why = f"by {estimate.method}: {estimate.why}"
+        if not estimate.inference.known:
+            why += "; how precisely is not known"
     name = "alpha and beta of each rank, relative to the others"
     return Parameter(name, facts.identified, why)
 

@@ -264,7 +264,9 @@ def estimated(about: Mapping[str, Any]) -> None:
                     f"{row['log_likelihood']:.4f}",
                     f"{row['perplexity']:.4f}",
                     f"{row['lead']:+.5f} +- {row['lead_error']:.5f}"
-                    + (" *" if row["clear"] else ""),
+                    + (" *" if row["clear"] else "")
+                    if row["lead_error"]
+                    else "",
                 )
                 for row in about["models"]
             ),

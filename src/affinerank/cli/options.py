@@ -6,7 +6,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -233,9 +233,8 @@ def bars() -> Iterator[Progress]:
     """Draw a progress bar per stage on a terminal; print a line at times in a pipe."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     console = display.faults
-    with Bars(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as drawn:
+    drawn = Bars(*columns, console=console, transient=True)
+    with drawn if console.is_terminal else nullcontext():
         tasks: dict[str, Any] = {}
         spoken = monotonic()
 

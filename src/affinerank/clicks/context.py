@@ -64,7 +64,7 @@ def finding_of(test: Independence, context: Context) -> Finding | None:
     if not test.found:
         return None
     parts = (test.above, test.near)
-    ratios = ("after a click above", "right after a click, against further below it,")
+    ratios = ("after a click above", "right below a click over further below")
     said = [
         f"{each.ratio:.2f} times the click rate {where}"
         for each, where in zip(parts, ratios, strict=True)
@@ -73,7 +73,7 @@ def finding_of(test: Independence, context: Context) -> Finding | None:
     done = (
         "counted by --context last-click"
         if context != "none"
-        else ("count with --context last-click, or corrections by rank will be wrong")
+        else "count with --context last-click, or corrections by rank will be wrong"
     )
     number = max(each.impressions for each in parts if each is not None)
     what = f"clicks depend on the clicks above ({', '.join(said)}): {done}"
