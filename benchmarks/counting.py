@@ -4,8 +4,8 @@ Writes logs of several sizes into a temporary folder (ten rows per session, abou
 groups for ten rows, ids of queries and documents as text) and prints
 
 - seconds of our counting, unchecked, checked, and by the last click above, of the bare
-  DuckDB query, of pandas and of polars over the same file, taken alternately: medians, and their ratios to the
-  bare query. DuckDB has the same memory in all three;
+  DuckDB query, of pandas and of polars over the same file, taken alternately: medians,
+  and their ratios to the bare query. DuckDB has the same memory in all;
 - seconds per million rows at each size: they must not grow;
 - peak memory of a fresh process that runs ``affinerank count --memory 1GB`` on the
   largest log.

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from affinerank.cli import main
+from affinerank.cli import main, options
 
 WORLD = "yahoo-like:60"
 
 # How long an example takes says how busy the machine is, not whether it is right.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+# On a slow one, commands must not print how far they are into what tests compare.
+options.SECONDS_BETWEEN_LINES = float("inf")
 
 # Files that `make quick` leaves out: they train at length, or start a browser or Spark.
 SLOW = (

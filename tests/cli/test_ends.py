@@ -101,13 +101,13 @@ def test_a_signal_ends_a_command_and_leaves_nothing(
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
-    process = start("data", "describe", "yahoo-like:20", "--json", folder=tmp_path)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.wait(timeout=60) == 1
-    assert process.stderr.read() == ""
-    process.stderr.close()
+    (tmp_path / "data.txt").write_text("1 qid:1 1:1\n0 qid:1 1:2\n")
+    with start("data", "describe", "data.txt", "--json", folder=tmp_path) as ran:
+        assert ran.stdout is not None
+        assert ran.stderr is not None
+        ran.stdout.close()
+        assert ran.stderr.read() == ""
+    assert ran.returncode == 1
 
 
 def test_a_file_that_may_not_grow_is_one_sentence(tmp_path: Path) -> None:

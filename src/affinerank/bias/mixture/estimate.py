@@ -46,7 +46,7 @@ from affinerank.seeds import stage_rng
 
 CHOOSING_DOCS = 40_000
 NOTHING = 1e-5  # a slope that is none
-FEW_QUERIES = 60  # with fewer, none are held out to choose the number of levels
+FEW_QUERIES = 30  # with fewer, none are held out to choose the number of levels
 FEATURE_BINS, FEATURE_KNOTS = 16, 4
 QUERY_BINS, QUERY_KNOTS = 6, 2
 # Clicks that take three quarters of the prior variance away halve its deviation.

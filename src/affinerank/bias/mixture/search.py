@@ -27,10 +27,9 @@ ALIGNMENTS = 3
 def choose_levels(
     seen: Population, held: Population, most: int, rng: np.random.Generator
 ) -> Levels:
-    """Grow levels while clicks of other queries become more likely.
+    """Grow levels while clicks of other queries become clearly more likely.
 
-    By more than a standard error over queries: one level too many costs little, one
-    too few is a bias.
+    Clearly is by more than two standard errors over queries.
 
     Args:
         seen: Documents that levels are fitted to.
@@ -48,7 +47,7 @@ def choose_levels(
         grown = max(fits, key=lambda fit: fit.objective).levels
         # Keep it if it predicts the other queries clearly better.
         values = query_likelihood(few_held, grown)
-        if not _clearly_above(values, judged, errors=1.0):
+        if not _clearly_above(values, judged):
             break
         best, judged = grown, values
     return best
@@ -179,7 +178,7 @@ def _inserted(levels: Levels, new: float, shares: Floats, odds: float) -> Levels
     )
 
 
-def _clearly_above(values: Floats, others: Floats, errors: float = 2.0) -> bool:
-    """Whether queries gain by more than so many standard errors of their mean."""
+def _clearly_above(values: Floats, others: Floats) -> bool:
+    """Whether queries gain by more than two standard errors of their mean."""
     each = values - others
-    return bool(each.mean() > errors * each.std() / np.sqrt(len(each)))
+    return bool(each.mean() > 2 * each.std() / np.sqrt(len(each)))
