@@ -84,7 +84,8 @@ def own_tables() -> Iterator[None]:
     before = [dict(table) for table in tables]
     yield
     for table, rows in zip(tables, before, strict=True):
-        table._rows = rows
+        table.clear()
+        table.update(rows)
 
 
 @pytest.mark.usefixtures("own_tables")
