@@ -22,7 +22,7 @@ from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.requirements import require_estimable
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.progress import Progress
+from affinerank.progress import Progress, quiet
 
 RIDGE, RANK_RIDGE = 1.0, 0.1  # features in units of their spread
 
@@ -60,4 +60,15 @@ def estimate(
     return replace(Estimate.of(users, rows), notes=(note,))
 
 
-ROW = Method("listwise", "Listwise", estimate, needs_features=True)
+def refit(
+    rows: ClickRows,
+    features: Matrix,
+    settings: EstimationSettings,
+    _rng: np.random.Generator,
+    _first: Estimate | None = None,
+) -> Estimate:
+    """Fit once more; nothing is drawn, and nothing kept."""
+    return estimate(rows, features, settings, quiet)
+
+
+ROW = Method("listwise", "Listwise", estimate, needs_features=True, refit=refit)
