@@ -87,7 +87,7 @@ def test_a_note_goes_to_stderr_in_one_line(
     [
         (b"1 qid:1 1:x\n", "data.txt", "data.txt, line 1: expected a number after"),
         (b"qid:1 1:1\n", "data.txt", "data.txt, line 1: expected a label"),
-        (gzip.compress(GOOD)[:-9], "data.txt.gz", "could not be read to its end"),
+        (gzip.compress(GOOD, mtime=0)[:-9], "data.txt.gz", "not be read to its end"),
         (b"\x00\x01", "data.bin", "holds binary data"),
     ],
 )
