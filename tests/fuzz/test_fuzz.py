@@ -54,10 +54,3 @@ def test_the_oracle_finds_faults(line: str, tmp_path: Path) -> None:
     path.write_text(LOG + line)
     with pytest.raises(oracle.FaultError):
         oracle.expected_counts(path)
-
-
-def test_kept_files_are_text_or_plainly_not() -> None:
-    for path in (Path(__file__).parent / "kept").glob("*/in/**/*"):
-        data = path.read_bytes() if path.is_file() else b""
-        if b"\0" not in data[:8000]:  # what tools take for text must be text
-            data.decode()
