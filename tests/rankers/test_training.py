@@ -22,7 +22,7 @@ from affinerank.rankers.lists import Lists
 from affinerank.rankers.losses import LOSSES
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.networks import Networks, initial_parameters
-from affinerank.rankers.operations import activate
+from affinerank.rankers.operations import activate, activate_and_score
 from affinerank.rankers.parallel import Group
 from affinerank.rankers.scaling import scaled
 from affinerank.rankers.training import (
@@ -36,6 +36,10 @@ SMALL = NetworkSettings(
     hidden=(16, 8), dropout=(0.0, 0.1), epochs=3, batch_queries=4, device="cpu"
 )
 PLAIN = replace(SMALL, dropout=(0.0, 0.0))
+
+
+def salt(number: int) -> torch.Tensor:
+    return torch.tensor(number, dtype=torch.int32)
 
 
 def problem(
@@ -136,9 +140,9 @@ def test_initialisation_and_dropout_depend_on_a_networks_seed_alone() -> None:
     seeds = torch.tensor([11, 22], dtype=torch.int32)
     values = torch.ones(2, 50, 64)
     bias = torch.zeros(2, 1, 64)
-    both = activate(values, bias, rows, seeds, 3, 0.5)
+    both = activate(values, bias, rows, seeds, salt(3), 0.5)
     some = rows[10:20]
-    single = activate(values[1:, 10:20], bias[1:], some, seeds[1:], 3, 0.5)
+    single = activate(values[1:, 10:20], bias[1:], some, seeds[1:], salt(3), 0.5)
     assert torch.equal(both[1:, 10:20], single)
 
 
@@ -146,7 +150,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
     rows = torch.arange(2000, dtype=torch.int32)
     seeds = torch.tensor([1, 2, 3], dtype=torch.int32)
     values = torch.ones(3, 2000, 100)
-    dropped = activate(values, torch.zeros(3, 1, 100), rows, seeds, 5, 0.1)
+    dropped = activate(values, torch.zeros(3, 1, 100), rows, seeds, salt(5), 0.1)
     n = dropped.numel()
     share = (dropped == 0).double().mean().item()
     assert abs(share - 0.1) < 5 * np.sqrt(0.1 * 0.9 / n)
@@ -155,7 +159,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
         spread = np.sqrt(0.1 * 0.9 * len(means) / n)
         assert (means - 0.1).abs().max() < 6 * spread
     assert not torch.equal(dropped[0], dropped[1])
-    other = activate(values, torch.zeros(3, 1, 100), rows, seeds, 6, 0.1)
+    other = activate(values, torch.zeros(3, 1, 100), rows, seeds, salt(6), 0.1)
     assert not torch.equal(dropped, other)
 
 
@@ -588,17 +592,39 @@ def test_networks_are_fitted_and_chosen_on_cuda(precision: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 @pytest.mark.parametrize(("units", "docs"), [(8, 5), (48, 70), (160, 40), (256, 33)])
 def test_the_cuda_activation_is_that_of_the_cpu(units: int, docs: int) -> None:
-    """Values, dropped units and both gradients; units may fill a block or not."""
+    """Values, scores, dropped units, gradients; units may fill a block or not."""
     torch.manual_seed(0)
     values, outer = torch.randn(2, 3, docs, units)
-    bias = torch.randn(3, 1, units)
+    bias, shift = torch.randn(3, 1, units), torch.randn(3, 1, 1)
+    weights = torch.randn(3, units, 1)
     rows = torch.randint(0, 10**6, (docs,), dtype=torch.int32)
     seeds = torch.tensor([1, -(2**31), 2**31 - 1], dtype=torch.int32)
     found = []
     for device in ("cpu", "cuda"):
         v, b = (x.to(device).requires_grad_() for x in (values, bias))
-        y = activate(v, b, rows.to(device), seeds.to(device), 1234567, 0.3)
+        w, s = weights.to(device).requires_grad_(), shift.to(device).requires_grad_()
+        dropped = (rows.to(device), seeds.to(device), salt(1234567).to(device), 0.3)
+        y = activate(v, b, *dropped)
         slopes = torch.autograd.grad((y * outer.to(device)).sum(), [v, b])
-        found.append([x.detach().cpu().numpy() for x in (y, *slopes)])
+        scores = activate_and_score(v, b, w, s, *dropped)
+        total = (scores * outer[..., 0].to(device)).sum()
+        slopes += torch.autograd.grad(total, [v, b, w, s])
+        found.append([x.detach().cpu().numpy() for x in (y, scores, *slopes)])
     for cpu, cuda in zip(*found, strict=True):
         np.testing.assert_allclose(cuda, cpu, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_a_replayed_step_learns_what_a_plain_one_does() -> None:
+    features, targets, offsets = problem()
+    settings = replace(SMALL, device="cuda", epochs=3)
+    found = []
+    for plain in (True, False):
+        trainer = NetworkTrainer(features, offsets, [0, 1], settings)
+        trainer.set_targets(targets)
+        if plain:
+            trainer.replayed = None
+        losses = [trainer.epoch(number).cpu() for number in range(3)]
+        found.append((torch.stack(losses), trainer.flat.cpu()))
+    for plain, replayed in zip(*found, strict=True):
+        torch.testing.assert_close(replayed, plain, rtol=1e-4, atol=1e-5)

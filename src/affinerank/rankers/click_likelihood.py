@@ -62,7 +62,7 @@ class ClickBatch:
     def at(self, rows: Tensor, lists: Lists) -> ClickBatch:
         """Select the documents ``rows``; those beyond ``lists`` were never shown."""
         values = self.values[:, :, rows]
-        values[:2, :, int(lists.sizes.sum()) :] = 0.0
+        values[:2] *= lists.inside(len(rows))[:, None]
         return ClickBatch(values, self.scale, lists)
 
     def part(self, networks: slice) -> ClickBatch:

@@ -7,6 +7,10 @@ first (how many known documents score higher), then pairs are added up.
 
 **Activation** adds the bias, takes elu and drops units, in one pass; the formula is
 that of :func:`affinerank.rankers.operations.activate`, and so are the units dropped.
+**Head** does this for the last hidden layer and adds up its units, in float32.
+
+A step is a hundred kernels, and launching them takes longer than running them:
+:class:`Replayed` records a step once per shape, and replays it as one launch.
 """
 
 # ruff: noqa: D102, N803
@@ -14,6 +18,7 @@ that of :func:`affinerank.rankers.operations.activate`, and so are the units dro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,9 +29,48 @@ from torch import Tensor
 from affinerank.rankers.lists import Lists
 
 BLOCK = tl.constexpr(32)
-ACROSS = tl.constexpr(64)
+ACROSS = tl.constexpr(32)
 ROWS = tl.constexpr(32)
 UNITS_AT_ONCE = 128
+HEAD_TILE = 4096  # documents times units of a program
+NUMBERS = tl.constexpr(2048)
+Captured = tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]
+
+
+class Replayed:
+    """A function of tensors, recorded for each shape they have, then replayed.
+
+    What else it reads and writes must stay where it is.
+    """
+
+    def __init__(self) -> None:
+        self.captured: dict[tuple[torch.Size, ...], Captured] = {}
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def call(self, function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        """Call the function, always the same one; the first time as it is.
+
+        That also compiles kernels, which a recording must not do.
+        """
+        shapes = tuple(tensor.shape for tensor in tensors)
+        if shapes not in self.captured:
+            found = function(*tensors)
+            self.captured[shapes] = self._record(function, tensors)
+            return found
+        graph, inputs, result = self.captured[shapes]
+        for own, given in zip(inputs, tensors, strict=True):
+            own.copy_(given)
+        graph.replay()
+        return result.clone()
+
+    def _record(
+        self, function: Callable[..., Tensor], tensors: tuple[Tensor, ...]
+    ) -> Captured:
+        inputs, graph = [tensor.clone() for tensor in tensors], torch.cuda.CUDAGraph()
+        mode = "thread_local"  # other threads may use the device meanwhile
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode=mode):
+            result = function(*inputs)
+        return graph, inputs, result
 
 
 def lambda_pairs(
@@ -60,7 +104,8 @@ def count_ranks(scores: Tensor, known: Tensor, lists: Lists) -> Tensor:
 def _launch(kernel: Any, lists: Lists, *tensors: Tensor) -> None:
     """Run programs by list, network and block of documents, if there are any."""
     n_networks, n_docs = tensors[0].shape
-    grid = len(lists.sizes), n_networks, triton.cdiv(lists.longest, BLOCK.value)
+    blocks = triton.cdiv(lists.longest, BLOCK.value)
+    grid = len(lists.offsets) - 1, n_networks, blocks
     if n_docs:
         kernel[grid](*tensors, lists.offsets, n_docs)
 
@@ -105,11 +150,11 @@ def _activated(
             bias,
             rows,
             seeds,
+            salt,
             result,
             sums,
             n_docs,
             bias.stride(0),
-            salt,
             int(share * (1 << 24)),
             1.0 / (1.0 - share),
             units,
@@ -120,18 +165,137 @@ def _activated(
     return result, sums
 
 
-@triton.jit(do_not_specialize=["n_docs", "salt"])
+class Head(torch.autograd.Function):
+    """The last hidden layer, activated and added up to a score, in float32."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        values: Tensor,
+        bias: Tensor,
+        weights: Tensor,
+        shift: Tensor,
+        *dropped: Any,
+    ) -> Tensor:
+        """Score; ``dropped`` are rows, seeds, salt and share."""
+        ctx.save_for_backward(values, bias, weights, shift)
+        ctx.dropped = dropped
+        scores = values.new_empty(values.shape[:2], dtype=torch.float32)
+        _run_head(scores, values, values, bias, weights, shift, *dropped)
+        return scores
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
+        values, bias, weights, shift = ctx.saved_tensors
+        slope, inner = outer[0].contiguous(), torch.empty_like(values)
+        given = values, bias, weights, shift
+        of_bias, of_weights = (
+            total.sum(dim=1) for total in _run_head(slope, inner, *given, *ctx.dropped)
+        )
+        return (
+            inner,
+            of_bias[:, None].to(bias.dtype),
+            of_weights[..., None].to(weights.dtype),
+            slope.sum(dim=1)[:, None, None].to(shift.dtype),
+            *[None] * len(ctx.dropped),
+        )
+
+
+def _run_head(
+    scores: Tensor,
+    inner: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    weights: Tensor,
+    shift: Tensor,
+    *dropped: Any,
+) -> Tensor:
+    """Run the kernel forward into ``scores``, or backward from them into ``inner``.
+
+    Backward, each program adds up its own documents for the gradients of bias and
+    weights, ``[2, n_networks, programs, units]``.
+    """
+    rows, seeds, salt, share = dropped
+    n_networks, n_docs, units = values.shape
+    width = triton.next_power_of_2(units)
+    height = max(HEAD_TILE // width, 1)
+    blocks = triton.cdiv(n_docs, height)
+    backward = inner is not values
+    size = (2, n_networks, blocks if backward else 0, units)
+    sums = scores.new_empty(size)
+    if n_docs:
+        _head[(blocks, n_networks)](
+            scores,
+            inner,
+            values,
+            bias,
+            weights,
+            shift,
+            rows,
+            seeds,
+            salt,
+            sums,
+            n_docs,
+            bias.stride(0),
+            weights.stride(0),
+            shift.stride(0),
+            int(share * (1 << 24)),
+            1.0 / (1.0 - share),
+            units,
+            share > 0,
+            backward,
+            height,
+            width,
+        )
+    return sums
+
+
+def adagrad(
+    flat: Tensor, squares: Tensor, gradient: Tensor, factor: Tensor, rate: float
+) -> None:
+    """Take a step with gradients times ``factor [n_networks, 1]``, in place."""
+    n_networks, size = flat.shape
+    grid = triton.cdiv(size, NUMBERS.value), n_networks
+    _adagrad[grid](flat, squares, gradient, factor, rate, size)
+
+
+@triton.jit
+def _adagrad(flat, squares, gradient, factor, rate, size):
+    place = tl.program_id(0) * NUMBERS + tl.arange(0, NUMBERS)
+    inside = place < size
+    place += tl.program_id(1).to(tl.int64) * size
+    slope = tl.load(gradient + place, mask=inside, other=0.0).to(tl.float32)
+    slope *= tl.load(factor + tl.program_id(1))
+    total = tl.load(squares + place, mask=inside, other=1.0) + slope * slope
+    now = tl.load(flat + place, mask=inside, other=0.0)
+    tl.store(squares + place, total, mask=inside)
+    tl.store(flat + place, now - rate * slope / tl.sqrt(total), mask=inside)
+
+
+@triton.jit
+def _kept(rows, seeds, salt, network, row, unit, n_docs, threshold):
+    """Which units of which documents are not dropped, by a hash."""
+    document = tl.load(rows + row, mask=row < n_docs, other=0)
+    mixed = (document * -1640531535)[:, None] + (unit * -2048144777)[None, :]
+    mixed = mixed ^ (tl.load(seeds + network) + tl.load(salt)).to(tl.int32)
+    mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) * 739982445
+    mixed = (mixed ^ ((mixed >> 12) & 0xFFFFF)) * 695872825
+    mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) & 0xFFFFFF
+    return mixed >= threshold
+
+
+@triton.jit(do_not_specialize=["n_docs"])
 def _activate(
     outer,
     values,
     bias,
     rows,
     seeds,
+    salt,
     result,
     sums,
     n_docs,
     bias_stride,
-    salt,
     threshold,
     scale,
     UNITS: tl.constexpr,
@@ -155,18 +319,71 @@ def _activate(
     else:
         y = tl.where(x > 0, x, below - 1.0)
     if DROPS:
-        document = tl.load(rows + row, mask=row < n_docs, other=0)
-        mixed = (document * -1640531535)[:, None] + (unit * -2048144777)[None, :]
-        mixed = mixed ^ (tl.load(seeds + network) + salt).to(tl.int32)
-        mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) * 739982445
-        mixed = (mixed ^ ((mixed >> 12) & 0xFFFFF)) * 695872825
-        mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) & 0xFFFFFF
-        y = tl.where(mixed >= threshold, y * scale, 0.0)
+        kept = _kept(rows, seeds, salt, network, row, unit, n_docs, threshold)
+        y = tl.where(kept, y * scale, 0.0)
     tl.store(result + place, y.to(result.dtype.element_ty), mask=inside)
     if BACKWARD:
         total = tl.sum(tl.where(inside, y, 0.0), axis=0)
         at = (network.to(tl.int64) * tl.num_programs(0) + block) * UNITS + unit
         tl.store(sums + at, total, mask=unit < UNITS)
+
+
+@triton.jit(do_not_specialize=["n_docs"])
+def _head(
+    scores,
+    inner,
+    values,
+    bias,
+    weights,
+    shift,
+    rows,
+    seeds,
+    salt,
+    sums,
+    n_docs,
+    bias_stride,
+    weights_stride,
+    shift_stride,
+    threshold,
+    scale,
+    UNITS: tl.constexpr,
+    DROPS: tl.constexpr,
+    BACKWARD: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
+    block = tl.program_id(0)
+    network = tl.program_id(1)
+    row = block * HEIGHT + tl.arange(0, HEIGHT)
+    unit = tl.arange(0, WIDTH)
+    inside = (row < n_docs)[:, None] & (unit < UNITS)[None, :]
+    start = network.to(tl.int64) * n_docs
+    place = start * UNITS + row[:, None] * UNITS + unit[None, :]
+    x = tl.load(values + place, mask=inside, other=0.0).to(tl.float32)
+    own = bias + network * bias_stride + unit
+    x += tl.load(own, mask=unit < UNITS, other=0.0).to(tl.float32)[None, :]
+    own = weights + network * weights_stride + unit
+    w = tl.load(own, mask=unit < UNITS, other=0.0).to(tl.float32)[None, :]
+    below = tl.exp(tl.minimum(x, 0.0))
+    y = tl.where(x > 0, x, below - 1.0)
+    slope = tl.where(x > 0, 1.0, below)
+    if DROPS:
+        kept = _kept(rows, seeds, salt, network, row, unit, n_docs, threshold)
+        y = tl.where(kept, y * scale, 0.0)
+        slope = tl.where(kept, slope * scale, 0.0)
+    if BACKWARD:
+        outer = tl.load(scores + start + row, mask=row < n_docs, other=0.0)[:, None]
+        slope = tl.where(inside, slope * w * outer, 0.0)
+        tl.store(inner + place, slope.to(inner.dtype.element_ty), mask=inside)
+        at = (network.to(tl.int64) * tl.num_programs(0) + block) * UNITS + unit
+        tl.store(sums + at, tl.sum(slope, axis=0), mask=unit < UNITS)
+        at += tl.num_programs(1).to(tl.int64) * tl.num_programs(0) * UNITS
+        of_weights = tl.sum(tl.where(inside, y * outer, 0.0), axis=0)
+        tl.store(sums + at, of_weights, mask=unit < UNITS)
+    else:
+        total = tl.sum(y * w, axis=1)
+        total += tl.load(shift + network * shift_stride).to(tl.float32)
+        tl.store(scores + start + row, total, mask=row < n_docs)
 
 
 @triton.jit

@@ -23,21 +23,23 @@ class Lists:
     Attributes:
         sizes: ``[n_lists]`` number of documents of each.
         offsets: ``[n_lists + 1]`` where each begins, on the device of the scores.
+        longest: Number of documents of the longest list, or more.
     """
 
     sizes: Ints
     offsets: Tensor
+    longest: int
 
     @classmethod
     def of(cls, sizes: Ints, device: torch.device | str = "cpu") -> Lists:
         """Build lists of these sizes."""
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        return cls(sizes, torch.from_numpy(offsets).to(device))
+        longest = int(sizes.max(initial=0))
+        return cls(sizes, torch.from_numpy(offsets).to(device), longest)
 
-    @property
-    def longest(self) -> int:
-        """Number of documents of the longest list."""
-        return int(self.sizes.max(initial=0))
+    def inside(self, n_docs: int) -> Tensor:
+        """``[n_docs]`` which of so many documents belong to a list."""
+        return torch.arange(n_docs, device=self.offsets.device) < self.offsets[-1]
 
     def groups(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Gather lists of similar length: index ``[n, longest]``, and what is held."""
@@ -74,10 +76,14 @@ class Batch:
         """Weights times shares, 0 where nothing is known."""
         return torch.where(self.known, self.weights * self.share, 0.0)
 
+    def copy_(self, other: Batch) -> None:
+        """Take over what networks learn from another batch, in place."""
+        for name in ("weights", "known", "share"):
+            getattr(self, name).copy_(getattr(other, name))
+
     def at(self, rows: Tensor, lists: Lists) -> Batch:
         """Select the documents ``rows``; those beyond ``lists`` are never known."""
-        known = self.known[:, rows]
-        known[:, int(lists.sizes.sum()) :] = False
+        known = self.known[:, rows] & lists.inside(len(rows))
         return Batch(self.weights[:, rows], known, self.share[:, rows], lists)
 
 

@@ -43,6 +43,8 @@ class Loss:
         centred: Whether it learns weights less their query's mean, because it depends
             on that mean, which is only gauge.
         signed: Whether it has a minimum where weights are negative.
+        gathers: Whether it gathers lists by their length, so that no step is like
+            another.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Loss:
     value: Callable[[Tensor, Batch], Tensor]
     centred: bool = False
     signed: bool = True
+    gathers: bool = False
 
     def require_learnable(self, batch: Batch) -> None:
         """Reject negative weights where the loss has no minimum with them."""
@@ -94,7 +97,13 @@ LOSSES: Table[Loss] = Table(
     "loss",
     Loss("lambda", "LambdaLoss", lambda_loss),
     Loss("squared", "Squared error", squared_error, centred=True),
-    Loss("softmax", "Softmax cross-entropy", softmax_cross_entropy, signed=False),
+    Loss(
+        "softmax",
+        "Softmax cross-entropy",
+        softmax_cross_entropy,
+        signed=False,
+        gathers=True,
+    ),
 )
 
 

@@ -25,7 +25,7 @@ from affinerank.arrays import Floats, Matrix
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import existing_file
 from affinerank.rankers.mlp import ALIGNED, NetworkSettings, parameter_shapes
-from affinerank.rankers.operations import elu
+from affinerank.rankers.operations import activate, activate_and_score
 from affinerank.settings import from_table
 
 if TYPE_CHECKING:
@@ -139,19 +139,23 @@ def load_network(folder: Path, about: dict[str, Any], n_features: int) -> Networ
 def forward(
     parameters: Sequence[Tensor],
     features: Tensor,
-    activate: Callable[[Tensor, Tensor, int], Tensor],
+    dropped: Callable[[int], tuple[Any, ...]] | None = None,
 ) -> Tensor:
     """Score ``features [n_docs, n_features]`` by each network, ``[n, n_docs]``.
 
-    Features are filled up to what the first layer reads. ``activate`` takes the values
-    of each hidden layer, its bias and its number.
+    Features are filled up to what the first layer reads. ``dropped`` takes the number
+    of a hidden layer, and returns what :func:`activate` needs to know to drop units.
     """
     n, inputs = parameters[0].shape[:2]
     values = _filled_up(features, inputs - features.shape[1]).expand(n, -1, -1)
-    *hidden, (last, shift) = zip(parameters[::2], parameters[1::2], strict=True)
+    nobody = torch.empty(0, dtype=torch.int32, device=values.device)
+    *hidden, head = zip(parameters[::2], parameters[1::2], strict=True)
     for layer, (weight, bias) in enumerate(hidden):
-        values = activate(torch.bmm(values, weight), bias, layer)
-    return (torch.bmm(values, last) + shift).squeeze(-1)
+        product = torch.bmm(values, weight)
+        how = dropped(layer) if dropped else (nobody, nobody, nobody, 0.0)
+        if layer < len(hidden) - 1:
+            values = activate(product, bias, *how)
+    return activate_and_score(product, bias, *head, *how)
 
 
 def score_blocks(parameters: Sequence[Tensor], features: Tensor) -> Tensor:
@@ -160,7 +164,7 @@ def score_blocks(parameters: Sequence[Tensor], features: Tensor) -> Tensor:
     at_once = max(LEAST_AT_ONCE, DOCS_AT_ONCE // len(first))
     with torch.no_grad():
         blocks = [
-            forward(parameters, block.to(first.device, first.dtype), elu)
+            forward(parameters, block.to(first.device, first.dtype))
             for block in torch.split(features, at_once)
         ]
     return torch.cat(blocks, dim=1).float()

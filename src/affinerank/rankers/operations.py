@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,7 +11,12 @@ from torch import Tensor
 
 
 def activate(
-    values: Tensor, bias: Tensor, rows: Tensor, seeds: Tensor, salt: int, share: float
+    values: Tensor,
+    bias: Tensor,
+    rows: Tensor,
+    seeds: Tensor,
+    salt: Tensor,
+    share: float,
 ) -> Tensor:
     """Add the bias, take elu, and drop units by a hash.
 
@@ -24,7 +28,7 @@ def activate(
         bias: ``[n_networks, 1, units]``.
         rows: ``[n_docs]`` numbers of the documents, int32; not read if none is dropped.
         seeds: ``[n_networks]`` int32; not read if none is dropped.
-        salt: Changes with step and layer.
+        salt: One number, int32, that changes with step and layer; not read likewise.
         share: Share of the units that is dropped.
     """
     if values.is_cuda:
@@ -44,11 +48,24 @@ def activate(
     return active * kept
 
 
-def elu(values: Tensor, bias: Tensor, layer: int) -> Tensor:
-    """Add the bias and take elu: a hidden layer where nothing is dropped."""
-    del layer
-    nobody = torch.empty(0, dtype=torch.int32, device=values.device)
-    return activate(values, bias, nobody, nobody, 0, 0.0)
+def activate_and_score(
+    values: Tensor, bias: Tensor, weights: Tensor, shift: Tensor, *dropped: Any
+) -> Tensor:
+    """Activate the last hidden layer and add up its units, ``[n_networks, n_docs]``.
+
+    Args:
+        values: ``[n_networks, n_docs, units]``, as ``bias`` and ``dropped`` those of
+            :func:`activate`.
+        bias: ``[n_networks, 1, units]``.
+        weights: ``[n_networks, units, 1]``.
+        shift: ``[n_networks, 1, 1]``.
+        dropped: Rows, seeds, salt and share.
+    """
+    if values.is_cuda:
+        from affinerank.rankers.cuda import Head
+
+        return Head.apply(values, bias, weights, shift, *dropped)  # type: ignore[no-any-return, no-untyped-call]
+    return (torch.bmm(activate(values, bias, *dropped), weights) + shift).squeeze(-1)
 
 
 def mixed_seed(number: int) -> int:
@@ -62,8 +79,14 @@ def adagrad_update(
     flat: Tensor, squares: Tensor, gradient: Tensor, clip_norm: float, rate: float
 ) -> None:
     """Clip each network's gradient to the largest norm, then step, in place."""
-    norm = gradient.square().sum(dim=1, keepdim=True).sqrt()
-    clipped = gradient * (clip_norm / norm.clamp(min=1e-30)).clamp(max=1.0)
+    norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True, dtype=torch.float32)
+    factor = (clip_norm / norm.clamp(min=1e-30)).clamp(max=1.0)
+    if flat.is_cuda:
+        from affinerank.rankers.cuda import adagrad
+
+        adagrad(flat, squares, gradient, factor, rate)
+        return
+    clipped = gradient * factor
     squares.add_(clipped * clipped)
     flat.sub_(rate * clipped / torch.sqrt(squares))
 
@@ -73,9 +96,3 @@ def views(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
     sizes = [math.prod(shape) for shape in shapes]
     parts = torch.split(flat[:, : sum(sizes)], sizes, dim=1)
     return [p.view(len(flat), *shape) for p, shape in zip(parts, shapes, strict=True)]
-
-
-@cache
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Fuse a chain of elementwise operations, for devices where launches cost most."""
-    return torch.compile(function, dynamic=True)

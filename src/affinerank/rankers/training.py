@@ -10,9 +10,8 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -41,9 +40,7 @@ from affinerank.rankers.networks import (
     score_blocks,
 )
 from affinerank.rankers.operations import (
-    activate,
     adagrad_update,
-    compiled,
     mixed_seed,
     views,
 )
@@ -58,7 +55,11 @@ from affinerank.rankers.targets import (
 )
 from affinerank.seeds import stage_rng
 
+if TYPE_CHECKING:
+    from affinerank.rankers.cuda import Replayed
+
 ROUND = 64
+FINENESS = 12  # a sample is filled up by a part of about this size, at most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,11 +71,13 @@ class Sample:
             which no list refers to.
         lists: Where each query's documents lie among them.
         n_queries: Queries of the whole batch, over all processes.
+        salts: ``[n_layers]`` what the units dropped in each hidden layer depend on.
     """
 
     rows: Tensor
     lists: Lists
-    n_queries: int
+    n_queries: Tensor
+    salts: Tensor
 
 
 class NetworkTrainer:
@@ -109,7 +112,6 @@ class NetworkTrainer:
         # Matrix units want every network's matrices to begin at a round address.
         self.flat = pad(flat, (0, -flat.shape[1] % ROUND)).to(self.device)
         self.squares = torch.full_like(self.flat, settings.initial_accumulator)
-        self.update = compiled(adagrad_update) if on_cuda else adagrad_update
         self.loss = LOSSES[settings.loss]
         self.steps = 0
         self.lists = Lists.of(np.diff(offsets), self.device)
@@ -117,6 +119,15 @@ class NetworkTrainer:
         self.value: Callable[[Tensor, Any], Tensor] = self.loss.value
         mixed = [mixed_seed(seed) for seed in seeds]
         self._mixed = torch.tensor(mixed, dtype=torch.int32, device=self.device)
+        # Samples of few different sizes, so that few are recorded.
+        per_batch = int(offsets[-1]) * settings.batch_queries // len(offsets)
+        rounded = 2 ** max((per_batch // FINENESS).bit_length() - 1, 0)
+        self.rounded = max(rounded, ALIGNED) if on_cuda else ALIGNED
+        self.replayed: Replayed | None = None
+        if on_cuda and self.group.size == 1 and not self.loss.gathers:
+            from affinerank.rankers.cuda import Replayed
+
+            self.replayed = Replayed()
 
     def parameters(self) -> list[Tensor]:
         """Return weights and biases of each layer, in turn, as training uses them."""
@@ -147,7 +158,11 @@ class NetworkTrainer:
 
     def _learn(self, batch: Batch) -> None:
         self.loss.require_learnable(batch)
-        self.learnt = batch
+        before = getattr(self, "learnt", None)
+        if isinstance(before, Batch):  # steps were recorded that read these tensors
+            before.copy_(batch)
+        else:
+            self.learnt = batch
 
     def scores(self, first: int, last: int) -> Tensor:
         """Score the documents from ``first`` to ``last`` now, ``[n, last - first]``."""
@@ -172,34 +187,56 @@ class NetworkTrainer:
         shift = np.repeat(self.offsets[queries] - offsets[:-1], sizes)
         rows = np.arange(len(shift)) + shift
         # A few more rows, which no list refers to: matrix units want round numbers.
-        filled = torch.from_numpy(np.pad(rows, (0, ALIGNED))).to(self.device)
+        filled = torch.from_numpy(np.pad(rows, (0, self.rounded))).to(self.device)
         bounds = torch.from_numpy(offsets).to(self.device)
+        n_queries = torch.tensor([len(batch) for batch in batches]).to(self.device)
+        layers = len(self.settings.hidden)
+        first_salt, n_salts = self.steps * layers, len(batches) * layers
+        mixed = [mixed_seed(first_salt + i) for i in range(n_salts)]
+        salts = torch.tensor(mixed, dtype=torch.int32).view(-1, layers).to(self.device)
         query = 0
-        for batch, part in zip(batches, parts, strict=True):
+        for i, part in enumerate(parts):
             end = query + len(part)
             first, last = offsets[query], offsets[end]
-            lists = Lists(sizes[query:end], bounds[query : end + 1] - first)
-            filling = -(last - first) % ALIGNED
-            yield Sample(filled[first : last + filling], lists, len(batch))
+            here = bounds[query : end + 1] - first
+            lists = Lists(sizes[query:end], here, self.lists.longest)
+            filling = -(last - first) % self.rounded
+            own = filled[first : last + filling]
+            yield Sample(own, lists, n_queries[i], salts[i])
             query = end
 
     def step(self, sample: Sample) -> Tensor:
         """Learn from a sample; return each network's loss on it, ``[n]``."""
-        rows = sample.rows
+        self.steps += 1
+        lists = sample.lists
+        if self.replayed is None:
+            return self._learn_from(sample.rows, lists, sample.n_queries, sample.salts)
+
+        def recorded(rows: Tensor, offsets: Tensor, *numbers: Tensor) -> Tensor:
+            return self._learn_from(rows, replace(lists, offsets=offsets), *numbers)
+
+        given = sample.rows, lists.offsets, sample.n_queries, sample.salts
+        return self.replayed.call(recorded, *given)
+
+    def _learn_from(
+        self, rows: Tensor, lists: Lists, n_queries: Tensor, salts: Tensor
+    ) -> Tensor:
+        numbers = rows.to(torch.int32)
         parameters = [view.detach().requires_grad_() for view in self.parameters()]
-        hidden = partial(self._activated, rows.to(torch.int32))
-        scores = forward(parameters, self.features[rows], hidden)
-        batch = self.learnt.at(rows, sample.lists)
-        loss = self.value(scores.float(), batch) / sample.n_queries
+        scores = forward(
+            parameters,
+            self.features[rows],
+            lambda i: (numbers, self._mixed, salts[i], self.settings.dropped[i]),
+        )
+        loss = self.value(scores.float(), self.learnt.at(rows, lists)) / n_queries
         gradients = torch.autograd.grad(loss.sum(), parameters)
         parts = [g.flatten(1) for g in gradients]
         filling = self.flat.shape[1] - sum(part.shape[1] for part in parts)
         parts.append(parts[0].new_zeros(len(self.seeds), filling))
-        gradient, total = torch.cat(parts, dim=1).float(), loss.detach()
+        gradient, total = torch.cat(parts, dim=1), loss.detach()
         self.group.add_up(gradient, total)
         clip_norm, rate = self.settings.clip_norm, self.settings.learning_rate
-        self.update(self.flat, self.squares, gradient, clip_norm, rate)
-        self.steps += 1
+        adagrad_update(self.flat, self.squares, gradient, clip_norm, rate)
         return total
 
     def epoch(
@@ -230,14 +267,6 @@ class NetworkTrainer:
         """Return the stack as it is now, or with the numbers ``flat``."""
         now = views((self.flat if flat is None else flat).clone(), self.shapes)
         return Networks(tuple(now), self.n_features, self.settings, self.seeds)
-
-    def _activated(
-        self, rows: Tensor, values: Tensor, bias: Tensor, layer: int
-    ) -> Tensor:
-        """Bias, elu and dropout of a layer; see :func:`activate`."""
-        share = self.settings.dropped[layer]
-        salt = mixed_seed(self.steps * len(self.settings.hidden) + layer)
-        return activate(values, bias, rows, self._mixed, salt, share)
 
 
 def fit_networks(
