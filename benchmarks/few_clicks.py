@@ -7,6 +7,7 @@ goes on where it was.
 
     python benchmarks/few_clicks.py --data yahoo-like:2000 --keep few-clicks.jsonl
     python benchmarks/few_clicks.py --report few-clicks.jsonl
+    python benchmarks/few_clicks.py --claims docs/few-clicks-results.csv
 
 For folds of a real set as runs: ``--data FOLDER/Fold{run} --runs 1 2 3 4 5
 --relevant-above 0``.
@@ -15,6 +16,7 @@ For folds of a real set as runs: ``--data FOLDER/Fold{run} --runs 1 2 3 4 5
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 from collections import defaultdict
 from collections.abc import Sequence
@@ -48,6 +50,7 @@ NEEDS_NO_USERS = [n for n, row in ESTIMATORS.items() if row.needs == "nothing"]
 BY_EXAMINATION = [n for n, row in ESTIMATORS.items() if row.needs == "examination"]
 LABELS = [n for n, row in ESTIMATORS.items() if row.needs == "labels"]
 BY_USERS = [CORRECTION, CLIPPED, "direct", "doubly-robust", ESTIMATOR]
+Values = dict[tuple[Any, ...], dict[int, float]]
 ALL = [PRODUCTION, LABELS[0], *NEEDS_NO_USERS, *BY_EXAMINATION, *BY_USERS]
 
 
@@ -67,10 +70,13 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], help="Settings of the ranker.")
     parser.add_argument("--keep", type=Path, default=Path("few-clicks.jsonl"))
     parser.add_argument("--report", type=Path, nargs="+")
+    parser.add_argument("--claims", type=Path, nargs="+", help="The claims alone.")
     options = parser.parse_args()
-    if options.report:
-        lines = [line for p in options.report for line in p.read_text().splitlines()]
-        report([json.loads(line) for line in lines])
+    if files := options.report or options.claims:
+        by = by_place([row for path in files for row in rows_of(path)])
+        if options.report:
+            report(by)
+        claims(by, sets_of(by))
         return
     done = set()
     if options.keep.exists():
@@ -133,23 +139,44 @@ def measured(options: argparse.Namespace, runs: Sequence[int]) -> list[dict[str,
     ]
 
 
-def report(rows: Sequence[dict[str, Any]]) -> None:
-    """Print tables, and how the claims hold."""
-    by: dict[tuple[Any, ...], dict[int, float]] = defaultdict(dict)
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """Rows of a kept run, or of the CSV file that the pages are made of."""
+    text = path.read_text()
+    if path.suffix != ".csv":
+        return [json.loads(line) for line in text.splitlines()]
+    numbers = {"eta": int, "clicks": float, "run": int, "ndcg": float}
+    return [
+        {k: numbers.get(k, str)(v) if v else None for k, v in row.items()}
+        for row in csv.DictReader(text.splitlines())
+        if row["policy"] == "fixed"
+    ]
+
+
+def by_place(rows: Sequence[dict[str, Any]]) -> Values:
+    """Values of runs by what they depend on."""
+    by: Values = defaultdict(dict)
     for row in rows:
         keys = ("data", "ranker", "eta", "clicks", "users", "estimator")
         by[tuple(row[k] for k in keys)][row["run"]] = row["ndcg"]
-    sets = sorted({(k[0], k[1]) for k in by if k[1]})
-    for data, ranker in sets:
+    return by
+
+
+def sets_of(by: Values) -> list[tuple[str, str]]:
+    """Every data set with every ranker."""
+    return sorted({(k[0], k[1]) for k in by if k[1]})
+
+
+def report(by: Values) -> None:
+    """Print tables."""
+    for data, ranker in sets_of(by):
         print(f"\n{data}, {ranker}: nDCG@10, mean (standard error), then all runs")
         for users in sorted({k[4] for k in by if k[4] and k[:2] == (data, ranker)}):
             table(by, data, ranker, users)
-    print("\nclaims")
-    claims(by, sets)
+    print()
 
 
 def cell_values(
-    by: dict[tuple[Any, ...], dict[int, float]],
+    by: Values,
     data: str,
     ranker: str,
     log: tuple[Any, Any],
@@ -222,18 +249,20 @@ def claims(by: Any, sets: Sequence[tuple[str, str]]) -> None:
                 if eta == 1:
                     away.append(float((get(log, users, LABELS[0]) - mine).mean()))
         regrets += own_regret
+        naive, production = (np.mean(leads[name]) for name in (BASELINE, PRODUCTION))
         print(
-            f"{data} {ranker}: mean regret {np.mean(own_regret):.4f} (worst "
-            f"{max(own_regret):.4f}); lead over naive {np.mean(leads[BASELINE]):+.4f}, "
-            f"over production {np.mean(leads[PRODUCTION]):+.4f}; against affine with "
-            f"10 N {np.mean(ten) if ten else np.nan:+.4f}; at the most clicks over "
-            f"affine {np.mean(most):+.4f}, below full information (eta 1) "
-            f"{np.mean(away):+.4f}"
+            f"{data} {ranker}\n"
+            f"  mean regret {np.mean(own_regret):.4f}, worst {max(own_regret):.4f}\n"
+            f"  lead over naive {naive:+.4f}, over production {production:+.4f}\n"
+            f"  lead over affine with 10 N {np.mean(ten) if ten else np.nan:+.4f}\n"
+            f"  at the most clicks, lead over affine {np.mean(most):+.4f}, "
+            f"below full information (eta 1) {np.mean(away):+.4f}"
         )
     print(f"all cells: mean regret {np.mean(regrets):.4f} over {len(regrets)}")
     for claim in dict.fromkeys(t[1] for t in tests):
         own = sorted((t for t in tests if t[1] == claim), key=lambda t: t[0])
-        print(f"{claim}: {len(own)} cells; least p by Holm {own[0][0] * len(own):.3f}")
+        least = min(own[0][0] * len(own), 1.0)
+        print(f"{claim}: {len(own)} cells; least p by Holm {least:.3f}")
         for p, _, cell, rival, gap in own[:4]:
             each = gap.round(3).tolist()
             print(f"  p {p:.4f} {cell} against {rival}: {gap.mean():+.4f} {each}")

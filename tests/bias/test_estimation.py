@@ -245,7 +245,8 @@ def test_the_regression_em_has_bands_of_resampled_queries(
     found = estimate_users(counts, data, settings=settings, truth=truth)
     assert found.method == found.users.provenance["estimated_by"] == method
     assert np.any(found.inference.alpha_error > 0)
-    assert found.ranker.predict(filled_features(data)).shape == (data.n_docs,)
+    assert found.ranker is not None
+    assert found.ranker.model.predict(filled_features(data)).shape == (data.n_docs,)
     assert found.test is None
     assert found.error is not None
     assert found.notes[0].split(", ")[1] in ("converged", "not converged")

@@ -80,23 +80,23 @@ def test_a_finished_run_answers_again_without_running(
     about, again = answered(capsys, *arguments), answered(capsys, *arguments)
     assert again == about
     assert about["cells"] == about["planned"] == 36
-    measured = [s for s in about["statements"] if s["held"] is not None]
+    measured = [s for s in about["statements"] if s["verdict"]]
     assert 0 < len(measured) < len(about["statements"])
-    assert all(s["number"] for s in measured)
+    assert all(s["numbers"] for s in measured)
     assert str(run / "report.html") in about["written"]
 
 
 def test_each_statement_is_printed_with_what_was_found(capsys: Capture) -> None:
-    found = {True: "gap [b]+0.1", False: "gap \x1b[1m-0.2", None: "not measured"}
+    found = {"held": ["gap [b]+0.1", "b"], "failed": ["gap \x1b[1m-0.2"], None: []}
     statements = [
-        {"statement": f"It is {held}.", "held": held, "number": number}
-        for held, number in found.items()
+        {"statement": f"It is {verdict}.", "verdict": verdict, "numbers": numbers}
+        for verdict, numbers in found.items()
     ]
     about = {"plan": "p", "profile": "", "cells": 2, "planned": 3, "seconds": 1.0}
     display.reproduced({**about, "statements": statements, "written": ["a", "b"]})
     printed = words_of(capsys.readouterr().out)
-    assert "It is True. held gap [b]+0.1 " in printed
-    assert "It is False. failed gap \N{REPLACEMENT CHARACTER}[1m-0.2 " in printed
+    assert "It is held. held gap [b]+0.1 " in printed
+    assert "It is failed. failed gap \N{REPLACEMENT CHARACTER}[1m-0.2 " in printed
     assert "It is None." not in printed
     assert "statements 2 judged, 1 not measured here cells 2 of 3; the run" in printed
     assert printed.endswith("written a b")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Floats
+from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.bias.bands import Bands, replicate_bands
 from affinerank.bias.gauge import GaugeError, display_gauge, inference_gauge
 from affinerank.bias.overlap import Overlap
@@ -22,6 +22,8 @@ from affinerank.rankers.mlp import NetworkSettings
 if TYPE_CHECKING:
     from affinerank.bias.mixture.comparison import Compared
     from affinerank.bias.trust_test import TrustTest
+    from affinerank.rankers.ranker import Fitted
+    from affinerank.rankers.targets import Targets
 
 AUTO = "auto"
 REPLICATES = 16
@@ -37,6 +39,7 @@ class EstimationSettings:
         context: Whether users may go by the last click above, where it was counted.
         segment: Whether they may differ by segment, where that was counted.
         network: Of methods that train a ranker too.
+        fresh: In experiments: new rankers learn with the users of such a method.
         replicates: Estimates from resampled queries that their bands are from.
         seed: Of everything random.
     """
@@ -46,6 +49,7 @@ class EstimationSettings:
     context: bool = True
     segment: bool = True
     network: NetworkSettings | None = None
+    fresh: bool = False
     replicates: int = REPLICATES
     seed: int = 0
 
@@ -75,7 +79,7 @@ class Estimate:
         test: For trust bias, where the method has one.
         share_identified: ``[n_pools]`` how far clicks, and not a prior, determine each.
         weak_ranks: The pools that clicks hardly determine, by name.
-        ranker: The ranker that was trained along with it, of methods that rank too.
+        ranker: What training along with it gave, of methods that rank too.
         notes: What a reader should know.
         method: Name of the method that was used.
         why: Why that one.
@@ -93,7 +97,7 @@ class Estimate:
     test: TrustTest | None = None
     share_identified: Floats | None = None
     weak_ranks: tuple[str, ...] = ()
-    ranker: Any = None
+    ranker: Fitted | None = None
     notes: tuple[str, ...] = ()
     method: str = ""
     why: str = ""
@@ -164,6 +168,21 @@ class Estimate:
         return {"alpha": shown.alpha.tolist(), "beta": shown.beta.tolist()}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOutLogs:
+    """Held-out queries of several logs; users say what clicks there are worth.
+
+    Attributes:
+        features: ``[n_docs, n_features]`` of their documents.
+        offsets: ``[n_queries + 1]``.
+        targets: For each log, from its users to what judges its ranker.
+    """
+
+    features: Matrix
+    offsets: Ints
+    targets: Sequence[Callable[[Any], Targets]]
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """A row of ``METHODS``, quick to import by :func:`~affinerank.tables.later`.
@@ -174,12 +193,12 @@ class Method:
         fit: From rows, features ``[n_docs, n_features]`` by document or ``None``,
             settings and progress to an :class:`Estimate`.
         needs_features: Whether it cannot do without features.
-        ranks_too: Whether it trains a ranker, which its estimate carries. The documents
-            of a query must follow each other in its rows then.
         by_context: Whether it tells contexts and segments apart; else they are added
             up first.
-        fit_many: Like ``fit``, from several logs of the same documents at once, each
-            with its settings; ``None`` if that would not be faster.
+        fit_many: Of methods that train rankers too: like ``fit``, from several logs of
+            the same documents at once, each with its settings. With ``train_on``
+            rankers train to the last epoch after users are found, and ``held_out``, a
+            :class:`HeldOutLogs`, chooses an epoch from then on.
         refit: From rows, features, settings, a random generator and a first fit to
             these rows' original to a fit that has ``users``, without bands and the
             like; the first fit is made without one. ``None`` if it is too slow to be
@@ -190,10 +209,14 @@ class Method:
     title: str
     fit: Callable[..., Estimate]
     needs_features: bool = False
-    ranks_too: bool = False
     by_context: bool = False
     fit_many: Callable[..., list[Estimate]] | None = None
     refit: Callable[..., Any] | None = None
+
+    @property
+    def ranks_too(self) -> bool:
+        """Whether it trains a ranker; a query's documents must be adjacent then."""
+        return self.fit_many is not None
 
 
 def _by_pool(bands: Bands) -> list[dict[str, float]]:

@@ -132,13 +132,13 @@ def reproduced(about: Mapping[str, Any]) -> None:
     """Print what an experiment came to: its size, and what held of what it measured."""
     profile = f", {about['profile']}" if about["profile"] else ""
     line(f"{about['plan']}{profile}")
-    judged = [row for row in about["statements"] if row["held"] is not None]
+    judged = [row for row in about["statements"] if row["verdict"]]
     if judged:
         rows = (
-            (row["statement"], "held" if row["held"] else "failed", row["number"])
+            (row["statement"], row["verdict"], "\n".join(row["numbers"]))
             for row in judged
         )
-        table(("statement of the paper", "here", "number"), rows)
+        table(("statement", "here", "number"), rows)
     left = len(about["statements"]) - len(judged)
     measured = f"{about['cells']:,}"
     if about["cells"] < about["planned"]:

@@ -11,7 +11,7 @@ from affinerank.cli import display
 from affinerank.cli.options import Json, Seed, bars, require_writable, show
 from affinerank.errors import ConfigError
 
-PLANS = ("figure1", "figure2", "figure3", "all", "noise", "clipping")
+PLANS = "figure1 to figure5, all, noise, clipping, real"
 
 
 def demo(
@@ -36,7 +36,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="NAME",
-            help=f"{', '.join(PLANS)}, or a plan's .toml file.",
+            help=f"{PLANS}, or a plan's .toml file.",
         ),
     ],
     profile: Annotated[
@@ -45,7 +45,10 @@ def reproduce(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder with real sets, in the place of worlds."),
+        typer.Option(
+            help="Folder with real sets, in the place of worlds; real takes that of "
+            "AFFINERANK_DATA by default."
+        ),
     ] = None,
     relevant_above: Annotated[
         float | None,
@@ -72,7 +75,7 @@ def reproduce(
     own = Path(name).suffix == ".toml"
     if own and profile is not None:
         raise ConfigError(f"--profile is for shipped plans; {name} has its own sizes")
-    if relevant_above is not None and data is None:
+    if relevant_above is not None and data is None and name != "real":
         raise ConfigError("--relevant-above needs --data, whose labels it is about")
     size = profile or "laptop"
     folder = out or Path(Path(name).stem if own else f"{name}-{size}")

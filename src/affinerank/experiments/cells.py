@@ -10,7 +10,13 @@ import numpy as np
 
 from affinerank.estimators import ESTIMATORS
 from affinerank.experiments.plan import Grid, Plan
-from affinerank.pipeline.worlds import PRODUCTION, TRUE, Cell, method_that_ranks
+from affinerank.pipeline.worlds import (
+    PRODUCTION,
+    TRUE,
+    Cell,
+    method_that_ranks,
+    stacked,
+)
 from affinerank.settings import Spec
 
 
@@ -50,19 +56,22 @@ def cells_of(plan: Plan) -> tuple[Cell, ...]:
 def groups_of(plan: Plan) -> tuple[Group, ...]:
     """Group the cells of a plan: a function of the plan alone.
 
-    A group has one data set, one ranker, and one way to come by its users: known,
-    estimated first, or estimated while the ranker is trained, by one method. Groups of
-    a kind are as equal in size as possible, so that none is small.
+    A group has one data set, of which it reads one fold, one ranker, and one way to
+    come by its users: known, estimated log by log, or estimated at once by one method,
+    before or while rankers are trained. Groups of a kind are as equal in size as
+    possible, so that none is small.
     """
-    kinds: dict[tuple[str, str, str | None, bool], list[Cell]] = {}
+    kinds: dict[tuple[str, str, object, object, object, int], list[Cell]] = {}
     for cell in cells_of(plan):
         # Production depends on no ranker, so it goes with the first.
         ranker = cell.ranker or plan.rankers[0].name
-        method = cell.users if method_that_ranks(cell) else None
-        kind = (cell.data, ranker, method, cell.users in (None, TRUE))
+        method = cell.users if stacked(cell) else None
+        joint, known = method_that_ranks(cell) is None, cell.users in (None, TRUE)
+        fold = plan.data_set(cell.data).fold(cell.run)
+        kind = (cell.data, ranker, method, joint, known, fold)
         kinds.setdefault(kind, []).append(cell)
     groups: list[Group] = []
-    for (data, ranker, _, _), cells in kinds.items():
+    for (data, ranker, *_), cells in kinds.items():
         parts = -(-len(cells) // plan.group_networks)
         for part in np.array_split(np.arange(len(cells)), parts):
             chosen = tuple(cells[i] for i in part)

@@ -30,6 +30,7 @@ TABLES: Mapping[str, tuple[Table[Any], Callable[[Any], type]]] = {
     "ranker": (RANKERS, lambda row: row.settings),
 }
 TITLES = {PRODUCTION: "Production", TRUE: "True values"}
+PARAMETERS = {"fresh true": "new networks"}  # where name and value would not do
 UNNAMED = {"policy": POLICY, "ranker": RANKER}  # titles do not mention these
 
 
@@ -41,9 +42,11 @@ class Figure:
         name: Its key.
         title: Above it.
         x: What runs along the panels: ``clicks`` or ``rank``.
-        series: Coordinate that makes series.
+        series: Coordinate that makes series, or ``method``: estimator and users.
         where: Coordinates that are held at one value.
         besides: Panels are drawn only for data that have series besides this one.
+        held_out: Whether rankers are those of the epoch that held-out clicks chose, of
+            methods that have one; else those of the last.
         row: Coordinate that makes rows of panels.
         columns: Coordinates that make the panels of a row.
     """
@@ -54,6 +57,7 @@ class Figure:
     series: str
     where: Mapping[str, str] = field(default_factory=dict)
     besides: str | None = None
+    held_out: bool = False
     row: str = "data"
     columns: tuple[str, ...] = ("click_model", "policy", "ranker")
 
@@ -65,6 +69,8 @@ FIGURES: Table[Figure] = Table(
         "figure2", "Figure 2", "clicks", "users", {"estimator": affine.ROW.name}, TRUE
     ),
     Figure("figure3", "Figure 3", "rank", "users"),
+    Figure("figure4", "Figure 4: quality per click", "clicks", "method", held_out=True),
+    Figure("figure5", "Figure 5: cutoffs", "clicks", "method", held_out=True),
 )
 
 
@@ -109,11 +115,14 @@ def title_of(coordinate: str, text: str) -> str:
     if str(settings) != repr(settings):  # it has a text of its own
         return str(settings)
     title = TABLES[coordinate][0][spec.name].title
-    return ", ".join([title, *(f"{name} {value}" for name, value in spec.parameters)])
+    parameters = (f"{name} {value}" for name, value in spec.parameters)
+    return ", ".join([title, *(PARAMETERS.get(text, text) for text in parameters)])
 
 
 def _exact(value: Any) -> Any:
-    """Return a float as the shortest text that reads back as the same number."""
+    """Return a float as the shortest text that reads back, true and false as TOML."""
+    if isinstance(value, bool):
+        return str(value).lower()
     if not isinstance(value, float) or float(f"{value:g}") == value:
         return value
     return repr(value)

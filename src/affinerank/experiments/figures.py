@@ -17,13 +17,22 @@ from affinerank.arrays import Floats
 from affinerank.bias import METHODS
 from affinerank.bias.em.method import ROWS as EM
 from affinerank.charts import Spec
-from affinerank.defaults import METHOD
+from affinerank.defaults import CLIP, METHOD
 from affinerank.errors import DataError
-from affinerank.estimators import affine, bayes_ips, full_information, ips, naive
+from affinerank.estimators import (
+    affine,
+    bayes_ips,
+    direct,
+    doubly_robust,
+    full_information,
+    ips,
+    naive,
+    policy_aware,
+    posterior,
+)
 from affinerank.experiments.coordinates import FIGURES, TITLES, Figure, title_of
 from affinerank.experiments.results import Result
 from affinerank.experiments.series import points_of, setting_title, users_found
-from affinerank.pipeline.description import RANKS_SHOWN
 from affinerank.pipeline.worlds import PRODUCTION, TRUE, Cell
 
 Rows = list[dict[str, Any]]
@@ -43,12 +52,21 @@ LOOKS: Mapping[str, Look] = {
     EM[1].title: ("#e69f00", "square", (6, 3)),
     EM[2].title: ("#56b4e9", "circle", (3, 2)),
     METHODS[METHOD].title: ("#009e73", "triangle-up", (8, 2, 2, 2)),
+    f"{affine.ROW.title}, clip {CLIP}": ("#9467bd", "diamond", (4, 2)),
+    policy_aware.ROW.title: ("#8c6d00", "square", (5, 2, 1, 2)),
+    direct.ROW.title: ("#d55e00", "triangle-right", (8, 3)),
+    doubly_robust.ROW.title: ("#cc79a7", "triangle-left", (2, 2)),
+    posterior.ROW.title: ("#0072b2", "triangle-down", (1, 0)),
+    f"{posterior.ROW.title}, {METHODS[METHOD].title.lower()}": (
+        *("#00304d", "cross"),
+        (5, 2),
+    ),
 }
 OTHERS: tuple[Look, ...] = (
-    ("#0072b2", "triangle-down", (4, 4)),
-    ("#d55e00", "triangle-right", (8, 3)),
-    ("#cc79a7", "triangle-left", (2, 2)),
-    ("#8c6d00", "cross", (5, 2, 1, 2)),
+    ("#332288", "triangle-down", (4, 4)),
+    ("#999933", "triangle-right", (8, 3)),
+    ("#cc6677", "triangle-left", (2, 2)),
+    ("#44aa99", "cross", (5, 2, 1, 2)),
 )
 WIDTH, HEIGHT = 205, 165
 LABEL_ROOM = 0.17  # of the axis, for a number of clicks
@@ -66,7 +84,6 @@ CONFIG: Spec = {
     "axis": {"labelFontSize": 10, "titleFontSize": 11, "gridColor": "#eeeeee"},
     "legend": {"labelFontSize": 11, "symbolSize": 70},
     "title": {"anchor": "start", "fontSize": 13},
-    "header": {"labelFontSize": 12},
 }
 
 
@@ -105,18 +122,20 @@ def _by_clicks(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
     drawn = {
         getattr(place, figure.row)
         for place in curves
-        if getattr(place, figure.series) != figure.besides
+        if figure.besides is None or getattr(place, figure.series) != figure.besides
     }
+    held_out = figure.held_out and any(point.early for point in points)
+    label = "nDCG@10, held-out epoch" if held_out else "nDCG@10"
     for point in points:
-        row, value = (getattr(point.place, n) for n in (figure.row, figure.series))
-        named = (
-            (figure.series, value) if value else ("estimator", point.place.estimator)
+        row, value = (
+            getattr(point.place, n, None) for n in (figure.row, figure.series)
         )
-        spread = 0.0 if np.isnan(point.deviation) else point.deviation
-        about = (title_of(*named), point.mean, spread, len(point.values))
+        title = title_of(figure.series, value) if value else point.method
+        values = np.array((held_out and point.early) or point.values)[:, None]
+        ((_, mean, spread),) = _over_runs(values)
         for place in _places(point.place, curves, figure) if row in drawn else ():
-            setting = setting_title(place, figure.columns)
-            yield row, "nDCG@10", _row(setting, place.clicks or 0.0, *about)
+            at = setting_title(place, figure.columns), place.clicks or 0.0
+            yield row, label, _row(*at, title, mean, spread, len(values))
 
 
 def _places(place: Cell, curves: Sequence[Cell], figure: Figure) -> Iterator[Cell]:
@@ -213,8 +232,10 @@ def _rank_panels(title: str, label: str, rows: Rows) -> Spec:
     if truth and "gauge" in label:
         span = max(truth) - min(truth)
         scale = {"domain": [min(truth) - span / 5, max(truth) + span]}
-    axis = {"tickCount": RANKS_SHOWN, "grid": False, "format": "d"}
-    x, tip = _quantity("x", title="Rank k", axis=axis), _quantity("x", title="rank")
+    axis = {"values": [1, *range(5, 101, 5)], "grid": False, "format": "d"}
+    reach = {"zero": False, "nice": False}
+    x = _quantity("x", title="Rank k", axis=axis, scale=reach)
+    tip = _quantity("x", title="rank")
     return _panel_row(title, rows, x, {"title": label, "scale": scale}, tip)
 
 
@@ -227,7 +248,9 @@ DRAWN: Mapping[str, tuple[Callable[..., Iterator[Placed]], Callable[..., Spec]]]
 def _panel_row(title: str, rows: Rows, x: Spec, y: Spec, tip: Spec) -> Spec:
     """Draw a row of panels, one for each setting, on one scale."""
     order = list(dict.fromkeys(row["setting"] for row in rows))
+    size = min(12.0, 2.05 * WIDTH / max(map(len, order)))  # what has room
     column = {"field": "setting", "type": "nominal", "sort": order, "title": None}
+    column["header"] = {"labelFontSize": size}
     layers = _layers(_looks(rows), x, y, tip)
     return {
         "title": title,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -18,18 +19,27 @@ from typing import Any
 from affinerank import limits
 from affinerank.data.catalog import PUBLIC_SETS, DataSource
 from affinerank.defaults import POLICY
-from affinerank.errors import ConfigError
+from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.estimators import ESTIMATORS
 from affinerank.experiments.coordinates import FIGURES, canonical
 from affinerank.experiments.upgrade import upgraded_plan
-from affinerank.pipeline.worlds import PRODUCTION, TRUE, DataSet
+from affinerank.pipeline.worlds import (
+    PER_DATA_SET,
+    PER_RUN,
+    PRODUCTION,
+    TRUE,
+    DataSet,
+)
 from affinerank.plain_text import read_toml
 from affinerank.rankers import RANKERS
 from affinerank.settings import Spec, from_table, hint, require_at_least, to_toml
 
-PLANS = ("figure1", "figure2", "figure3", "all", "noise", "clipping")
+PLANS = (
+    *("figure1", "figure2", "figure3", "figure4", "figure5"),
+    *("all", "noise", "clipping", "real"),
+)
 PROFILES = ("smoke", "laptop", "paper")
-
+SETS = "AFFINERANK_DATA"  # environment variable: where sets are, if nobody says
 
 ORIGINALS = {
     "yahoo-like": DataSet("yahoo", "", learning_rate=0.004, validation_share=0.15),
@@ -96,6 +106,8 @@ class Plan:
         policies: How the lists shown depart from the production ranker's.
         runs: Independent runs; run r has the seed ``seed + r``.
         seed: Of the first run, and of the order of queries in training.
+        production: Whether runs have production rankers of their own (``per-run``), or
+            all that of the first (``per-data-set``).
         early_stopping: Also report each ranker as held-out clicks liked it best.
         group_networks: At most this many rankers are trained as one group.
         figures: What its report draws.
@@ -111,6 +123,7 @@ class Plan:
     policies: tuple[str, ...] = (POLICY,)
     runs: int = 4
     seed: int = 0
+    production: str = PER_RUN
     early_stopping: bool = False
     group_networks: int = 64
     figures: tuple[str, ...] = tuple(FIGURES)[:1]
@@ -123,6 +136,7 @@ class Plan:
         least = {"runs": 1, "group_networks": 1, "seed": 0}
         require_at_least(self, least=least, most={"runs": limits.PLAN_RUNS})
         _require_clicks(self.clicks)
+        _require_known("production", self.production, (PER_RUN, PER_DATA_SET))
         _make_canonical(self, "click_models", "policies")
         for name in self.figures:
             FIGURES[name]  # an error that lists the names
@@ -192,11 +206,43 @@ def parse_plan(raw: Mapping[str, Any], where: str) -> Plan:
 
 
 def shipped_plan(name: str, profile: str = "laptop") -> Plan:
-    """Return a plan of the package at one of its sizes."""
+    """Return a plan of the package at one of its sizes.
+
+    What a plan's file says for all sizes goes before the profile, and what its table of
+    that size says before both; but for grids, which are added.
+    """
     _require_known("plan", name, PLANS)
     _require_known("profile", profile, PROFILES)
-    raw = _shipped("profiles", profile) | {"profile": profile}
-    return parse_plan(raw | _shipped("plans", name), f"plan {name}, profile {profile}")
+    own = _shipped("plans", name)
+    sizes = {size: own.pop(size, {}) for size in PROFILES}[profile]
+    grids = {"grids": [*own["grids"], *sizes.pop("grids", [])], "profile": profile}
+    raw = _shipped("profiles", profile) | own | sizes | grids
+    return parse_plan(raw, f"plan {name}, profile {profile}")
+
+
+def sets_of(plan: Plan, root: str | os.PathLike[str] | None) -> Path | None:
+    """Return the folder that a shipped plan's files are in; none if it has worlds."""
+    if all(data.synthetic for data in plan.data):
+        return None
+    folder = root or os.environ.get(SETS)
+    if not folder:
+        raise ConfigError(
+            f"the plan {plan.name} reads sets from a folder: give --data, or name it "
+            f"in {SETS}"
+        )
+    return Path(folder)
+
+
+def with_sets(plan: Plan, root: Path, relevant_above: float | None = None) -> Plan:
+    """Leave out the sets that are not in a folder, with a warning."""
+    there = [d for d in plan.data if Path(d.below(root).source).exists()]
+    names = [data.name for data in plan.data if data not in there]
+    if not there:
+        raise DataError(f"{root}: there is none of {', '.join(names)} in it")
+    if names:
+        text = f"{root}: {', '.join(names)} is not in it, and is left out"
+        warnings.warn(text, AffineRankWarning, stacklevel=2)
+    return _only(plan, {data.name: data for data in there}, relevant_above)
 
 
 def with_data(
@@ -216,8 +262,12 @@ def with_data(
     if not found:
         source = DataSource.parse(str(folder))  # says what was looked for
         found[""] = DataSet(folder.resolve().name, source.name)
-    if relevant_above is not None:
-        above = relevant_above
+    return _only(plan, found, relevant_above)
+
+
+def _only(plan: Plan, found: dict[str, DataSet], above: float | None) -> Plan:
+    """Put data sets in the place of others by name; leave out those not found."""
+    if above is not None:
         found = {w: replace(d, relevant_above=above) for w, d in found.items()}
     grids = tuple(
         replace(grid, data=tuple(found[w].name for w in grid.data if w in found))

@@ -14,10 +14,17 @@ from affinerank.estimators import affine
 from affinerank.experiments.cells import cells_of
 from affinerank.experiments.coordinates import title_of
 from affinerank.experiments.figures import draw
+from affinerank.experiments.our_statements import judge_ours
 from affinerank.experiments.plan import Plan
 from affinerank.experiments.results import Result, load_run
 from affinerank.experiments.series import Point, Summary
-from affinerank.experiments.statements import OTHERS, allowed_p, judge_statements
+from affinerank.experiments.statements import (
+    OTHERS,
+    Finding,
+    Statement,
+    allowed_p,
+    judge_statements,
+)
 from affinerank.files import written_whole
 from affinerank.page import html_page, html_table
 
@@ -57,11 +64,20 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
     summary = Summary(results)
     title = f"AffineRank: {plan.name}" + (f", {plan.profile}" if plan.profile else "")
     figures = _drawn(plan.figures, results)
+    ours = judge_ours(results)
+    said = []
+    if any(found.verdict for _, found in ours):
+        said = ["<h2>Does it rank better? What we say, and what held</h2>"]
+        said.append(_statements(ours))
     body = [
         f"<h1>{escape(title)}</h1>",
         _overview(plan, results),
+        *said,
         "<h2>What the paper says, and what held</h2>",
-        _statements(results),
+        '<p class="note">What is said of nDCG@10 is judged after the last epoch, as '
+        "the paper trains, and after the epoch that held-out clicks chose, if any."
+        "</p>",
+        _statements(judge_statements(results)),
         "<h2>Figures</h2>",
         '<p class="note">Hover over a point for its numbers; click a name below a '
         "figure to pick it out. Bands are one standard deviation over runs.</p>",
@@ -72,6 +88,9 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
         "held-out clicks chose.</p>",
         *_values(summary),
         "<h2>t-tests at the most clicks</h2>",
+        '<p class="note">After the last epoch. Over runs, as in the paper: Student\'s, '
+        "corrected by Holm, and Welch's. Beside it, paired over test queries: mean "
+        "over runs of each query.</p>",
         _tests(summary),
         "<h2>How it was run</h2>",
         _circumstances(results),
@@ -104,26 +123,26 @@ def _overview(plan: Plan, results: Sequence[Result]) -> str:
     return f'<p class="note">{escape(state)}</p>'
 
 
-def _statements(results: Sequence[Result]) -> str:
-    judged, left = [], []
-    for statement, found in judge_statements(results):
-        if found.held is None:
+def _statements(judged: Sequence[tuple[Statement, Finding]]) -> str:
+    rows, left = [], []
+    for statement, found in judged:
+        if found.verdict is None:
             left.append(f"<li>{escape(statement.text)}</li>")
             continue
-        word = "held" if found.held else "failed"
-        judged.append(
+        word = found.verdict.split()[0]
+        rows.append(
             [
                 escape(statement.text),
-                f'<span class="{word}">{word}</span>',
-                escape(found.number),
+                f'<span class="{word}">{found.verdict}</span>',
+                "<br>".join(escape(number) for number in found.numbers),
                 f"<small>{escape(statement.rule)}</small>",
             ]
         )
-    table = html_table(("Statement", "Here", "Number", "Holds if"), judged)
+    table = html_table(("Statement", "Here", "Number", "Holds if"), rows)
     if not left:
         return table
     return (
-        f"{table if judged else ''}<details><summary>Not measured here: {len(left)}"
+        f"{table if rows else ''}<details><summary>Not measured here: {len(left)}"
         f"</summary><ul>{''.join(left)}</ul></details>"
     )
 
@@ -160,27 +179,31 @@ def _value(point: Point | None) -> str:
 
 
 def _tests(summary: Summary) -> str:
-    rows = [
-        [
-            escape(panel.title),
-            escape(title_of("estimator", test.first)),
-            f"{-test.difference:+.4f}",
-            f"{-test.high:+.4f} to {-test.low:+.4f}",
-            f"{test.p:.2g}",
-            f"{test.p_corrected:.2g}",
-            f"≤ {allowed_p(panel):g}" if test.first in OTHERS else "",
-            f"{welch.p:.2g}",
-        ]
-        for panel in summary.panels
-        for test, welch in zip(
-            summary.tests(panel), summary.tests(panel, welch=True), strict=True
+    rows = []
+    for panel in summary.panels:
+        student, welch, queries = (
+            summary.tests(panel, kind) for kind in ("student", "welch", "queries")
         )
-    ]
+        for name, test in student.items():
+            rows.append(
+                [
+                    escape(panel.title),
+                    escape(title_of("estimator", name)),
+                    f"{-test.difference:+.4f}",
+                    f"{-test.high:+.4f} to {-test.low:+.4f}",
+                    f"{test.p:.2g}",
+                    f"≤ {allowed_p(panel):g}" if name in OTHERS else "",
+                    f"{test.p_corrected:.2g}",
+                    f"{welch[name].p:.2g}",
+                    f"{max(queries[name].p, 1e-300):.2g}" if name in queries else "",
+                ]
+            )
     name = affine.ROW.title
     if not rows:
         return f'<p class="note">Needs two runs or more of {name} and another.</p>'
     heads = ("Setting", f"{name} against", "Difference", "95 % interval", "p")
-    return html_table((*heads, "p, Holm", "p in the paper", "p, Welch"), rows)
+    more = ("p in the paper", "p, Holm", "p, Welch", "p, paired over queries")
+    return html_table((*heads, *more), rows)
 
 
 def _circumstances(results: Sequence[Result]) -> str:

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from affinerank.experiments.cells import cells_of
-from affinerank.experiments.plan import PLANS, Plan, read_plan, shipped_plan, with_data
+from affinerank.experiments.our_statements import judge_ours
+from affinerank.experiments.plan import (
+    PLANS,
+    Plan,
+    read_plan,
+    sets_of,
+    shipped_plan,
+    with_data,
+    with_sets,
+)
 from affinerank.experiments.results import load_run
 from affinerank.experiments.runner import run_plan
 from affinerank.experiments.statements import judge_statements
@@ -27,7 +36,9 @@ def plan_for(
     """Return a shipped plan by its name, or your own by its file, for some data."""
     own = name not in PLANS and Path(name).suffix == ".toml"
     plan = read_plan(name) if own else shipped_plan(name, profile)
-    if data is not None:
+    if not own and (sets := sets_of(plan, data)):
+        plan = with_sets(plan, sets, relevant_above)
+    elif data is not None:
         plan = with_data(plan, data, relevant_above)
     return plan if seed is None else replace(plan, seed=seed)
 
@@ -49,7 +60,8 @@ def reproduce(
         name: ``figure1`` and the like (``PLANS``), or the file of a plan.
         folder: Of the run; an interrupted one is resumed.
         profile: Size of a shipped plan.
-        data: Folder with real sets, in the place of worlds.
+        data: Folder with real sets, in the place of worlds; ``real`` takes that of the
+            environment variable ``AFFINERANK_DATA`` by default.
         relevant_above: Labels above this are relevant (default: the plan's).
         seed: Of the first run (default: the plan's).
         device: ``auto``, ``cpu`` or ``cuda``.
@@ -62,7 +74,8 @@ def reproduce(
     plan = plan_for(
         name, profile=profile, data=data, relevant_above=relevant_above, seed=seed
     )
-    root = run_plan(plan, folder, device=device, progress=progress)
+    sets = sets_of(shipped_plan(name, profile), data) if name in PLANS else None
+    root = run_plan(plan, folder, sets=sets, device=device, progress=progress)
     written = [str(root / "results.parquet")]
     if find_spec("vl_convert"):
         from affinerank.experiments.report import write_figures, write_report
@@ -82,7 +95,7 @@ def outcome(run: str | os.PathLike[str]) -> dict[str, Any]:
         "planned": len(cells_of(plan)),
         "seconds": sum(result.seconds for result in results),
         "statements": [
-            {"statement": s.text, "held": found.held, "number": found.number}
-            for s, found in judge_statements(results)
+            {"statement": s.text, "verdict": found.verdict, "numbers": found.numbers}
+            for s, found in (*judge_ours(results), *judge_statements(results))
         ],
     }

@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
+from multiprocessing import get_context
 from pathlib import Path
 
 from affinerank.defaults import TREES
@@ -41,23 +44,29 @@ def run_plan(
     plan: Plan,
     folder: str | os.PathLike[str],
     *,
+    sets: str | os.PathLike[str] | None = None,
     device: str = "auto",
+    processes: int = 1,
     progress: Progress = quiet,
 ) -> Path:
     """Finish every group of a plan, and merge their rows; return the folder.
 
     What was finished before, or is finished meanwhile by other runners on the folder,
-    is not done again.
+    is not done again. Data that are files are read from the folder ``sets``, if given.
+    With several processes one draws clicks or estimates users while another trains.
     """
     machine = this_machine(device)  # a device that is not there leaves no folder
     groups, new = groups_of(plan), not Path(folder).exists()
     root = open_folder(folder, plan)
-    runner = _Runner(plan, root, device, machine, progress, _unfinished(root, groups))
+    todo = _unfinished(root, groups)
+    runner = _Runner(plan, root, device, machine, progress, todo, sets)
+    beside = partial(run_plan, plan, root, sets=sets, device=device)
     try:
-        while waiting := _unfinished(root, groups):
-            trained = [runner.train(group) for group in waiting]
-            if not any(trained):
-                time.sleep(LOOK_AGAIN)
+        with _started(beside, min(processes, len(todo)) - 1):
+            while waiting := _unfinished(root, groups):
+                trained = [runner.train(group) for group in waiting]
+                if not any(trained):
+                    time.sleep(LOOK_AGAIN)
     except AffineRankError:  # a folder without results is nothing to resume
         if new and len(_unfinished(root, groups)) == len(groups):
             shutil.rmtree(root)
@@ -65,6 +74,24 @@ def run_plan(
     runner.report(0.0)
     merge_results(root, groups)
     return root
+
+
+@contextmanager
+def _started(work: Callable[[], object], number: int) -> Iterator[None]:
+    """Do the same work in other processes; wait for them, or stop them on an error."""
+    new = get_context("spawn")
+    others = [new.Process(target=work, daemon=True) for _ in range(number)]
+    for other in others:
+        other.start()
+    try:
+        yield
+    except BaseException:
+        for other in others:
+            other.terminate()
+        raise
+    finally:
+        for other in others:
+            other.join()
 
 
 @dataclass(slots=True)
@@ -77,6 +104,7 @@ class _Runner:
     machine: Machine
     progress: Progress
     todo: Sequence[Group]
+    sets: str | os.PathLike[str] | None
     world: World | None = None
 
     def train(self, group: Group) -> bool:
@@ -101,10 +129,11 @@ class _Runner:
 
     def _measure(self, group: Group) -> list[Result]:
         plan, started = self.plan, time.perf_counter()
-        data = plan.data_set(group.data)
-        if self.world is None or self.world.data != data:
+        data = plan.data_set(group.data).below(self.sets)
+        fold = data.fold(group.cells[0].run)
+        if self.world is None or (self.world.data, self.world.fold) != (data, fold):
             self.world = None  # one data set at a time is enough memory
-            self.world = World(data, plan.seed)
+            self.world = World(data, plan.seed, production=plan.production, fold=fold)
         measured = self.world.measure(
             group.cells,
             plan.ranker_settings(group.ranker, data, self.device),

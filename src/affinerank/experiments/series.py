@@ -14,12 +14,18 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import AffineRankError, DataError
 from affinerank.estimators import affine
-from affinerank.evaluation.significance import Comparison, compare_runs
+from affinerank.evaluation.significance import (
+    Comparison,
+    compare_queries,
+    compare_runs,
+)
 from affinerank.experiments.coordinates import UNNAMED, settings_of, title_of
 from affinerank.experiments.results import Result
-from affinerank.pipeline.description import RANKS_SHOWN
 from affinerank.pipeline.simulation import users_of
-from affinerank.pipeline.worlds import TRUE, Cell
+from affinerank.pipeline.worlds import PRODUCTION, TRUE, Cell
+from affinerank.settings import Spec
+
+RANKS = 20  # of alpha and beta: below, the paper's users stay the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +73,29 @@ class Point:
 
     Attributes:
         place: Coordinates, of run 0.
-        values: nDCG@10 of each run.
-        early: The same after the epoch that held-out clicks chose.
-        queries: Training queries.
+        runs: Results.
     """
 
     place: Cell
-    values: tuple[float, ...]
-    early: tuple[float, ...]
-    queries: int
+    runs: tuple[Result, ...]
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """nDCG@10 of each run."""
+        return tuple(r.ndcg for r in self.runs)
+
+    @property
+    def early(self) -> tuple[float, ...]:
+        """The same after the epoch that held-out clicks chose."""
+        return tuple(r.early_ndcg for r in self.runs if r.early_ndcg is not None)
+
+    @property
+    def by_query(self) -> Floats:
+        """``[n_queries]`` mean over runs; none where they were not kept."""
+        if len({len(r.per_query) for r in self.runs}) > 1:  # runs on other queries
+            return np.empty(0)
+        values: Floats = np.mean([r.per_query for r in self.runs], axis=0)
+        return values
 
     @property
     def mean(self) -> float:
@@ -106,15 +126,23 @@ def points_of(results: Sequence[Result]) -> list[Point]:
     places: dict[Cell, list[Result]] = {}
     for result in results:
         places.setdefault(replace(result.cell, run=0), []).append(result)
+    return [Point(place, tuple(runs)) for place, runs in places.items()]
+
+
+def at_held_out_epoch(results: Sequence[Result]) -> list[Result]:
+    """Return results after the epoch that held-out clicks chose, where they did."""
     return [
-        Point(
-            place,
-            tuple(r.ndcg for r in runs),
-            tuple(r.early_ndcg for r in runs if r.early_ndcg is not None),
-            runs[0].queries,
-        )
-        for place, runs in places.items()
+        replace(r, ndcg=r.ndcg if r.early_ndcg is None else r.early_ndcg, per_query=())
+        for r in results
+        if r.early_ndcg is not None or r.cell.estimator == PRODUCTION
     ]
+
+
+def method_of(users: str) -> tuple[str, bool]:
+    """Return how users were estimated, and whether new networks learnt by them."""
+    spec = Spec.parse(users)
+    own = tuple((k, v) for k, v in spec.parameters if k != "fresh")
+    return str(Spec(spec.name, own)), own != spec.parameters
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +171,8 @@ def users_found(results: Sequence[Result]) -> list[UsersFound]:
     for result in results:
         panel = Panel.of(result.cell)
         if result.alpha and panel is not None and result.cell.users is not None:
-            places.setdefault((panel, result.cell.users), []).append(result)
+            method, _ = method_of(result.cell.users)
+            places.setdefault((panel, method), []).append(result)
     collected = []
     for (panel, users), runs in places.items():
         most = max(run.cell.clicks or 0.0 for run in runs)
@@ -160,18 +189,18 @@ def users_found(results: Sequence[Result]) -> list[UsersFound]:
 
 def _truth(click_model: str) -> Floats:
     """``[2, ranks]`` true alpha and beta; NaN for users who have none by rank."""
-    ranks, ones = np.arange(1, RANKS_SHOWN + 1), np.ones(RANKS_SHOWN)
+    ranks, ones = np.arange(1, RANKS + 1), np.ones(RANKS)
     first = np.zeros_like(ranks)
     rows = ClickRows(first, ranks, first, ones, ones, first[:1], ones[:1])
     try:
-        return np.stack(users_of(click_model, RANKS_SHOWN).at(rows))
+        return np.stack(users_of(click_model, RANKS).at(rows))
     except AffineRankError:
-        return np.full((2, RANKS_SHOWN), np.nan)
+        return np.full((2, RANKS), np.nan)
 
 
 def _shown(result: Result) -> Floats:
     """``[2, ranks]`` the estimate at the ranks that are drawn; its last value stays."""
-    rank = np.minimum(np.arange(RANKS_SHOWN), len(result.alpha) - 1)
+    rank = np.minimum(np.arange(RANKS), len(result.alpha) - 1)
     return np.stack([np.array(result.alpha)[rank], np.array(result.beta)[rank]])
 
 
@@ -182,14 +211,14 @@ def _aligned(found: Floats, truth: Floats) -> Floats:
             TrustModel(alpha=alpha, beta=beta, identified="gauge")
             for alpha, beta in (found, truth)
         )
-        error = gauge_error(estimate, true, np.ones(RANKS_SHOWN))
+        error = gauge_error(estimate, true, np.ones(RANKS))
     except DataError:  # an alpha of 0, or no truth
         return np.full_like(truth, np.nan)
     return np.stack([error.alpha, error.beta])
 
 
 class Summary:
-    """Results by panel: points, means over runs as arrays, t-tests, estimated users.
+    """Results by panel: points, values as arrays, t-tests, estimated users.
 
     Attributes:
         points: The runs of each place.
@@ -197,9 +226,11 @@ class Summary:
         counts: ``[n_counts]`` numbers of training clicks, the fewest first.
         per_query: ``[n_panels, n_counts]`` the same per training query.
         estimates: Every estimate of users.
+        ranks: How many of alpha and beta are judged.
     """
 
-    def __init__(self, results: Sequence[Result]) -> None:
+    def __init__(self, results: Sequence[Result], ranks: int = RANKS) -> None:
+        self.ranks = ranks
         self.points = points_of(results)
         self._curves: dict[Panel, list[Point]] = {}
         for point in self.points:
@@ -207,9 +238,10 @@ class Summary:
                 self._curves.setdefault(panel, []).append(point)
         self.panels = list(self._curves)
         self.counts = sorted({p.place.clicks for p in self.points if p.place.clicks})
-        queries = [own[0].queries for own in self._curves.values()]
+        queries = [own[0].runs[0].queries for own in self._curves.values()]
         self.per_query = np.array(self.counts) / np.array(queries)[:, None]
         self.estimates = users_found(results)
+        self._runs = 1 + max((result.cell.run for result in results), default=0)
 
     def curves(self, panel: Panel) -> list[Point]:
         """Return the points of a panel, those of the fewest clicks first."""
@@ -225,28 +257,51 @@ class Summary:
             and point.place.ranker in (None, panel.ranker)
         ]
 
-    def means(self, estimator: str, users: str | None = TRUE) -> Floats:
-        """``[n_panels, n_counts]`` mean of a method; NaN where it was not measured."""
-        means = np.full((len(self.panels), len(self.counts)), np.nan)
+    def runs(self, estimator: str, users: str | None = TRUE) -> Floats:
+        """``[n_panels, n_counts, n_runs]`` values of a method; NaN if not measured."""
+        values = np.full((len(self.panels), len(self.counts), self._runs), np.nan)
         for i, panel in enumerate(self.panels):
             for point in (*self.curves(panel), *self.levels(panel)):
                 if (point.place.estimator, point.place.users) == (estimator, users):
                     clicks = point.place.clicks
                     at = slice(None) if clicks is None else self.counts.index(clicks)
-                    means[i, at] = point.mean
-        return means
+                    for run in point.runs:
+                        values[i, at, run.cell.run] = run.ndcg
+        return values
 
-    def tests(self, panel: Panel, *, welch: bool = False) -> list[Comparison]:
-        """t-tests over runs of every estimator against affine, at the most clicks.
+    def means(self, estimator: str, users: str | None = TRUE) -> Floats:
+        """``[n_panels, n_counts]`` mean of a method; NaN where it was not measured."""
+        return mean_of_known(self.runs(estimator, users))
 
-        Users are known. Student's, as in the paper, or Welch's, which does not assume
-        equal variances. None where there are fewer than two runs.
+    def tests(self, panel: Panel, kind: str = "student") -> dict[str, Comparison]:
+        """Compare every estimator with affine at the most clicks; users are known.
+
+        Args:
+            panel: Where.
+            kind: ``student``: over runs, as in the paper; ``welch``: the same without
+                equal variances; ``queries``: paired over queries, of means over runs.
+
+        Returns:
+            By estimator; none where there are fewer than two runs, or queries.
         """
         known = [point for point in self.curves(panel) if point.place.users == TRUE]
-        lasts = {point.place.estimator: point.values for point in known}
+        lasts = {point.place.estimator: point for point in known}
+        name = affine.ROW.name
         try:
-            return compare_runs(
-                lasts, against=affine.ROW.name, equal_variances=not welch
-            )
+            if kind == "queries":
+                queries = {key: point.by_query for key, point in lasts.items()}
+                found = compare_queries(queries, name)
+            else:
+                runs = {key: point.values for key, point in lasts.items()}
+                found = compare_runs(runs, name, equal_variances=kind == "student")
         except DataError:
-            return []
+            return {}
+        return {test.first: test for test in found}
+
+
+def mean_of_known(values: Floats) -> Floats:
+    """Mean along the last axis of what is no NaN; NaN if all are."""
+    known = np.isfinite(values)
+    total = np.sum(values, axis=-1, where=known)
+    count = known.sum(axis=-1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

@@ -2,12 +2,16 @@
 
 Clicks are counted per training query, so that statements apply to smaller data too: the
 paper's sets have about 20,000 queries, so 3e5 clicks are 15 per query, 1e6 about 50.
+
+What is said of nDCG@10 is judged after the last epoch, as the paper trains, and after
+the epoch that held-out clicks chose. What is said of alpha and beta is judged at all
+ranks at which the paper's users differ, and at the first ten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -19,7 +23,14 @@ from affinerank.clicks.policies import fixed
 from affinerank.estimators import affine, bayes_ips, full_information, ips, naive
 from affinerank.experiments.coordinates import settings_of
 from affinerank.experiments.results import Result
-from affinerank.experiments.series import Panel, Summary
+from affinerank.experiments.series import (
+    RANKS,
+    Panel,
+    Summary,
+    at_held_out_epoch,
+    mean_of_known,
+    method_of,
+)
 from affinerank.pipeline.worlds import TRUE, Cell
 from affinerank.rankers import mlp
 from affinerank.settings import Spec
@@ -31,6 +42,7 @@ NEAR = 0.02  # nDCG@10 between rankers that are near each other
 SLIGHT = 0.05  # nDCG@10 between rankers one of which is slightly worse
 SHOWN = (0.35, 0.65)  # values of eps-_1 in the paper's figures
 ACCURATE = 0.02  # mean absolute error of an accurate beta
+SHALLOW = 10  # ranks that alpha and beta are judged at beside all ranks
 
 OTHERS = (naive.ROW.name, ips.ROW.name, bayes_ips.ROW.name)
 # Estimator and users; the last three are regression EM with the paper's activations.
@@ -38,52 +50,98 @@ NAIVE, IPS, BAYES, AFFINE = ((name, TRUE) for name in (*OTHERS, affine.ROW.name)
 SOFT_MIN_MAX, SOFTMAX, SIGMOID = ((affine.ROW.name, row.name) for row in EM[:3])
 FULL = (full_information.ROW.name, None)
 Line = tuple[str, str | None]
+Judged = tuple[bool, str]  # whether it held, and its number
+# What a statement is judged on: results after each epoch, or with networks that learnt
+# anew from the users that an EM estimated; alpha and beta at more ranks, or fewer.
+LAST, HELD_OUT, FRESH = "last epoch", "held-out epoch", "new networks"
+EM_VIEWS = (LAST, HELD_OUT, FRESH)
+RANK_VIEWS = (f"first {RANKS} ranks", f"first {SHALLOW} ranks")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Whether a statement held, with its number; ``None``: it was not measured."""
+    """What became of a statement.
 
-    held: bool | None
-    number: str
+    Attributes:
+        verdict: ``held`` or ``failed``; ``held at the last epoch`` or the like if at
+            one of two alone; ``None`` if it was not measured.
+        numbers: What it goes by, one for each view.
+    """
+
+    verdict: str | None
+    numbers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement of the paper, and how it is checked against results.
+    """A statement, and how it is checked against results.
 
     Attributes:
-        text: What the paper says.
+        text: What is said.
         rule: What must be so for it to hold.
         measure: Returns what the statement is about, ``[n_panels, ...]``; NaN where it
             was not measured.
         verdict: Judges that, if anything was measured.
+        views: What it is judged on; the first two decide.
     """
 
     text: str
     rule: str
     measure: Callable[[Summary], Floats]
-    verdict: Callable[[Floats, Summary], Finding]
+    verdict: Callable[[Floats, Summary], Judged]
+    views: tuple[str, ...] = (LAST, HELD_OUT)
 
 
 def judge_statements(results: Sequence[Result]) -> list[tuple[Statement, Finding]]:
     """Check every statement against results of the paper's users, policy and ranker."""
-    summary = Summary([result for result in results if _as_in_the_paper(result.cell)])
-    judged = []
-    for statement in STATEMENTS:
-        finding = Finding(None, "not measured")
+    return judge(STATEMENTS, [r for r in results if as_in_the_paper(r.cell)])
+
+
+def judge(
+    statements: Sequence[Statement], results: Sequence[Result]
+) -> list[tuple[Statement, Finding]]:
+    """Check statements against results, on every view of them."""
+    last, early = Summary(results), Summary(at_held_out_epoch(results))
+    views = {LAST: last, HELD_OUT: early, FRESH: Summary(_fresh(results))}
+    views |= {RANK_VIEWS[0]: last, RANK_VIEWS[1]: Summary(results, SHALLOW)}
+    return [(s, _found(s, {name: views[name] for name in s.views})) for s in statements]
+
+
+def _found(statement: Statement, views: Mapping[str, Summary]) -> Finding:
+    judged: dict[str, Judged] = {}
+    for name, summary in views.items():
         values = statement.measure(summary) if summary.panels else np.empty(0)
         if np.isfinite(values).any():
-            finding = statement.verdict(values, summary)
-        judged.append((statement, finding))
-    return judged
+            judged[name] = statement.verdict(values, summary)
+    deciding = [name for name in statement.views[:2] if name in judged]
+    if statement.views[0] not in deciding:
+        return Finding(None)
+    held = [name for name in deciding if judged[name][0]]
+    verdict = "held" if held else "failed"
+    if 0 < len(held) < len(deciding):
+        verdict = f"held at the {held[0]}"
+    prefix = "{0}: {1}" if len(judged) > 1 else "{1}"
+    numbers = tuple(prefix.format(name, text) for name, (_, text) in judged.items())
+    return Finding(verdict, numbers)
 
 
-def _as_in_the_paper(cell: Cell) -> bool:
+def _fresh(results: Sequence[Result]) -> list[Result]:
+    """Return results with new networks in the place of those that an EM trained."""
+    named = [(r, method_of(r.cell.users or TRUE)) for r in results]
+    anew = {users for _, (users, fresh) in named if fresh}
+    return [
+        replace(r, cell=replace(r.cell, users=users)) if fresh else r
+        for r, (users, fresh) in named
+        if anew and (fresh or users not in anew)
+    ]
+
+
+def as_in_the_paper(cell: Cell, policy: str | None = fixed.ROW.name) -> bool:
+    """Whether users, ranker and policy are the paper's; ``None``: any policy."""
     users = cell.click_model and settings_of("click_model", cell.click_model)
     return (
         (users is None or isinstance(users, trust.PaperUsers))
-        and cell.policy in (None, fixed.ROW.name)
+        and (policy is None or cell.policy in (None, policy))
         and cell.ranker in (None, mlp.ROW.name)
     )
 
@@ -101,12 +159,6 @@ def allowed_p(panel: Panel) -> float:
 def _lead(summary: Summary, better: Line, worse: Line) -> Floats:
     """``[n_panels, n_counts]`` how far one line is above another."""
     return summary.means(*better) - summary.means(*worse)
-
-
-def _mean(values: Floats) -> Floats:
-    """``[n_panels]`` mean of what was measured."""
-    count = np.isfinite(values).sum(axis=1)
-    return np.where(count > 0, np.nansum(values, axis=1) / np.maximum(count, 1), np.nan)
 
 
 def _ends(values: Floats, least: int = 1) -> Floats:
@@ -156,9 +208,9 @@ def p_values(summary: Summary) -> Floats:
     p = np.full((len(summary.panels), len(OTHERS)), np.nan)
     many = np.isfinite(_at_many(summary, affine_lead(summary))).any(axis=1)
     for i in np.flatnonzero(many):
-        for test in summary.tests(summary.panels[i]):
-            if test.first in OTHERS:
-                at = OTHERS.index(test.first)
+        tests = summary.tests(summary.panels[i])
+        for at, name in enumerate(OTHERS):
+            if test := tests.get(name):
                 p[i, at] = np.copysign(test.p, -test.difference)
     return p
 
@@ -174,62 +226,64 @@ def clipping_gain(summary: Summary) -> Floats:
 
 
 def users_off(
-    summary: Summary, line: Line, error: Callable[[Floats, Floats], Floats]
+    summary: Summary, line: Line, error: Callable[[Floats, Floats], Floats], first: int
 ) -> Floats:
-    """Mean over ranks of an error of estimated users, themselves means over runs."""
+    """``[n_panels]`` mean over ranks of an error of users, means over runs."""
     off = np.full(len(summary.panels), np.nan)
     for one in summary.estimates:
         if one.users == line[1]:
-            found = one.found.mean(axis=1)
-            off[summary.panels.index(one.panel)] = np.mean(error(found, one.truth))
+            errors = error(one.found.mean(axis=1), one.truth)
+            at = summary.panels.index(one.panel)
+            off[at] = np.mean(errors[first - 1 : summary.ranks])
     return off
 
 
 # Verdicts: whether what was found bears the statement out.
 
 
-def smallest(values: Floats, summary: Summary, what: str, above: float) -> Finding:
+def smallest(values: Floats, summary: Summary, what: str, above: float) -> Judged:
     """Require that even the smallest value is above a bound."""
     value = np.nanmin(values)
     place = summary.panels[np.argwhere(values == value)[0, 0]].title
-    return Finding(bool(value > above), f"smallest {what} {value:+.4f} ({place})")
+    return (bool(value > above), f"smallest {what} {value:+.4f} ({place})")
 
 
-def largest(values: Floats, summary: Summary, what: str, at_most: float) -> Finding:
+def largest(values: Floats, summary: Summary, what: str, at_most: float) -> Judged:
     """Require that even the largest value is within a bound."""
     value = np.nanmax(values)
     place = summary.panels[np.argwhere(values == value)[0, 0]].title
-    return Finding(bool(value <= at_most), f"largest {what} {value:+.4f} ({place})")
+    return (bool(value <= at_most), f"largest {what} {value:+.4f} ({place})")
 
 
-def signed(values: Floats, _: Summary, sign: int) -> Finding:
-    """Require that every error has this sign."""
+def within(
+    values: Floats, _: Summary, above: float, at_most: float, form: str
+) -> Judged:
+    """Require that errors of users are in a range."""
     low, high = np.nanmin(values), np.nanmax(values)
-    held = low > 0 if sign > 0 else high < 0
-    return Finding(bool(held), f"relative error from {low:+.0%} to {high:+.0%}")
+    return bool(above < low and high <= at_most), f"{low:{form}} to {high:{form}}"
 
 
-def similar(values: Floats, _: Summary) -> Finding:
+def similar(values: Floats, _: Summary) -> Judged:
     """Require slightly lower values at the least, and the same at the most."""
     low, high = np.nanmin(values), np.nanmax(values)
     held = low >= -SLIGHT and high <= SAME
-    return Finding(bool(held), f"from {low:+.4f} to {high:+.4f}")
+    return (bool(held), f"from {low:+.4f} to {high:+.4f}")
 
 
-def significant(values: Floats, summary: Summary) -> Finding:
+def significant(values: Floats, summary: Summary) -> Judged:
     """Require a p as small as the paper reports, and affine above, everywhere."""
     allowed = np.array([[allowed_p(panel)] for panel in summary.panels])
     p, known = np.abs(values), np.isfinite(values)
     held = np.all((p <= allowed) & ~np.signbit(values) | ~known)
     place = summary.panels[np.argwhere(p == np.nanmax(p))[0, 0]].title
-    return Finding(bool(held), f"largest p {np.nanmax(p):.2g} ({place})")
+    return (bool(held), f"largest p {np.nanmax(p):.2g} ({place})")
 
 
-def narrowing(values: Floats, _: Summary) -> Finding:
+def narrowing(values: Floats, _: Summary) -> Judged:
     """Require a slight loss at the most clicks, and a larger one at the fewest."""
     few, many = values[np.isfinite(values[:, 0])].T
     text = f"gap {few.mean():.4f} at the fewest, {many.mean():.4f} at the most"
-    return Finding(bool(many.max() <= SLIGHT and np.all(few > many)), text)
+    return (bool(many.max() <= SLIGHT and np.all(few > many)), text)
 
 
 # The statements, those of one kind made alike.
@@ -239,28 +293,35 @@ def _higher(text: str, better: Line, worse: Line) -> Statement:
     return Statement(
         text,
         "its mean over clicks is higher in every setting",
-        lambda s: _mean(_lead(s, better, worse)),
+        lambda s: mean_of_known(_lead(s, better, worse)),
         partial(smallest, what="mean lead", above=0.0),
     )
 
 
-def _alpha(text: str, line: Line, sign: int) -> Statement:
-    side = "above" if sign > 0 else "below"
+def _sided(text: str, line: Line, row: int, side: str, first: int = 1) -> Statement:
+    """Say that alpha (row 0) or beta (row 1) is ``above`` or ``below`` the truth."""
+    above, at_most = (0.0, np.inf) if side == "above" else (-np.inf, 0.0)
     return Statement(
         text,
-        f"mean relative error at ranks 2 to 10 {side} 0 in every setting",
-        lambda s: users_off(s, line, lambda a, true: a[0, 1:] / true[0, 1:] - 1),
-        partial(signed, sign=sign),
+        f"mean relative error {side} 0 in every setting, {_windows(first)}",
+        lambda s: users_off(s, line, lambda u, true: u[row] / true[row] - 1, first),
+        partial(within, above=above, at_most=at_most, form="+.0%"),
+        RANK_VIEWS,
     )
 
 
-def _beta(text: str, line: Line) -> Statement:
+def _accurate(text: str, line: Line) -> Statement:
     return Statement(
         text,
-        f"mean absolute error at most {ACCURATE:g} in every setting",
-        lambda s: users_off(s, line, lambda b, true: np.abs(b[1] - true[1])),
-        partial(largest, what="mean absolute error", at_most=ACCURATE),
+        f"mean absolute error at most {ACCURATE:g} in every setting, {_windows(1)}",
+        lambda s: users_off(s, line, lambda u, true: np.abs(u[1] - true[1]), 1),
+        partial(within, above=-np.inf, at_most=ACCURATE, form=".4f"),
+        RANK_VIEWS,
     )
+
+
+def _windows(first: int) -> str:
+    return f"at ranks {first} to {RANKS} and {first} to {SHALLOW}"
 
 
 STATEMENTS: tuple[Statement, ...] = (
@@ -318,12 +379,14 @@ STATEMENTS: tuple[Statement, ...] = (
             [_lead(s, SOFT_MIN_MAX, other) for other in (SOFTMAX, SIGMOID)], axis=1
         ),
         partial(smallest, what="lead", above=0.0),
+        EM_VIEWS,
     ),
     Statement(
         "Soft-min-max is close to the true values after 1e6 clicks.",
         f"the gap is at most {NEAR:g} wherever clicks per query are more than {MANY:g}",
         lambda s: _at_many(s, _lead(s, AFFINE, SOFT_MIN_MAX)),
         partial(largest, what="gap to true values", at_most=NEAR),
+        EM_VIEWS,
     ),
     Statement(
         "Softmax is decent with many clicks, and handles few less well.",
@@ -331,27 +394,33 @@ STATEMENTS: tuple[Statement, ...] = (
         "at the fewest",
         lambda s: _ends(_lead(s, AFFINE, SOFTMAX), least=2),
         narrowing,
+        EM_VIEWS,
     ),
     Statement(
         "Sigmoid performs poorest.",
         "its mean over clicks is below both others in every setting",
         lambda s: np.stack(
-            [_mean(_lead(s, other, SIGMOID)) for other in (SOFT_MIN_MAX, SOFTMAX)],
+            [
+                mean_of_known(_lead(s, other, SIGMOID))
+                for other in (SOFT_MIN_MAX, SOFTMAX)
+            ],
             axis=1,
         ),
         partial(smallest, what="mean lead of the others", above=0.0),
+        EM_VIEWS,
     ),
-    _alpha("Soft-min-max underestimates alpha, except at rank 1.", SOFT_MIN_MAX, -1),
-    _alpha("Sigmoid underestimates alpha, except at rank 1.", SIGMOID, -1),
-    _alpha("Softmax overestimates alpha, except at rank 1.", SOFTMAX, +1),
-    _beta("Soft-min-max has accurate estimates of beta.", SOFT_MIN_MAX),
-    _beta("Softmax has accurate estimates of beta.", SOFTMAX),
-    Statement(
-        "Sigmoid underestimates beta.",
-        "mean relative error below 0 in every setting",
-        lambda s: users_off(s, SIGMOID, lambda b, true: b[1] / true[1] - 1),
-        partial(signed, sign=-1),
+    _sided(
+        "Soft-min-max underestimates alpha, except at rank 1.",
+        SOFT_MIN_MAX,
+        0,
+        "below",
+        2,
     ),
+    _sided("Sigmoid underestimates alpha, except at rank 1.", SIGMOID, 0, "below", 2),
+    _sided("Softmax overestimates alpha, except at rank 1.", SOFTMAX, 0, "above", 2),
+    _accurate("Soft-min-max has accurate estimates of beta.", SOFT_MIN_MAX),
+    _accurate("Softmax has accurate estimates of beta.", SOFTMAX),
+    _sided("Sigmoid underestimates beta.", SIGMOID, 1, "below"),
     Statement(
         "Results are consistent across values of eps-_1 (mentioned, not shown).",
         "affine is above the others at the most clicks for values that are not .35 "

@@ -8,16 +8,20 @@ others and judged on test labels.
 from __future__ import annotations
 
 import hashlib
+import os
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from affinerank.arrays import Ints, Matrix
-from affinerank.bias import METHODS, EstimationSettings, Method
+from affinerank.bias import METHODS, Estimate, EstimationSettings, Method
+from affinerank.bias.method import HeldOutLogs
 from affinerank.clicks.models import CLICK_MODELS, trust
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies import fixed
@@ -28,8 +32,9 @@ from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.data.reading import Split
+from affinerank.data.synthetic import WORLDS
 from affinerank.defaults import PAPER, RELEVANT_ABOVE
-from affinerank.errors import AffineRankWarning, DataError
+from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.estimators import Fold, Weights, affine
 from affinerank.metrics import MetricValues, ranks_by_score
 from affinerank.pipeline.estimation import estimate_from_rows
@@ -41,13 +46,22 @@ from affinerank.pipeline.simulation import users_of
 from affinerank.pipeline.weighing import judging, labels_for, weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import mlp
-from affinerank.rankers.ranker import Model, Ranker, judge, predict_all, score
+from affinerank.rankers.ranker import (
+    Fitted,
+    Model,
+    Ranker,
+    judge,
+    predict_all,
+    score,
+)
+from affinerank.rankers.targets import Targets
 from affinerank.seeds import stage_rng
 from affinerank.settings import Spec, require_at_least
 from affinerank.threads import in_parallel
 
 PRODUCTION = "production"
 TRUE = "true"
+PER_RUN, PER_DATA_SET = "per-run", "per-data-set"
 T = TypeVar("T")
 
 
@@ -62,6 +76,8 @@ class DataSet:
         validation_share: Held-out clicks per training click, on the validation split's
             queries; they are used for early stopping.
         relevant_above: Labels above this are relevant.
+        folds: Where more than 1, runs take turns with its folds; a file without splits
+            is dealt into as many parts: one to validate, one to test.
     """
 
     name: str
@@ -69,11 +85,29 @@ class DataSet:
     learning_rate: float = 0.02
     validation_share: float = 0.33
     relevant_above: float = RELEVANT_ABOVE
+    folds: int = 1
 
     def __post_init__(self) -> None:
         """Reject what cannot be trained with."""
         positive = ("learning_rate", "validation_share")
-        require_at_least(self, least={}, positive=positive)
+        require_at_least(self, least={"folds": 1}, positive=positive)
+        if self.folds == 2:
+            raise ConfigError("folds must be 1, or 3 or more, got 2")
+
+    def fold(self, run: int) -> int:
+        """Return the fold that a run reads, from 1."""
+        return run % self.folds + 1
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether it is a built-in world."""
+        return self.source.partition(":")[0].partition("@")[0] in WORLDS
+
+    def below(self, root: str | os.PathLike[str] | None) -> DataSet:
+        """Return the same data, read from a folder; worlds are read from none."""
+        if root is None or self.synthetic:
+            return self
+        return replace(self, source=str(Path(root, self.source)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,39 +208,56 @@ class World:
     Args:
         data: What is read, and how it is used.
         seed: Of the first run; run r has the seed ``seed + r``.
+        production: ``per-run``: each run has a production ranker of its own;
+            ``per-data-set``: all have that of the first.
+        fold: Which fold of the data.
     """
 
-    def __init__(self, data: DataSet, seed: int = 0) -> None:
+    def __init__(
+        self, data: DataSet, seed: int = 0, *, production: str = PER_RUN, fold: int = 1
+    ) -> None:
         self.data = data
         self.seed = seed
+        self.fold = fold
+        self.shared = production == PER_DATA_SET
         self._parts: dict[Split, Part] = {}
         self._production: dict[int, Production] = {}
 
     def part(self, split: Split) -> Part:
         """Return a split, read at first use."""
         if split not in self._parts:
-            source = DataSource.parse(self.data.source)
-            if split not in source.splits:
+            source = DataSource.parse(self.data.source, fold=self.fold)
+            dealt = self.data.folds > 1 and not source.splits
+            if not dealt and split not in source.splits:
                 has = ", ".join(source.splits) or "none"
                 raise DataError(
                     f"{source.name}: an experiment needs the split {split}, and the "
                     f"splits there are {has}"
                 )
-            raw = source.read(split)
+            raw = self._dealt(source, split) if dealt else source.read(split)
             first = split == "train"
             mapping = FeatureMapping.fit(raw) if first else self.part("train").mapping
             self._parts[split] = Part(raw, mapping, mapping.apply(raw).features)
         return self._parts[split]
 
+    def _dealt(self, source: DataSource, split: Split) -> RankingDataset:
+        """Deal the queries of a file into parts, and take a fold's, as LETOR does."""
+        data, folds = source.read(None), self.data.folds
+        order = stage_rng("folds", self.seed).permutation(data.n_queries)
+        part = (order - self.fold + 1) % folds
+        last = {"validation": folds - 2, "test": folds - 1}
+        taken = part == last[split] if split in last else part < folds - 2
+        return data.select_queries(np.flatnonzero(taken))
+
     def production(self, run: int) -> Production:
         """Return what the production ranker of a run does; see :meth:`rank`."""
-        return self._production[run]
+        return self._production[0 if self.shared else run]
 
     def rank(self, runs: Iterable[int], *, held_out: bool = False) -> None:
         """Train the production rankers of runs, and rank what their users will see."""
         splits: tuple[Split, ...] = ("train", "validation") if held_out else ("train",)
         ranked = {r for r, p in self._production.items() if set(splits) <= set(p.ranks)}
-        new = sorted(set(runs) - ranked)
+        new = sorted(({0} if self.shared else set(runs)) - ranked)
         for split in (*splits, "test"):
             self.part(split)  # read before threads need it
         train, above = self.part("train").raw, self.data.relevant_above
@@ -230,7 +281,7 @@ class World:
             return _no_clicks(data), None
         simulation = prepare(
             data,
-            {PRODUCTION: self._production[cell.run].ranks[split]},
+            {PRODUCTION: self.production(cell.run).ranks[split]},
             data.relevance(self.data.relevant_above),
             users_of(cell.click_model, int(data.docs_per_query.max())),
             traffic=Traffic.of(Spec.parse(cell.policy)),
@@ -266,39 +317,67 @@ class World:
         """
         trained = [cell for cell in cells if cell.estimator != PRODUCTION]
         (method,) = {method_that_ranks(cell) for cell in trained} or {None}
-        early = early_stopping and method is None
-        self.rank({cell.run for cell in cells}, held_out=early)
+        self.rank({cell.run for cell in cells}, held_out=early_stopping)
         found: dict[Cell, Measured] = {}
         # Few clicks leave poor estimates, and how poor is what is measured.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AffineRankWarning)
             if method is not None:
-                found = self._measure_jointly(trained, method, settings, progress)
+                found = self._measure_jointly(
+                    trained, settings, early_stopping, progress
+                )
             elif trained:
                 chosen = require_recipe(recipe)
-                found = self._measure_apart(trained, settings, early, chosen, progress)
+                found = self._measure_apart(
+                    trained, settings, early_stopping, chosen, progress
+                )
         return [
             found.get(cell) or self._measured(cell, self.production(cell.run).value)
             for cell in cells
         ]
 
     def _measure_jointly(
-        self, cells: Sequence[Cell], method: Method, settings: Any, progress: Progress
+        self, cells: Sequence[Cell], settings: Any, early: bool, progress: Progress
     ) -> dict[Cell, Measured]:
         """Estimate users and train rankers in one."""
-        features = self.part("train").features
-        rows = _by_log(cells, lambda own: [self.draw(own[0])[0]] * len(own))
+        drawn = _by_log(cells, lambda own: self._drawn(own, settings, early))
+        held_out = None
+        if early:
+            part = self.part("validation")
+            by = [
+                partial(self._held_out, cell.estimator, one.held)
+                for cell, one in zip(cells, drawn, strict=True)
+            ]
+            held_out = HeldOutLogs(part.features, part.raw.offsets, by)
+        found = self._estimated(
+            cells, drawn, settings, progress, train_on=True, held_out=held_out
+        )
+        about = [
+            _about(cell, one.rows, own.users)
+            for cell, one, own in zip(cells, drawn, found, strict=True)
+        ]
+        fitted = [one.ranker for one in found if one.ranker is not None]
+        return self._reported(cells, fitted, about, early=early)
+
+    def _estimated(
+        self,
+        cells: Sequence[Cell],
+        drawn: Sequence[Drawn],
+        settings: Any,
+        progress: Progress,
+        **how: Any,
+    ) -> list[Estimate]:
+        """Estimate from the logs of cells at once, by their method, which ranks too."""
+        rows, features = [one.rows for one in drawn], self.part("train").features
         asked = [self._estimation(cell, settings) for cell in cells]
-        if method.fit_many is not None:
-            found = method.fit_many(rows, features, asked, progress)
-        else:
-            pairs = zip(rows, asked, strict=True)
-            found = [method.fit(log, features, how, progress) for log, how in pairs]
-        judged = self._judged([one.ranker for one in found])
-        return {
-            cell: self._measured(cell, value, **_about(cell, log, one.users))
-            for cell, value, log, one in zip(cells, judged, rows, found, strict=True)
-        }
+        fit_many: Any = METHODS[asked[0].method].fit_many
+        found: list[Estimate] = fit_many(rows, features, asked, progress, **how)
+        return found
+
+    def _held_out(self, estimator: str, held: ClickRows, users: Any) -> Targets:
+        """Return what a ranker is judged by, of the clicks that were held out."""
+        weights = self._weigh(judging(estimator), held, users, "validation")
+        return self._lists("validation", [weights]).targets()
 
     def _measure_apart(
         self,
@@ -310,6 +389,7 @@ class World:
     ) -> dict[Cell, Measured]:
         """Weigh the clicks of each cell, and train rankers on the weights."""
         drawn = _by_log(cells, lambda own: self._drawn(own, settings, early))
+        drawn = self._with_users(cells, drawn, settings, progress)
         weights = self._weighed(cells, drawn, settings)
         about = [
             _about(c, one.rows, one.users) for c, one in zip(cells, drawn, strict=True)
@@ -334,7 +414,41 @@ class World:
                 held_out = self._lists("validation", by)
             given["progress"] = progress
             fitted = fit_all(name, lists, held_out=held_out, **given)
-        last = self._judged([one.kept if chosen else one.model for one in fitted])
+        if chosen:
+            fitted = [replace(one, model=one.kept) for one in fitted]
+        return self._reported(cells, fitted, about, early=early)
+
+    def _with_users(
+        self,
+        cells: Sequence[Cell],
+        drawn: Sequence[Drawn],
+        settings: Any,
+        progress: Progress,
+    ) -> list[Drawn]:
+        """Estimate users by methods that rank too, each from all its logs at once."""
+        found: dict[Any, Any] = {}
+        for users in dict.fromkeys(cell.users for cell in cells if stacked(cell)):
+            own = {cell.log: i for i, cell in enumerate(cells) if cell.users == users}
+            mine = [cells[i] for i in own.values()], [drawn[i] for i in own.values()]
+            made = self._estimated(*mine, settings, progress)
+            found |= {
+                (log, users): one.users for log, one in zip(own, made, strict=True)
+            }
+        return [
+            replace(one, users=found.get((cell.log, cell.users), one.users))
+            for cell, one in zip(cells, drawn, strict=True)
+        ]
+
+    def _reported(
+        self,
+        cells: Sequence[Cell],
+        fitted: Sequence[Fitted],
+        about: Sequence[dict[str, Any]],
+        *,
+        early: bool,
+    ) -> dict[Cell, Measured]:
+        """Judge rankers after the last epoch, and after the chosen one."""
+        last = self._judged([one.model for one in fitted])
         kept = self._judged([one.kept for one in fitted]) if early else []
         for note, value, one in zip(about, kept, fitted, strict=False):
             note |= {"early_ndcg": value.mean, "early_epoch": one.chosen_at}
@@ -353,12 +467,19 @@ class World:
         )
 
     def _drawn(self, cells: Sequence[Cell], settings: Any, early: bool) -> list[Drawn]:
-        """Draw the clicks of one log, once, and find the users of each cell."""
+        """Draw the clicks of one log, once, and find the users of each cell.
+
+        Users of methods that rank too stay true ones: they are estimated later, from
+        several logs at once.
+        """
         rows, true = self.draw(cells[0])
         held = self.draw(cells[0], held_out=True)[0] if early else rows
         train, users = self.part("train"), {None: true, TRUE: true}
         for cell in cells:
-            if cell.users not in users:
+            method = _method(cell.users)
+            if method is None or method.ranks_too:
+                users[cell.users] = true
+            elif cell.users not in users:
                 how = self._estimation(cell, settings)
                 found = estimate_from_rows(
                     rows, train.features, train.raw, settings=how
@@ -450,14 +571,28 @@ class World:
 def method_that_ranks(cell: Cell) -> Method | None:
     """Return the method that estimates a cell's users and trains its ranker in one.
 
-    Such methods train a network on affine weights; other rankers and estimators take
-    the users that they estimate.
+    Such methods train a network on affine weights; other rankers and estimators, and
+    new rankers where they are asked for, take the users that they estimate.
     """
+    method, spec = _method(cell.users), Spec.parse(cell.users or TRUE)
     network = Spec.parse(cell.ranker or mlp.ROW.name).name == mlp.ROW.name
-    if cell.users in (None, TRUE) or cell.estimator != affine.ROW.name or not network:
+    joint = method is not None and method.ranks_too and network
+    if not joint or cell.estimator != affine.ROW.name:
         return None
-    method = METHODS[Spec.parse(cell.users or "").name]
-    return method if method.ranks_too else None
+    return None if spec.settings(EstimationSettings).fresh else method
+
+
+def stacked(cell: Cell) -> bool:
+    """Whether the users of several cells like this are estimated at once."""
+    method = _method(cell.users)
+    return method is not None and method.ranks_too
+
+
+def _method(users: str | None) -> Method | None:
+    """Return the method that estimates users; none where they are known."""
+    if users is None or users == TRUE:
+        return None
+    return METHODS[Spec.parse(users).name]
 
 
 def click_rng(cell: Cell, seed: int, *, held_out: bool = False) -> np.random.Generator:

@@ -15,7 +15,7 @@ from affinerank.metrics import ranks_by_score
 from affinerank.rankers.click_likelihood import ClickBatch, click_loss
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.networks import on_device, score_blocks
-from affinerank.rankers.targets import ClickTargets, Validation
+from affinerank.rankers.targets import ClickTargets, Targets, Validation
 
 if TYPE_CHECKING:
     from affinerank.rankers.training import NetworkTrainer
@@ -30,13 +30,23 @@ class HeldOut:
     """
 
     def __init__(self, validation: Validation, device: torch.device | str) -> None:
-        targets: Any = validation.targets
-        sizes = np.diff(validation.offsets)
-        share = targets.of_queries(validation.offsets).repeat(sizes, axis=1)
+        self.offsets = validation.offsets
+        self.lists = Lists.of(np.diff(self.offsets), device)
+        worth, known = self._worth(validation.targets)
+        self.worth, self.known = worth.to(device), known.to(device)
+
+    def change(self, i: int, targets: Targets) -> None:
+        """Judge ranker ``i`` by others from now on; a weight of NaN never judged it."""
+        worth, known = self._worth(targets)
+        self.worth[i].copy_(worth[0])
+        self.known[i].copy_(known[0])
+
+    def _worth(self, targets: Any) -> tuple[Tensor, Tensor]:
+        sizes = np.diff(self.offsets)
+        share = targets.of_queries(self.offsets).repeat(sizes, axis=1)
         worth = np.where(targets.known, targets.weights * share, 0.0)
-        self.worth = torch.from_numpy(worth.astype(np.float32)).to(device)
-        self.known = torch.from_numpy(np.array(targets.known)).to(device)
-        self.lists = Lists.of(sizes, device)
+        known = torch.from_numpy(np.array(targets.known))
+        return torch.from_numpy(worth.astype(np.float32)), known
 
     def judge(self, scores: Tensor, first: int = 0) -> Tensor:
         """Judge ``scores [n, n_docs]`` by the weights of rankers ``first`` on: ``[n]``.
@@ -107,7 +117,7 @@ class Best:
         n, device = len(trainer.seeds), trainer.device
         self.trainer = trainer
         self.features = on_device(validation.features, device).to(trainer.kind)
-        self.held = judge_of(validation, device)
+        self.held: Any = judge_of(validation, device)
         self.flat = trainer.flat.clone()
         self.values = torch.full((n,), -math.inf, dtype=torch.float64, device=device)
         self.at = torch.zeros(n, dtype=torch.int64, device=device)
@@ -117,7 +127,8 @@ class Best:
         """Judge the networks after an epoch; return whether all patience is spent."""
         patience = self.trainer.settings.patience or math.inf
         values = self.now = self._judged()
-        better = (values > self.values) & (epoch - 1 - self.at < patience)
+        waits = (epoch - 1 - self.at < patience) | (self.at == 0)
+        better = (values > self.values) & waits
         self.flat[better] = self.trainer.flat[better]
         self.values[better] = values[better]
         self.at[better] = epoch

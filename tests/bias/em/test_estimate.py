@@ -13,6 +13,7 @@ from affinerank.arrays import Floats, Matrix
 from affinerank.bias.em.estimate import EMFit, fit_em, fit_of, resampled
 from affinerank.bias.em.run import EMSettings, Parameters, Run
 from affinerank.bias.em.stack import EMStack
+from affinerank.bias.method import HeldOutLogs
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.clicks.simulate import simulate_counts
@@ -22,8 +23,9 @@ from affinerank.data.features import FeatureMapping
 from affinerank.errors import AffineRankWarning, DataError
 from affinerank.estimators.correction import corrected
 from affinerank.pipeline import prepare_simulation
+from affinerank.rankers.held_out import HeldOut
 from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.targets import Targets
+from affinerank.rankers.targets import Targets, Validation
 from affinerank.rankers.training import NetworkTrainer
 from affinerank.seeds import stage_rng
 
@@ -68,10 +70,11 @@ def fit(
     runs: list[Run],
     settings: EMSettings = RESTLESS,
     network: NetworkSettings = SMALL,
+    **how: Any,
 ) -> list[EMFit]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AffineRankWarning)
-        return fit_em(features, runs, settings=settings, network=network)
+        return fit_em(features, runs, settings=settings, network=network, **how)
 
 
 def fit_noting_advice(
@@ -88,7 +91,7 @@ def stack_of(features: Matrix, run: Run, settings: EMSettings = RESTLESS) -> EMS
 
 
 def result_of(stack: EMStack) -> EMFit:
-    return fit_of(stack, 0, stack.trainer.networks())
+    return fit_of(stack, 0)
 
 
 def zetas(fitted: EMFit) -> Floats:
@@ -112,16 +115,17 @@ def test_no_steps_return_the_start(parameters: Parameters) -> None:
     np.testing.assert_allclose(never.users.zeta_plus, np.full(4, 0.8))
 
 
-def test_runs_side_by_side_are_each_as_alone() -> None:
+@pytest.mark.parametrize("train_on", [False, True])
+def test_runs_side_by_side_are_each_as_alone(train_on: bool) -> None:
     features, run = problem()
     other = replace(problem(1)[1], activation="sigmoid", seed=3)
     half = {"impressions": run.rows.impressions / 2, "clicks": run.rows.clicks / 2}
     runs = [run, other, replace(with_rows(run, **half), seed=1)]
     settings, network = replace(RESTLESS, tolerance=0.02), LEARNED
-    together = fit(features, runs, settings, network)
+    together = fit(features, runs, settings, network, train_on=train_on)
     assert len({len(each.trace) for each in together}) > 1  # some rest before others
     for run_alone, result in zip(runs, together, strict=True):
-        (alone,) = fit(features, [run_alone], settings, network)
+        (alone,) = fit(features, [run_alone], settings, network, train_on=train_on)
         np.testing.assert_allclose(zetas(result), zetas(alone), rtol=1e-3)
         assert result.converged == alone.converged
         np.testing.assert_allclose(
@@ -129,6 +133,85 @@ def test_runs_side_by_side_are_each_as_alone() -> None:
             alone.ranker.predict(features),
             atol=1e-3,
         )
+
+
+RESTS = replace(RESTLESS, tolerance=0.02)
+
+
+def epochs_of(features: Matrix, run: Run, settings: EMSettings) -> tuple[EMStack, int]:
+    """A stack whose run has come to rest, and the number of epochs that took."""
+    stack = EMStack(features, [run], settings, LEARNED)
+    for epoch in range(LEARNED.epochs):
+        stack.epoch(epoch)
+        if not stack.active.any():
+            return stack, epoch + 1
+    raise AssertionError("it never rests")
+
+
+def test_after_rest_users_and_weights_stay_and_the_network_trains_on() -> None:
+    features, run = problem()
+    (stopped,) = fit(features, [run], RESTS, LEARNED)
+    (trained,) = fit(features, [run], RESTS, LEARNED, train_on=True)
+    np.testing.assert_array_equal(trained.users.alpha, stopped.users.alpha)
+    np.testing.assert_array_equal(zetas(trained), zetas(stopped))
+    # The same as a trainer that goes on with the weights at rest.
+    stack, taken = epochs_of(features, run, RESTS)
+    assert 1 < taken < LEARNED.epochs
+    weights, at_rest = stack.weights.clone(), stack.trainer.networks()
+    np.testing.assert_array_equal(
+        stopped.ranker.predict(features), at_rest.scores(features)[0]
+    )
+    for epoch in range(taken, LEARNED.epochs):
+        stack.trainer.epoch(epoch)
+    expected = stack.trainer.networks().scores(features)[0]
+    np.testing.assert_array_equal(trained.ranker.predict(features), expected)
+    assert np.abs(expected - stopped.ranker.predict(features)).max() > 1e-3
+    stack.update()  # in vain
+    assert torch.equal(stack.weights, weights)
+
+
+def held_out_by(features: Matrix, seen: list[TrustModel]) -> HeldOutLogs:
+    """Held-out queries that like what the first feature does not."""
+
+    def targets(users: TrustModel) -> Targets:
+        seen.append(users)
+        return Targets(-features[None, :, 0].astype(float), np.ones((1, 200), bool))
+
+    return HeldOutLogs(features, np.arange(0, 201, 5), [targets])
+
+
+def test_held_out_clicks_choose_an_epoch_from_rest_on() -> None:
+    features, run = problem()
+    seen: list[TrustModel] = []
+    held = held_out_by(features, seen)
+    (found,) = fit(features, [run], RESTS, LEARNED, train_on=True, held_out=held)
+    assert found.fitted is not None
+    assert [users.alpha.tolist() for users in seen] == [found.users.alpha.tolist()]
+    # What each epoch from rest on is worth, one by one.
+    stack, taken = epochs_of(features, run, RESTS)
+    judge = HeldOut(Validation(features, held.targets[0](seen[0]), held.offsets), "cpu")
+    worth = [judge.value(0, stack.trainer.networks().scores(features)[0])]
+    for epoch in range(taken, LEARNED.epochs):
+        stack.trainer.epoch(epoch)
+        worth.append(judge.value(0, stack.trainer.networks().scores(features)[0]))
+    assert found.fitted.chosen_at == taken + int(np.argmax(worth))
+    kept = judge.value(0, found.fitted.kept.predict(features))
+    assert kept == pytest.approx(max(worth))
+
+
+def test_a_run_that_never_rests_is_judged_at_its_last_epoch_alone() -> None:
+    features, run = problem()
+    seen: list[TrustModel] = []
+    held = held_out_by(features, seen)
+    runs = [run, replace(run, seed=1)]  # the second has nothing to judge it by
+    found, other = fit(features, runs, RESTLESS, SMALL, train_on=True, held_out=held)
+    assert found.fitted is not None
+    assert other.fitted is not None
+    assert (found.fitted.chosen_at, other.fitted.chosen_at) == (SMALL.epochs, None)
+    assert [users.alpha.tolist() for users in seen] == [found.users.alpha.tolist()]
+    np.testing.assert_array_equal(
+        found.fitted.kept.predict(features), found.ranker.predict(features)
+    )
 
 
 def first_update(features: Matrix, run: Run) -> Floats:

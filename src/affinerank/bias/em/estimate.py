@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +14,16 @@ from affinerank.arrays import Bools, Ints, Matrix
 from affinerank.bias.em.run import EMSettings, Parameters, Run
 from affinerank.bias.em.stack import EMStack, Trace, fallen_cells
 from affinerank.bias.em.updates import as_zeta, start_of
-from affinerank.bias.method import Estimate, EstimationSettings
+from affinerank.bias.method import Estimate, EstimationSettings, HeldOutLogs
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import AffineRankWarning, DataError
 from affinerank.progress import Progress, quiet
+from affinerank.rankers.held_out import Best
 from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.networks import Networks, require_numbers
+from affinerank.rankers.networks import require_numbers
+from affinerank.rankers.ranker import Fitted
+from affinerank.rankers.targets import Targets, Validation
 from affinerank.seeds import stage_rng
 
 
@@ -29,17 +34,22 @@ class EMFit:
     Attributes:
         users: Click rates by rank; where a rank had fallen at the end or had no
             impressions, those of the nearest rank that had not.
-        ranker: The network, a stack of one.
+        fitted: What training gave: networks, stacks of one.
         trace: Its updates, in turn.
         converged: Whether the parameters came to rest.
         fallen_ranks: Ranks that had fallen at the end.
     """
 
     users: TrustModel
-    ranker: Networks
+    fitted: Fitted | None
     trace: Sequence[Trace]
     converged: bool
     fallen_ranks: tuple[int, ...]
+
+    @property
+    def ranker(self) -> Any:
+        """The network after the last epoch that it was trained in."""
+        return self.fitted and self.fitted.model
 
 
 def estimate_many(
@@ -50,22 +60,31 @@ def estimate_many(
     *,
     activation: str,
     parameters: Parameters,
+    train_on: bool = False,
+    held_out: HeldOutLogs | None = None,
 ) -> list[Estimate]:
     """Estimate from several logs at once, with bands from resampled queries."""
-    # All clicks of each log, and then resamples of its queries.
-    runs: list[Run] = []
-    firsts = []
-    for rows, own in zip(logs, settings, strict=True):
+    # All clicks of each log, and then resamples of their queries.
+    pairs = list(zip(logs, settings, strict=True))
+    runs = [Run(rows, activation, own.seed) for rows, own in pairs]
+    for rows, own in pairs:
         rng = stage_rng("estimation", own.seed)
         drawn = [resampled(rows, rng) for _ in range(own.replicates)]
-        firsts.append(len(runs))
-        runs += [Run(each, activation, own.seed) for each in (rows, *drawn)]
-    em, network = EMSettings(parameters=parameters), settings[0].network
-    fits = fit_em(features, runs, settings=em, network=network, progress=progress)
-    # The first fit of each log, with the others as its replicates.
+        runs += [Run(each, activation, own.seed) for each in drawn]
+    fits = iter(
+        fit_em(
+            features,
+            runs,
+            settings=EMSettings(parameters=parameters),
+            network=settings[0].network,
+            progress=progress,
+            train_on=train_on,
+            held_out=held_out,
+        )
+    )
     found = []
-    for rows, own, i in zip(logs, settings, firsts, strict=True):
-        first, others = fits[i], fits[i + 1 : i + 1 + own.replicates]
+    for first, (rows, own) in zip(list(islice(fits, len(pairs))), pairs, strict=True):
+        others = list(islice(fits, own.replicates))
         rested = "converged" if first.converged else "not converged"
         notes = [f"{len(first.trace)} updates, {rested}"]
         if others:
@@ -74,7 +93,7 @@ def estimate_many(
                 "is not known"
             )
         estimate = Estimate.of(first.users, rows, [other.users for other in others])
-        found.append(replace(estimate, ranker=first.ranker, notes=tuple(notes)))
+        found.append(replace(estimate, ranker=first.fitted, notes=tuple(notes)))
     return found
 
 
@@ -104,11 +123,13 @@ def fit_em(
     settings: EMSettings | None = None,
     network: NetworkSettings | None = None,
     progress: Progress = quiet,
+    train_on: bool = False,
+    held_out: HeldOutLogs | None = None,
 ) -> list[EMFit]:
     """Estimate how users click from each run's clicks, all runs at once.
 
-    A run's result does not depend on the others: one that has converged stays as it
-    was then.
+    A run's result does not depend on the others: users that have converged stay as
+    they were then.
 
     Args:
         features: ``[n_docs, n_features]`` without missing values.
@@ -116,26 +137,51 @@ def fit_em(
         settings: What is estimated, from where, and how often.
         network: Shape and training of the rankers; ``epochs`` is how long at most.
         progress: Called at each epoch.
+        train_on: Train each network to the last epoch, and not until its users have
+            converged.
+        held_out: Chooses an epoch of the first runs, as many as it has ``targets``:
+            from the one on in which users converged, or the last.
     """
     require_numbers(features)
     if any(run.rows.n_docs != len(features) for run in runs):
         raise DataError(f"features must be of the documents, got {len(features)} rows")
     em, shape = settings or EMSettings(), network or NetworkSettings()
     stack = EMStack(features, runs, em, shape)
-    for epoch in range(shape.epochs):
-        progress("estimating", epoch, shape.epochs)
-        stack.epoch(epoch)
-        if not stack.active.any():
+    best = None if held_out is None else _unjudged(stack, held_out)
+    for epoch in range(1, shape.epochs + 1):
+        progress("estimating", epoch - 1, shape.epochs)
+        found = stack.epoch(epoch - 1)
+        if best is not None and held_out is not None:
+            found = found | stack.active if epoch == shape.epochs else found
+            for i, targets in enumerate(held_out.targets):
+                if found[i]:
+                    best.held.change(i, targets(fit_of(stack, i).users))
+            best.look(epoch)
+        if not train_on and not stack.active.any():
             break
     progress("estimating", shape.epochs, shape.epochs)
-    rankers = stack.trainer.networks(stack.kept).apart()
-    fits = [fit_of(stack, i, ranker) for i, ranker in enumerate(rankers)]
+    last = stack.trainer.networks(None if train_on else stack.kept).apart()
+    fitted = [Fitted(model, None, None, {}) for model in last]
+    if best is not None:
+        chosen, at = stack.trainer.networks(best.flat).apart(), best.at.tolist()
+        fitted = [
+            replace(one, chosen=chosen[i], chosen_at=at[i]) if at[i] else one
+            for i, one in enumerate(fitted)
+        ]
+    fits = [fit_of(stack, i, one) for i, one in enumerate(fitted)]
     _advise(fits, em)
     return fits
 
 
-def fit_of(stack: EMStack, i: int, ranker: Networks) -> EMFit:
-    """What was estimated from run ``i``, with its network."""
+def _unjudged(stack: EMStack, held: HeldOutLogs) -> Best:
+    """Return what keeps the best networks, of none of which users are known yet."""
+    unknown = np.full((len(stack.runs), len(held.features)), np.nan)
+    targets = Targets(unknown, np.ones(unknown.shape, dtype=bool))
+    return Best(stack.trainer, Validation(held.features, targets, held.offsets))
+
+
+def fit_of(stack: EMStack, i: int, fitted: Fitted | None = None) -> EMFit:
+    """What was estimated from run ``i``, with what training gave."""
     run, depth = stack.runs[i], stack.runs[i].rows.depth
     trace = [each.of_run(i, depth) for each in stack.trace[: stack.updates[i]]]
     start = as_zeta(start_of(stack.settings, depth))
@@ -153,7 +199,7 @@ def fit_of(stack: EMStack, i: int, ranker: Networks) -> EMFit:
     }
     rates = zeta[:, _nearest(usable)] if usable.any() else start
     users = TrustModel.from_zeta(*rates.numpy(), provenance=about)
-    return EMFit(users, ranker, trace, not stack.active[i], tuple(_ranks(fallen)))
+    return EMFit(users, fitted, trace, not stack.active[i], tuple(_ranks(fallen)))
 
 
 def _ranks(where: Bools) -> list[int]:

@@ -30,9 +30,7 @@ def _row(name: str, title: str, activation: str, parameters: str = "two") -> Met
         found: list[Estimate] = fit_many([rows], features, [settings], progress)
         return found[0]
 
-    return Method(
-        name, title, fit, needs_features=True, ranks_too=True, fit_many=fit_many
-    )
+    return Method(name, title, fit, needs_features=True, fit_many=fit_many)
 
 
 ROWS = (

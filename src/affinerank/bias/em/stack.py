@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from affinerank.arrays import Ids, Ints, Matrix
+from affinerank.arrays import Bools, Ids, Ints, Matrix
 from affinerank.bias.em.activations import ACTIVATIONS
 from affinerank.bias.em.run import EMSettings, Run
 from affinerank.bias.em.updates import (
@@ -104,10 +104,11 @@ class EMStack:
         """Click rates ``[2, n_runs, depth]``."""
         return as_zeta(self.parameters).view(2, *self.shape)
 
-    def epoch(self, number: int) -> None:
-        """Train over all queries, update in between, and see which runs rest."""
+    def epoch(self, number: int) -> Bools:
+        """Train over all queries, update in between; return which runs came to rest."""
         due = _due(number, self.epoch_steps, self.settings)
-        before = self.zeta
+        due = due if self.active.any() else set()
+        before, moving = self.zeta, self.active.copy()
 
         def after_step(step: int) -> None:
             if step in due:
@@ -119,9 +120,10 @@ class EMStack:
         self.kept = torch.where(chosen, self.trainer.flat, self.kept)
         if due:
             self.active &= moved > self.settings.tolerance
+        return moving & ~self.active
 
     def update(self) -> None:
-        """Update the parameters, then the weights; of runs that rest, in vain."""
+        """Update the parameters, then the weights; runs that rest keep theirs."""
         # Relevance of each row's document; rows whose list is 0/0 do not count.
         relevance = self._relevance(self._rescored())
         lost = (self.shown & relevance.isnan()).to(relevance.dtype)
@@ -129,12 +131,15 @@ class EMStack:
         rows = self.rows.only(~by_row.isnan())
         by_row = by_row.nan_to_num(0.5).clamp(CERTAIN, 1.0 - CERTAIN)
         # E-steps on the same scores.
+        active = torch.from_numpy(self.active).to(rows.cell.device)[:, None]
+        changes = active.expand(self.shape).flatten()
         for _ in range(self.settings.iterations):
-            self.parameters = updated(self.parameters, by_row, rows)
+            new = updated(self.parameters, by_row, rows)
+            self.parameters = torch.where(changes, new, self.parameters)
         # Trace, and train on what the new click rates correct clicks to.
         counted = rows.summed(rows.impressions).view(self.shape)
         likelihood = log_likelihood(as_zeta(self.parameters), by_row, rows)
-        self.learnt |= counted > 0
+        self.learnt |= (counted > 0) & active
         self.updates += self.active
         self.trace.append(
             Trace(

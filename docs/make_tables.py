@@ -1,0 +1,304 @@
+"""Rewrite the generated blocks of the pages: ``python docs/make_tables.py``.
+
+A block stands between ``<!-- table: NAME ARGUMENTS -->`` and ``<!-- end -->`` in
+README.md or a page of docs. NAME is a row of ``BLOCKS`` below; what it says comes from
+committed results alone. Where a run is not there yet, ``about`` says so.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from affinerank.experiments.coordinates import title_of
+from affinerank.experiments.our_statements import judge_ours
+from affinerank.experiments.results import Result, load_results
+from affinerank.experiments.series import Panel, Point, Summary, at_held_out_epoch
+from affinerank.experiments.statements import OTHERS, allowed_p, judge_statements
+from affinerank.pipeline.worlds import TRUE
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+WIDTH = 116
+BLOCK = re.compile(r"<!-- table: (.+?) -->\n.*?<!-- end -->", re.DOTALL)
+MISSING = "*There is no committed run yet.*"
+JUDGES = {"paper": judge_statements, "ours": judge_ours}
+Lines = list[str]
+
+
+def pages() -> list[Path]:
+    """Pages that may have blocks."""
+    return [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+
+
+def generated(page: Path) -> str:
+    """Return a page's text with all its blocks as committed results have them."""
+
+    def block(match: re.Match[str]) -> str:
+        name, *arguments = shlex.split(match[1])
+        body = "\n".join(BLOCKS[name](*arguments))
+        if page.parent != DOCS:
+            body = body.replace("](", "](docs/")
+        return f"<!-- table: {match[1]} -->\n\n{body}\n\n<!-- end -->"
+
+    return BLOCK.sub(block, page.read_text(encoding="utf-8"))
+
+
+def main() -> None:
+    """Rewrite every page; print those that changed."""
+    for page in pages():
+        text = generated(page)
+        if text != page.read_text(encoding="utf-8"):
+            page.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"{page.relative_to(ROOT)}\n")
+
+
+# Runs
+
+
+@lru_cache(maxsize=2)
+def run_of(name: str) -> list[Result]:
+    """Results of a committed run; none where it is not there."""
+    folder = DOCS / name
+    return load_results(folder) if (folder / "plan.toml").is_file() else []
+
+
+def figure(run: str, name: str, text: str) -> Lines:
+    """A figure of a run."""
+    path = f"{run}/figures/{name}.png"
+    return [f"![{text}]({path})"] if (DOCS / path).is_file() else []
+
+
+def statements(run: str, whose: str) -> Lines:
+    """Statements with verdict, numbers and rule, as a list."""
+    judged = [(s, f) for s, f in JUDGES[whose](run_of(run)) if f.verdict]
+    if not judged:
+        return ["None of them was measured."] if run_of(run) else []
+    words = Counter(str(found.verdict) for _, found in judged)
+    lines = ["; ".join(f"{word}: {count}" for word, count in words.most_common()), ""]
+    for statement, found in judged:
+        numbers = ". ".join(n[0].upper() + n[1:] for n in found.numbers)
+        text = f"- **{found.verdict}**: {statement.text} {numbers}. (Holds if: "
+        lines += textwrap.wrap(f"{text}{statement.rule}.)", WIDTH, **INDENTED)
+    return lines
+
+
+INDENTED: dict[str, Any] = {
+    "subsequent_indent": "  ",
+    "break_long_words": False,
+    "break_on_hyphens": False,
+}
+
+
+def at_most_clicks(run: str, epoch: str) -> Lines:
+    """nDCG@10 at the most clicks by estimator, users known: mean (deviation)."""
+    results = run_of(run)
+    summary = Summary(at_held_out_epoch(results) if epoch == "held-out" else results)
+    lasts = {panel.title: _lasts(summary, panel) for panel in summary.panels}
+    names = list(dict.fromkeys(name for own in lasts.values() for name in own))
+    rows = [[title, *map(own.get, names)] for title, own in lasts.items()]
+    texts = [[title, *map(_mean_and_spread, points)] for title, *points in rows]
+    return markdown(["", *names], texts) if texts else []
+
+
+def _lasts(summary: Summary, panel: Panel) -> dict[str, Point]:
+    """What is known of users, or needs none, at the most clicks of a panel."""
+    own = [p for p in summary.curves(panel) if p.place.users == TRUE]
+    most = max((p.place.clicks or 0.0 for p in own), default=0.0)
+    kept = [p for p in own if p.place.clicks == most]
+    return {p.method: p for p in (*kept, *summary.levels(panel))}
+
+
+def _mean_and_spread(point: Any) -> str:
+    if point is None:
+        return ""
+    spread = "" if np.isnan(point.deviation) else f" ({short(point.deviation)})"
+    return f"{short(point.mean)}{spread}"
+
+
+def curves(run: str, *only: str) -> Lines:
+    """nDCG@10 by method and clicks, a table for each panel.
+
+    ``only``: the method of estimation to show; else all that was measured.
+    """
+    summary = Summary(run_of(run))
+    lines: Lines = []
+    for panel in summary.panels:
+        own = [
+            p
+            for p in summary.curves(panel)
+            if not only or p.place.users == TRUE or p.place.users in only
+        ]
+        counts = sorted({p.place.clicks or 0.0 for p in own})
+        found = {(p.method, p.place.clicks): p for p in own}
+        rows = [
+            [name, *(_early(found.get((name, c))) for c in counts)]
+            for name in dict.fromkeys(p.method for p in own)
+        ]
+        rows += [[p.method, *[_early(p)] * len(counts)] for p in summary.levels(panel)]
+        heads = [clicks(count) for count in counts]
+        lines += ["", f"{panel.title}, clicks:", "", *markdown(["", *heads], rows)]
+    return lines[1:]
+
+
+def _early(point: Point | None) -> str:
+    """Mean after the held-out epoch, or the last where there is none."""
+    if point is None:
+        return ""
+    return short(point.mean if point.early_mean is None else point.early_mean)
+
+
+def tests(run: str) -> Lines:
+    """p-values of affine against the others at the most clicks."""
+    summary = Summary(run_of(run))
+    rows = []
+    for panel in summary.panels:
+        student, welch, queries = (
+            summary.tests(panel, kind) for kind in ("student", "welch", "queries")
+        )
+        for name in [name for name in OTHERS if name in student]:
+            test = student[name]
+            paired = probability(queries[name].p) if name in queries else ""
+            cells = (f"{test.p:.2g}", f"{allowed_p(panel):g}", f"{welch[name].p:.2g}")
+            lead = f"{-test.difference:+.4f}"
+            named = title_of("estimator", name)
+            rows.append([panel.title, named, lead, *cells, paired])
+    heads = ["", "affine against", "lead", "p", "paper: at most", "Welch", "by query"]
+    return markdown(heads, rows) if rows else []
+
+
+def users(run: str) -> Lines:
+    """Largest relative error of alpha by method, modulo gauge, at the most clicks."""
+    rows = []
+    for one in Summary(run_of(run)).estimates:
+        error = np.abs(one.aligned[0].mean(axis=0) / one.truth[0] - 1)
+        texts = [f"{np.max(part):.1%}" for part in (error[:10], error[10:])]
+        rows.append([one.panel.title, title_of("users", one.users), *texts])
+    heads = ["", "estimated by", "ranks 1 to 10", "ranks 11 to 20"]
+    return markdown(heads, rows) if rows else []
+
+
+def about(run: str) -> Lines:
+    """What ran, where, and for how long."""
+    results = run_of(run)
+    if not results:
+        return [MISSING]
+    devices = " and ".join(dict.fromkeys(r.machine.device for r in results))
+    torch = re.search(r"torch [\d.]+", results[-1].machine.versions)
+    minutes = sum(r.seconds for r in results) / 60
+    made = f"{len(results):,} cells, {devices}, {torch[0] if torch else ''}, "
+    made += f"{minutes:.0f} minutes summed over groups"
+    return [f"{made} ([report]({run}/report.html))."]
+
+
+# Files
+
+
+def text(name: str) -> Lines:
+    """What a benchmark printed, as it is."""
+    lines = (DOCS / "results" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    return [f"    {line}".rstrip() for line in lines]
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """Rows of a CSV file of docs."""
+    with (DOCS / name).open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def few_clicks(data: str, ranker: str, known: str) -> Lines:
+    """nDCG@10 of ``benchmarks/few_clicks.py`` by estimator and log, means over runs."""
+    found: dict[tuple[str, tuple[str, float]], list[float]] = {}
+    own = [
+        row
+        for row in rows_of("few-clicks-results.csv")
+        if (row["data"], row["policy"]) == (data, "fixed")
+        and row["ranker"] in ("", ranker)
+        and row["users"] in ("", known)
+    ]
+    logs = sorted({(r["eta"], float(r["clicks"])) for r in own if r["clicks"]})
+    for row in own:
+        places = [(row["eta"], float(row["clicks"]))] if row["clicks"] else logs
+        for log in places:
+            found.setdefault((row["estimator"], log), []).append(float(row["ndcg"]))
+    first = {"production": 0, "naive": 1}
+    names = sorted(
+        dict.fromkeys(name for name, _ in found),
+        key=lambda name: first.get(name, 3 if name.startswith("full") else 2),
+    )
+    rows = [
+        [name, *(short(np.mean(found.get((name, log), [np.nan]))) for log in logs)]
+        for name in names
+    ]
+    return markdown(["", *(f"η {eta}: {clicks(c)}" for eta, c in logs)], rows)
+
+
+def estimation(metric: str) -> Lines:
+    """Means over settings of ``benchmarks/estimation.py``."""
+    found: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for row in rows_of("estimation-results.csv"):
+        if row["metric"] == metric:
+            log = tuple(row[k] for k in ("world", "relevance", "queries", "clicks"))
+            own = found.setdefault(log, {}).setdefault(row["method"], [])
+            own.append(float(row["mean"]))
+    names = [n for n in METHODS if any(n in own for own in found.values())]
+    rows = [
+        [*log, *(short(np.mean(own.get(name, [np.nan]))) for name in names)]
+        for log, own in found.items()
+    ]
+    return markdown(["world", "relevance", "queries", "clicks", *names], rows)
+
+
+METHODS = ("soft-min-max", "softmax", "sigmoid", "mixture", "true")
+
+
+def short(value: float) -> str:
+    """Three digits after the point, and no 0 before it; nothing for NaN."""
+    return "" if np.isnan(value) else f"{value:.3f}".replace("0.", ".", 1)
+
+
+def clicks(count: float) -> str:
+    """A number of clicks, as in 3e4."""
+    digits, power = f"{count:e}".split("e")
+    return f"{float(digits):g}e{int(power)}"
+
+
+def probability(p: float) -> str:
+    """A p-value in one digit."""
+    return f"{p:.1g}" if p else "below 1e-300"
+
+
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Lines:
+    """A table, of lines that are no longer than they must be."""
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    return [line(heads), "|" + "---|" * len(heads), *(line(row) for row in rows)]
+
+
+BLOCKS: dict[str, Callable[..., Lines]] = {
+    "figure": figure,
+    "statements": statements,
+    "at-most-clicks": at_most_clicks,
+    "curves": curves,
+    "tests": tests,
+    "users": users,
+    "about": about,
+    "text": text,
+    "few-clicks": few_clicks,
+    "estimation": estimation,
+}
+
+if __name__ == "__main__":
+    main()
