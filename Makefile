@@ -4,7 +4,7 @@ BIN := .venv/bin
 # two processes; one that has nothing left takes over tests that the other has not begun
 IN_TWO := -n 2 --dist worksteal
 
-.PHONY: demo test test-oldest quick lint fuzz docs benchmark dist audit clean
+.PHONY: demo test test-oldest quick lint fuzz tables docs benchmark dist audit clean
 
 demo: .venv/installed
 	$(BIN)/affinerank demo
@@ -35,6 +35,10 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# tables of README.md and docs/*.md, from the committed results
+tables: .venv/installed
+	$(BIN)/python docs/make_tables.py
 
 # the documentation site, into site/; `.venv/bin/mkdocs serve` shows it while you write
 docs: .venv/installed

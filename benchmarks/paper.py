@@ -4,7 +4,8 @@
     python benchmarks/paper.py RUN docs/paper-run
 
 Values by query are kept at the most clicks alone. An unfinished run stays in its
-groups, so that the copy can be resumed; prints what each group took.
+groups, so that the copy can be resumed; prints what each group took, and at which rate
+the networks of its cells were trained.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from affinerank.data.synthetic import generate_world
+from affinerank.data.catalog import DataSource
 from affinerank.experiments.cells import Group, groups_of
 from affinerank.experiments.plan import Plan, read_plan
 from affinerank.experiments.report import write_figures, write_report
@@ -29,8 +30,8 @@ from affinerank.experiments.results import (
     read_results,
     write_results,
 )
-from affinerank.pipeline.worlds import PRODUCTION, TRUE, method_that_ranks
-from affinerank.rankers.mlp import parameter_shapes
+from affinerank.pipeline.worlds import PRODUCTION, TRUE
+from affinerank.rankers.mlp import NetworkSettings, parameter_shapes
 
 
 def main() -> None:
@@ -42,7 +43,7 @@ def main() -> None:
     open_folder(given.copy, plan)
     groups = groups_of(plan)
     finished = [g for g in groups if group_file(given.run, g).exists()]
-    print("group  data        users         networks  seconds  TFLOP/s")
+    print(f"group  {'data':11s}  {'users':24s}  networks  seconds  TFLOP/s")
     for group in finished:
         results = read_results(group_file(given.run, group))
         write_results(group_file(given.copy, group), [slim(r, plan) for r in results])
@@ -68,15 +69,15 @@ def report(group: Group, results: list[Result], plan: Plan) -> None:
     trained = [cell for cell in group.cells if cell.estimator != PRODUCTION]
     users = next((c.users for c in trained if c.users is not None), TRUE)
     settings = plan.ranker_settings(group.ranker, plan.data_set(group.data), "cpu")
-    train = generate_world(group.data)
-    shapes = parameter_shapes(train.n_features, settings)
-    weights = sum(int(np.prod(shape)) for shape in shapes)
-    work = 6.0 * weights * train.n_docs * settings.epochs * group.networks
-    # An estimation that rests is not trained on, so its work is not known.
-    known = trained and method_that_ranks(trained[0]) is None
-    rate = f"{work / seconds / 1e12:7.1f}" if known else ""
+    rate, source = "", plan.data_set(group.data).source
+    if trained and isinstance(settings, NetworkSettings) and "-like" in source:
+        train = DataSource.parse(source).read("train")
+        shapes = parameter_shapes(train.n_features, settings)
+        weights = sum(int(np.prod(shape)) for shape in shapes)
+        work = 6.0 * weights * train.n_docs * settings.epochs * group.networks
+        rate = f"{work / seconds / 1e12:7.1f}"
     print(
-        f"{group.number:5d}  {group.data:10s}  {users:12s}  {group.networks:8d}  "
+        f"{group.number:5d}  {group.data:11s}  {users:24s}  {group.networks:8d}  "
         f"{seconds:7.0f}  {rate}"
     )
 

@@ -49,7 +49,8 @@ def generated(page: Path) -> str:
         body = "\n".join(BLOCKS[name](*arguments))
         if page.parent != DOCS:
             body = body.replace("](", "](docs/")
-        return f"<!-- table: {match[1]} -->\n\n{body}\n\n<!-- end -->"
+        body = f"\n{body}\n\n" if body else ""
+        return f"<!-- table: {match[1]} -->\n{body}<!-- end -->"
 
     return BLOCK.sub(block, page.read_text(encoding="utf-8"))
 
@@ -210,20 +211,24 @@ def text(name: str) -> Lines:
     return [f"    {line}".rstrip() for line in lines]
 
 
+def lines(name: str) -> Lines:
+    """The same, where a script printed Markdown."""
+    return [line[4:] for line in text(name)]
+
+
 def rows_of(name: str) -> list[dict[str, str]]:
     """Rows of a CSV file of docs."""
     with (DOCS / name).open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def few_clicks(data: str, ranker: str, known: str) -> Lines:
+def few_clicks(data: str, ranker: str, known: str, policy: str = "fixed") -> Lines:
     """nDCG@10 of ``benchmarks/few_clicks.py`` by estimator and log, means over runs."""
     found: dict[tuple[str, tuple[str, float]], list[float]] = {}
     own = [
         row
         for row in rows_of("few-clicks-results.csv")
-        if (row["data"], row["policy"]) == (data, "fixed")
-        and row["ranker"] in ("", ranker)
+        if (row["data"], row["policy"], row["ranker"]) == (data, policy, ranker)
         and row["users"] in ("", known)
     ]
     logs = sorted({(r["eta"], float(r["clicks"])) for r in own if r["clicks"]})
@@ -262,6 +267,38 @@ def estimation(metric: str) -> Lines:
 METHODS = ("soft-min-max", "softmax", "sigmoid", "mixture", "true")
 
 
+def estimation_ratio() -> Lines:
+    """E of the mixture over that of soft-min-max, by clicks."""
+    found: dict[str, list[float]] = {}
+    places: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for row in rows_of("estimation-results.csv"):
+        if row["metric"] == "E":
+            log = tuple(row[k] for k in ("world", "relevance", "queries", "clicks"))
+            own = places.setdefault(log, {}).setdefault(row["method"], [])
+            own.append(float(row["mean"]))
+    for log, own in places.items():
+        ratio = np.mean(own["mixture"]) / np.mean(own["soft-min-max"])
+        found.setdefault(log[-1], []).append(float(ratio))
+    rows = [[c, short(min(own)), short(max(own))] for c, own in sorted(found.items())]
+    return markdown(["clicks", "smallest", "largest"], rows)
+
+
+def estimation_clipped() -> Lines:
+    """Values with clipping, and paired differences with their standard errors."""
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows_of("estimation-results.csv"):
+        if row["metric"].startswith("nDCG@10 clipped"):
+            error = (
+                row["standard_error"] and f" ± {short(float(row['standard_error']))}"
+            )
+            log = tuple(row[k] for k in ("relevance", "queries", "clicks"))
+            value = short(float(row["mean"])) + error
+            found.setdefault(log, {})[row["method"]] = value
+    names = list(next(iter(found.values())))
+    rows = [[*log, *own.values()] for log, own in found.items()]
+    return markdown(["relevance", "queries", "clicks", *names], rows)
+
+
 def short(value: float) -> str:
     """Three digits after the point, and no 0 before it; nothing for NaN."""
     return "" if np.isnan(value) else f"{value:.3f}".replace("0.", ".", 1)
@@ -296,8 +333,11 @@ BLOCKS: dict[str, Callable[..., Lines]] = {
     "users": users,
     "about": about,
     "text": text,
+    "lines": lines,
     "few-clicks": few_clicks,
     "estimation": estimation,
+    "estimation-ratio": estimation_ratio,
+    "estimation-clipped": estimation_clipped,
 }
 
 if __name__ == "__main__":

@@ -1,27 +1,71 @@
 """The committed paper-scale runs: what must hold of them."""
 
+import runpy
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from affinerank.defaults import METHOD
 from affinerank.experiments.cells import cells_of
-from affinerank.experiments.plan import read_plan
-from affinerank.experiments.results import load_results
+from affinerank.experiments.report import report_page
+from affinerank.experiments.results import load_results, load_run
 from affinerank.experiments.series import Summary, points_of
 from affinerank.experiments.statements import AFFINE, below_full
 
 DOCS = Path(__file__).parents[2] / "docs"
 RUN = DOCS / "paper-run"
 CLIPPING = DOCS / "clipping-run"
+RUNS = sorted(path.parent for path in DOCS.glob("*-run/plan.toml"))
+TABLES = runpy.run_path(str(DOCS / "make_tables.py"))
 IN_ORDER = ("naive", "ips", "bayes-ips", "affine")
 
 
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_a_committed_report_says_what_its_results_say(run: Path) -> None:
+    plan, results = load_run(run)
+    assert {r.cell for r in results} == set(cells_of(plan))
+    written = (run / "report.html").read_text(encoding="utf-8")
+    made = report_page(plan, results)
+    start, end = "<h1>", '<script type="application/json"'  # then figures, by version
+    assert (
+        written[written.index(start) :].split(end)[0]
+        == (made[made.index(start) :].split(end)[0])
+    )
+    drawn = {path.stem for path in (run / "figures").glob("*.png")}
+    assert drawn == set(plan.figures)
+    kept = {len(r.per_query) > 0 for r in results if r.cell.clicks == max(plan.clicks)}
+    assert kept == {True}
+
+
+@pytest.mark.parametrize("page", TABLES["pages"](), ids=lambda page: page.name)
+def test_pages_say_what_committed_results_say(page: Path) -> None:
+    assert page.read_text(encoding="utf-8") == TABLES["generated"](page), "make tables"
+
+
+def test_what_a_page_has_of_a_run_is_found_out_where_it_is_changed(
+    tmp_path: Path,
+) -> None:
+    page = tmp_path / "page.md"
+    wrong = "<!-- table: estimation-ratio -->\n\n| 1e5 | .1 |\n\n<!-- end -->\n"
+    page.write_text(f"Before.\n\n{wrong}\nAfter.\n")
+    made = TABLES["generated"](page)
+    assert made.startswith("Before.\n\n<!-- table: estimation-ratio -->\n\n| clicks |")
+    assert made.endswith(" |\n\n<!-- end -->\n\nAfter.\n")
+    assert "| 1e5 | .1 |" not in made
+    page.write_text(made)
+    assert TABLES["generated"](page) == made
+    missing = "<!-- table: {} -->\n<!-- end -->\n"
+    for call in ("figure no-run figure1 x", "curves no-run", "statements no-run ours"):
+        page.write_text(missing.format(call))
+        assert TABLES["generated"](page) == missing.format(call)
+    page.write_text(missing.format("about no-run"))
+    assert TABLES["MISSING"] in TABLES["generated"](page)
+
+
 def test_at_the_most_clicks_the_estimators_have_the_papers_order() -> None:
-    results = load_results(RUN)
-    assert {r.cell for r in results} == set(cells_of(read_plan(RUN / "plan.toml")))
-    summary = Summary(results)
+    summary = Summary(load_results(RUN))
     assert len(summary.panels) == 8
     assert summary.counts[-1] == 8e6
     for panel, *values in zip(
@@ -55,7 +99,8 @@ def test_clipping_helps_affine_at_the_fewest_clicks() -> None:
     at_fewest = {
         (p.place.click_model, p.place.estimator): p.mean
         for p in points_of(load_results(CLIPPING))
-        if p.place.estimator.startswith("affine") and p.place.clicks == 3e4
+        if p.place.estimator.startswith("affine")
+        and (p.place.data, p.place.clicks) == ("yahoo-like", 3e4)
     }
     settings = {setting for setting, _ in at_fewest}
     assert len(settings) == 4

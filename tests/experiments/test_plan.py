@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from affinerank.errors import ConfigError, DataError
+from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.experiments.cells import cells_of, groups_of
 from affinerank.experiments.coordinates import canonical, title_of
 from affinerank.experiments.plan import (
@@ -18,6 +18,7 @@ from affinerank.experiments.plan import (
     shipped_plan,
     with_data,
 )
+from affinerank.experiments.reproduce import plan_for
 from affinerank.experiments.upgrade import upgraded_row
 from affinerank.pipeline.worlds import Cell, click_rng
 from affinerank.settings import Spec
@@ -98,7 +99,7 @@ def test_every_shipped_plan_reads_back_from_what_it_writes(
 def test_the_paper_profile_has_the_papers_sizes() -> None:
     plan = shipped_plan("figure1", "paper")
     assert (min(plan.clicks), max(plan.clicks)) == (3e4, 8e6)
-    assert plan.runs == 4
+    assert (plan.runs, plan.production) == (4, "per-data-set")
     for data, share, rate in zip(plan.data, (0.15, 0.33), (0.004, 0.02), strict=True):
         assert (data.validation_share, data.learning_rate) == (share, rate)
         network = plan.ranker_settings("mlp", data, "cpu")
@@ -111,6 +112,69 @@ def test_the_paper_profile_has_the_papers_sizes() -> None:
         networks = [g.networks for g in groups_of(plan) if g.data == data.name]
         assert 550 < sum(networks) < 650
         assert max(networks) <= plan.group_networks
+
+
+def test_a_table_of_a_size_goes_before_the_profile_and_adds_grids() -> None:
+    paper, laptop, smoke = (
+        shipped_plan("figure4", size) for size in reversed(PROFILES)
+    )
+    assert [d.source for d in paper.data] == ["yahoo-like:8000", "mslr-like:4000"]
+    assert [d.source for d in smoke.data] == ["yahoo-like:100"]  # the profile's
+    assert (paper.clicks[0], paper.clicks[-1], len(paper.clicks)) == (1e3, 8e6, 7)
+    assert (paper.runs, laptop.runs) == (4, 2)
+    assert all(plan.early_stopping for plan in (paper, laptop, smoke))
+    # Grids of a size come besides those of all sizes.
+    for size, clicks in zip(PROFILES, [(2e4,), (4e5,), (1e5, 1e6, 8e6)], strict=True):
+        first, added = shipped_plan("figure2", size).grids
+        assert "softmax" in first.users
+        assert "softmax(fresh=true)" in added.users
+        assert added.clicks == clicks
+
+
+def test_users_for_new_networks_are_estimated_in_groups_of_their_own() -> None:
+    plan = own(
+        estimators='["affine", "affine(clip=0.1)"]',
+        users='["softmax", "softmax(fresh=true)", "mixture", "two-level", "true"]',
+    )
+    kinds = [{(c.estimator[:9], c.users) for c in g.cells} for g in groups_of(plan)]
+    both = ("affine", "affine(cl")
+    assert sorted(map(sorted, kinds)) == sorted(
+        [
+            [("affine", "softmax")],
+            [("affine(cl", "softmax")],
+            [(name, "softmax(fresh=true)") for name in both],
+            sorted((name, u) for name in both for u in ("mixture", "two-level")),
+            [(name, "true") for name in both],
+        ]
+    )
+
+
+def test_groups_of_a_set_with_folds_are_of_one_fold() -> None:
+    folds = OWN.replace("[[grids]]", "folds = 5\n[[grids]]").replace("= 2", "= 7")
+    plan = parse_plan(tomllib.loads(folds), "own")
+    runs = [{cell.run for cell in group.cells} for group in groups_of(plan)]
+    assert runs == [{0, 5}, {1, 6}, {2}, {3}, {4}]
+
+
+def test_a_plan_of_files_takes_the_sets_that_a_folder_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AFFINERANK_DATA", raising=False)
+    with pytest.raises(ConfigError, match="give --data, or name it in AFFINERANK_DATA"):
+        plan_for("real")
+    with pytest.raises(DataError, match="there is none of mq2008, mslr-sample in it"):
+        plan_for("real", data=tmp_path)
+    (tmp_path / "mq2008").mkdir()
+    monkeypatch.setenv("AFFINERANK_DATA", str(tmp_path))
+    with pytest.warns(AffineRankWarning, match="mslr-sample is not in it"):
+        plan = plan_for("real", relevant_above=1.0)
+    assert [(d.name, d.source, d.relevant_above) for d in plan.data] == [
+        ("mq2008", "mq2008", 1.0)
+    ]
+    assert plan.data[0].below(tmp_path).source == str(tmp_path / "mq2008")
+    assert {cell.data for cell in cells_of(plan)} == {"mq2008"}
+    world = shipped_plan("figure1").data[0]
+    assert world.below(tmp_path) == world
 
 
 GRID = 'estimators = ["full-information", "naive", "affine"]'
@@ -159,7 +223,9 @@ GRID = 'estimators = ["full-information", "naive", "affine"]'
         ("hidden = [8]", "hidden = [0]", "hidden layers need 1 unit or more"),
         ('name = "own"', "", "the key 'name' is missing"),
         ("epochs = 2", "epochs = 2\nprecision = 'half'", "precision must be float32"),
-        ("runs = 2", "figures = ['figure4']", "no figure 'figure4'; did you mean"),
+        ("runs = 2", "figures = ['figure9']", "no figure 'figure9'; did you mean"),
+        ("runs = 2", "production = 'per-set'", "no production 'per-set'; did you mean"),
+        ("[[grids]]", "folds = 2\n[[grids]]", "folds must be 1, or 3 or more, got 2"),
         ("runs = 2", "runs = 2\nruns = 3", "not TOML"),
         ("runs = 2", "policies = ['fixd']", "no policy 'fixd'; did you mean 'fixed'?"),
         ("runs = 2", "policies = ['swap(share=2)']", "share of sessions must be"),
@@ -293,6 +359,12 @@ def test_a_grid_of_the_most_clicks_takes_the_plans() -> None:
         ("estimator", "affine(clip=none)", "affine", "Affine"),
         ("estimator", "production", "production", "Production"),
         ("users", "true", "true", "True values"),
+        (
+            "users",
+            "softmax(fresh=True)",
+            "softmax(fresh=true)",
+            "Softmax, new networks",
+        ),
         ("ranker", "mlp(hidden=64,32, epochs=2)", "mlp(hidden=64,32, epochs=2)", None),
     ],
 )
@@ -306,6 +378,7 @@ def test_coordinates_are_written_in_one_way(
 
 
 def test_plans_of_version_0_1_are_read_as_what_they_meant() -> None:
+    assert parse_plan(tomllib.loads(OLD), "old").production == "per-run"
     assert parse_plan(tomllib.loads(OLD), "old") == own()
     clipped = OLD.replace('clips = ["none"]', 'clips = ["none", "10/sqrt(n)"]')
     estimated = clipped.replace('users = ["true"]', 'users = ["default"]')

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from affinerank.charts import save_figure
@@ -21,6 +22,7 @@ from affinerank.experiments.results import (
     open_folder,
     write_results,
 )
+from affinerank.experiments.series import Summary
 from affinerank.pipeline.worlds import DataSet
 
 Results = Callable[..., list[Result]]
@@ -178,6 +180,42 @@ def test_failed_statements_are_shown_as_failed(paper_results_of: Results) -> Non
     assert page.count('<span class="failed">') >= 4
     assert '<span class="held">' in page
     assert "Not measured here: 2<" in page  # noise and clipping, not in its figures
+
+
+def test_our_question_comes_first_where_a_plan_asks_it(
+    paper_results: list[Result],
+) -> None:
+    plan = replace(plan_of("world"), figures=("figure1", "figure4"))
+    ours = [
+        replace(r, cell=replace(r.cell, estimator="posterior"), ndcg=0.7)
+        for r in paper_results
+        if (r.cell.estimator, r.cell.users) == ("affine", "true")
+    ]
+    page = report_page(plan, [*paper_results, *ours])
+    marks = ("Does it rank", '"figure4"', "What the paper says", '"figure1"')
+    places = [page.index(mark) for mark in marks]
+    assert places == sorted(places)
+    assert page.count('<div class="scroll" data-figure=') == 2
+    assert "Does it rank better" not in report_page(plan_of("world"), paper_results)
+
+
+def test_each_panel_has_its_p_values_over_runs_and_over_queries(
+    paper_results: list[Result],
+) -> None:
+    summary = Summary(paper_results)
+    panel = summary.panels[0]
+    # Affine is .69 and Bayes-IPS .64; a query has half of it, the other half more:
+    # differences of -.025 and -.075, so t = -.05 / .025 with one degree of freedom.
+    tests = summary.tests(panel, "queries")
+    assert tests["bayes-ips"].difference == pytest.approx(-0.05)
+    assert tests["bayes-ips"].p == pytest.approx(1 - 2 / np.pi * np.arctan(2.0))
+    assert tests["bayes-ips"].n == 2
+    assert set(tests) == set(summary.tests(panel)) == {"naive", "ips", "bayes-ips"}
+    unkept = Summary([replace(r, per_query=()) for r in paper_results])
+    assert unkept.tests(panel, "queries") == {}
+    page = report_page(plan_of("world"), paper_results)
+    assert "p, paired over queries" in page
+    assert f"<td>{tests['bayes-ips'].p:.2g}</td>" in page
 
 
 def test_a_report_of_an_unfinished_run_says_so(

@@ -1,13 +1,20 @@
 """Worlds: what a cell learns from, by whichever way it comes by its users."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from affinerank.data.reading import Split
 from affinerank.errors import ConfigError, DataError
-from affinerank.pipeline.weighing import judging
-from affinerank.pipeline.worlds import Cell, DataSet, World, method_that_ranks
+from affinerank.estimators import Weights
+from affinerank.pipeline.lists import fit_all
+from affinerank.pipeline.weighing import judging, weigh
+from affinerank.pipeline.worlds import Cell, DataSet, Drawn, World, method_that_ranks
 from affinerank.rankers import RANKERS
 
 DATA = DataSet("tiny", "yahoo-like:40", validation_share=0.5)
@@ -66,13 +73,73 @@ def test_a_method_that_ranks_gives_its_ranker_or_its_users(world: World) -> None
     joint = replace(CELL, users="soft-min-max")
     assert method_that_ranks(joint) is not None
     first = world.measure([joint], NETWORK, early_stopping=True)[0]
-    assert first.early_ndcg is None
-    # Another estimator, or ranker, learns with the users that it estimates.
+    assert first.early_epoch == 2  # it never rests
+    assert first.early_ndcg == first.ndcg
+    # Another estimator, or ranker, or new networks learn with the users it estimates.
     clipped = replace(joint, estimator="affine(clip=0.1)")
-    assert method_that_ranks(clipped) is None
-    second = world.measure([clipped], NETWORK, early_stopping=True)[0]
-    assert second.early_ndcg is not None
-    np.testing.assert_allclose(first.alpha, second.alpha)
+    fresh = replace(joint, users="soft-min-max(fresh=true)")
+    cells = [clipped, fresh, replace(fresh, run=1)]
+    assert [method_that_ranks(cell) for cell in cells] == [None] * 3
+    found = world.measure(cells, NETWORK, early_stopping=True)
+    for other in found[:2]:
+        assert other.early_ndcg is not None
+        np.testing.assert_allclose(first.alpha, other.alpha, rtol=1e-5)
+    assert found[1].alpha != found[2].alpha
+    assert len({one.ndcg for one in (first, *found)}) == 4
+
+
+def test_new_networks_learn_from_affine_weights(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = replace(CELL, users="sigmoid(fresh=true)")
+    seen: list[Drawn] = []
+    weighed = world._weighed
+
+    def noted(cells: Sequence[Cell], drawn: Sequence[Drawn], how: Any) -> list[Weights]:
+        seen.extend(drawn)
+        return weighed(cells, drawn, how)
+
+    monkeypatch.setattr(world, "_weighed", noted)
+    (found,) = world.measure([fresh], NETWORK)
+    assert tuple(seen[0].users.alpha.tolist()) == found.alpha
+    weights = weigh(seen[0].rows, "affine", seen[0].users)
+    lists = world._lists("train", [weights])
+    (fitted,) = fit_all("mlp", lists, seeds=[3], settings=NETWORK)
+    assert world._judged([fitted.model])[0].mean == pytest.approx(found.ndcg, abs=1e-9)
+
+
+def test_runs_may_share_a_production_ranker(world: World) -> None:
+    shared = World(DATA, seed=3, production="per-data-set")
+    shared.rank([0, 1])
+    first, second = shared.production(0), shared.production(1)
+    assert first.digest == second.digest == world.production(0).digest
+    assert world.production(1).digest != first.digest
+    # Clicks are still of their run.
+    other = replace(CELL, run=1)
+    one, two = shared.draw(CELL)[0], shared.draw(other)[0]
+    np.testing.assert_array_equal(one.clicks, world.draw(CELL)[0].clicks)
+    assert not np.array_equal(one.clicks, two.clicks)
+    np.testing.assert_array_equal(np.unique(one.doc), np.unique(two.doc))
+
+
+def test_a_file_is_dealt_into_folds_by_query(tmp_path: Path) -> None:
+    lines = [f"{d % 3} qid:{q} 1:{q + d / 10}" for q in range(1, 24) for d in range(2)]
+    path = tmp_path / "all.txt"
+    path.write_text("\n".join(lines) + "\n")
+    data = DataSet("x", str(path), folds=5)
+    splits: tuple[Split, ...] = ("train", "validation", "test")
+    dealt = []
+    for run in range(5):
+        fold = World(data, fold=data.fold(run))
+        ids = [set(map(str, fold.part(split).raw.query_ids)) for split in splits]
+        assert sum(map(len, ids)) == len(set.union(*ids)) == 23
+        assert [len(own) // 4 for own in ids] == [3, 1, 1]
+        dealt.append(ids)
+    for before, after in pairwise(dealt):  # as in LETOR, parts move up
+        assert before[1] <= after[0]
+        assert before[2] == after[1]
+    assert len(set.union(*(ids[2] for ids in dealt))) == 23
+    assert data.fold(5) == 1
 
 
 def test_trees_learn_beside_each_other(world: World) -> None:

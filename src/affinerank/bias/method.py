@@ -40,7 +40,8 @@ class EstimationSettings:
         segment: Whether they may differ by segment, where that was counted.
         network: Of methods that train a ranker too.
         fresh: In experiments: new rankers learn with the users of such a method.
-        replicates: Estimates from resampled queries that their bands are from.
+        replicates: Estimates from resampled queries that their bands are from; 0: users
+            alone, without bands and tests.
         seed: Of everything random.
     """
 

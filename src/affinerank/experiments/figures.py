@@ -127,9 +127,8 @@ def _by_clicks(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
     held_out = figure.held_out and any(point.early for point in points)
     label = "nDCG@10, held-out epoch" if held_out else "nDCG@10"
     for point in points:
-        row, value = (
-            getattr(point.place, n, None) for n in (figure.row, figure.series)
-        )
+        row = getattr(point.place, figure.row)
+        value = getattr(point.place, figure.series, None)  # none of a method
         title = title_of(figure.series, value) if value else point.method
         values = np.array((held_out and point.early) or point.values)[:, None]
         ((_, mean, spread),) = _over_runs(values)
@@ -248,14 +247,14 @@ DRAWN: Mapping[str, tuple[Callable[..., Iterator[Placed]], Callable[..., Spec]]]
 def _panel_row(title: str, rows: Rows, x: Spec, y: Spec, tip: Spec) -> Spec:
     """Draw a row of panels, one for each setting, on one scale."""
     order = list(dict.fromkeys(row["setting"] for row in rows))
-    size = min(12.0, 2.05 * WIDTH / max(map(len, order)))  # what has room
     column = {"field": "setting", "type": "nominal", "sort": order, "title": None}
-    column["header"] = {"labelFontSize": size}
+    size = min(12.0, 2.05 * WIDTH / max(map(len, order), default=1))  # what has room
+    facet = {**column, "header": {"labelFontSize": size}}
     layers = _layers(_looks(rows), x, y, tip)
     return {
         "title": title,
         "data": {"values": rows},
-        "facet": {"column": column},
+        "facet": {"column": facet},
         "spec": {"width": WIDTH, "height": HEIGHT, "layer": layers},
     }
 

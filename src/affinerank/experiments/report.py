@@ -12,7 +12,7 @@ from affinerank.charts import Spec, save_figure
 from affinerank.errors import DataError
 from affinerank.estimators import affine
 from affinerank.experiments.cells import cells_of
-from affinerank.experiments.coordinates import title_of
+from affinerank.experiments.coordinates import FIGURES, title_of
 from affinerank.experiments.figures import draw
 from affinerank.experiments.our_statements import judge_ours
 from affinerank.experiments.plan import Plan
@@ -64,11 +64,18 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
     summary = Summary(results)
     title = f"AffineRank: {plan.name}" + (f", {plan.profile}" if plan.profile else "")
     figures = _drawn(plan.figures, results)
+    places = {n: f'<div class="scroll" data-figure="{n}"></div>' for n in figures}
+    first = [places.pop(name) for name in figures if FIGURES[name].held_out]
     ours = judge_ours(results)
     said = []
-    if any(found.verdict for _, found in ours):
-        said = ["<h2>Does it rank better? What we say, and what held</h2>"]
-        said.append(_statements(ours))
+    if first or any(found.verdict for _, found in ours):
+        said = [
+            "<h2>Does it rank better? What we say, and what held</h2>",
+            *first,
+            '<p class="note">A gap is how far the default estimator is below; where it '
+            "is negative, it leads.</p>",
+            _statements(ours),
+        ]
     body = [
         f"<h1>{escape(title)}</h1>",
         _overview(plan, results),
@@ -81,7 +88,7 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
         "<h2>Figures</h2>",
         '<p class="note">Hover over a point for its numbers; click a name below a '
         "figure to pick it out. Bands are one standard deviation over runs.</p>",
-        *(f'<div class="scroll" data-figure="{name}"></div>' for name in figures),
+        *places.values(),
         "<h2>nDCG@10</h2>",
         '<p class="note">Mean over test queries, then mean and standard deviation over '
         "runs, after the last epoch; in small print, the mean after the epoch that "

@@ -17,7 +17,7 @@ import numpy as np
 from affinerank.arrays import Matrix
 from affinerank.bias.gauge import display_gauge, inference_gauge
 from affinerank.bias.method import AUTO, Estimate, EstimationSettings
-from affinerank.bias.mixture.comparison import best_model, compare_models
+from affinerank.bias.mixture.comparison import Compared, best_model, compare_models
 from affinerank.bias.mixture.covariates import predict_relevance
 from affinerank.bias.mixture.fit import Fit, first_guess
 from affinerank.bias.mixture.population import Population, population_of
@@ -186,12 +186,13 @@ def estimate(
     rng = stage_rng("estimation", settings.seed)
     fitted = by(rows, features, settings, rng)
     # Which users predict held-out sessions best; refit, if simpler ones do as well.
-    models = compare_models(fitted.population, fitted.pools, fitted.fit.levels, rng)
-    view = best_model(models).view
-    if (view.context, view.segment) != (
-        fitted.pools.by_context,
-        bool(fitted.pools.segments),
-    ):
+    used = (fitted.pools.by_context, bool(fitted.pools.segments))
+    models: tuple[Compared, ...] = ()
+    if settings.replicates or any(used):
+        given = fitted.population, fitted.pools, fitted.fit.levels
+        models = compare_models(*given, rng)
+    view = best_model(models).view if models else None
+    if view is not None and (view.context, view.segment) != used:
         settings = replace(settings, context=view.context, segment=view.segment)
         fitted = by(rows, features, settings, rng)
     fit, population, pools = fitted.fit, fitted.population, fitted.pools
@@ -211,8 +212,8 @@ def estimate(
             f"ranks {', '.join(weak)} are weakly identified: how much more relevant "
             "documents are clicked there leans on the other ranks"
         )
-    test = trust_test(population, fit)
-    if test is None:
+    test = trust_test(population, fit) if settings.replicates else None
+    if settings.replicates and test is None:
         notes.append("too few queries were clicked to test for trust bias")
     average = TrustModel(
         alpha=mean @ fit.levels.alpha,
