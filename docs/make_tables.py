@@ -88,17 +88,21 @@ def statements(run: str, whose: str) -> Lines:
     words = Counter(str(found.verdict) for _, found in judged)
     lines = ["; ".join(f"{word}: {count}" for word, count in words.most_common()), ""]
     for statement, found in judged:
-        numbers = ". ".join(n[0].upper() + n[1:] for n in found.numbers)
-        text = f"- **{found.verdict}**: {statement.text} {numbers}. (Holds if: "
-        lines += textwrap.wrap(f"{text}{statement.rule}.)", WIDTH, **INDENTED)
+        lines += wrapped(f"- **{found.verdict}**: {statement.text}", "  ")
+        for number in (*found.numbers, f"holds if {statement.rule}"):
+            lines += wrapped(f"    - {number}", "      ")
     return lines
 
 
-INDENTED: dict[str, Any] = {
-    "subsequent_indent": "  ",
-    "break_long_words": False,
-    "break_on_hyphens": False,
-}
+def wrapped(text: str, indent: str) -> Lines:
+    """An item of a list, in lines that are short enough to read."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def at_most_clicks(run: str, epoch: str) -> Lines:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import comparison, misspecification
+from benchmarks import comparison, few_clicks, misspecification
 from benchmarks.misspecification import FACTORS, GIVEN, Cell, Setting
 
 from affinerank.clicks.simulate import simulate_counts, write_session_log
@@ -96,3 +96,22 @@ def test_a_run_of_the_matrix_can_be_kept_and_read(
     assert run["context"]  # cascade users are found out
     assert run["values"].keys() == {*misspecification.CANDIDATES, "auto"}
     assert run["values"]["logged"] == 1.0
+
+
+def test_claims_about_few_clicks_are_those_of_the_committed_values(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    docs = Path(__file__).parents[1] / "docs"
+    csv = str(docs / "few-clicks-results.csv")
+    monkeypatch.setattr("sys.argv", ["few_clicks.py", "--claims", csv])
+    few_clicks.main()
+    kept = (docs / "results" / "few-clicks-claims.txt").read_text(encoding="utf-8")
+    assert capsys.readouterr().out == kept
+
+
+def test_a_gap_is_worse_than_a_bar_by_a_one_sided_test() -> None:
+    # As above: t = 2 with two degrees of freedom.
+    gap = np.array([1.0, 2.0, 3.0])
+    p = few_clicks.worse_than(gap, 2 - 2 / 3**0.5)
+    assert p == pytest.approx(0.5 - 1 / 6**0.5)
+    assert few_clicks.worse_than(np.array([0.1]), 0.0) == 1.0

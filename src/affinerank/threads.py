@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 _forked = False
+_lock = threading.Lock()
+_limits: list[Any] = []  # of BLAS; one for each block that is under way
 
 
 def _after_fork() -> None:
@@ -28,6 +32,29 @@ def usable_threads(wanted: int) -> int:
     return 1 if _forked else wanted
 
 
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread in the block, for work of many small steps.
+
+    Threads that wait for each other at each step cost such work several times over, and
+    more so where it is done in threads itself. Blocks in threads must lie within one of
+    the thread that started them: BLAS heeds no other that gives threads back.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with _lock:
+        if not _limits:
+            _limits.append(threadpool_limits(1, user_api="blas"))
+        _limits.append(None)
+    try:
+        yield
+    finally:
+        with _lock:
+            _limits.pop()
+            if len(_limits) == 1:
+                _limits.pop().restore_original_limits()
+
+
 A = TypeVar("A")
 B = TypeVar("B")
 
@@ -38,5 +65,5 @@ def in_parallel(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
     >>> in_parallel(abs, [-2, 1])
     [2, 1]
     """
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(work, items))

@@ -135,3 +135,16 @@ def test_estimated_users_are_judged_by_themselves(
         for r in measured()
     ]
     assert verdicts(results, "ranks better than naive") == ["held", "failed"]
+
+
+def test_affine_has_ten_times_the_clicks(measured: Callable[..., list[Result]]) -> None:
+    rising = dict(zip(CLICKS, (0.60, 0.65, 0.80), strict=True))
+    results = [
+        replace(r, ndcg=rising[r.cell.clicks or 0.0])
+        if r.cell.estimator == "affine"
+        else r
+        for r in measured()
+    ]
+    (known, _) = findings(results, "needs a tenth")
+    # .65 and .80 against .70: gaps of -.05 and .10.
+    assert known.numbers[0] == "last epoch: mean gap +0.0250 (world)"

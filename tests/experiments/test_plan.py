@@ -123,6 +123,8 @@ def test_a_table_of_a_size_goes_before_the_profile_and_adds_grids() -> None:
     assert (paper.clicks[0], paper.clicks[-1], len(paper.clicks)) == (1e3, 8e6, 7)
     assert (paper.runs, laptop.runs) == (4, 2)
     assert all(plan.early_stopping for plan in (paper, laptop, smoke))
+    real = [shipped_plan("real", size).runs for size in PROFILES]
+    assert real == [2, 5, 5]  # the plan's own, but for smoke
     # Grids of a size come besides those of all sizes.
     for size, clicks in zip(PROFILES, [(2e4,), (4e5,), (1e5, 1e6, 8e6)], strict=True):
         first, added = shipped_plan("figure2", size).grids

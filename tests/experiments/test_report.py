@@ -187,7 +187,7 @@ def test_our_question_comes_first_where_a_plan_asks_it(
 ) -> None:
     plan = replace(plan_of("world"), figures=("figure1", "figure4"))
     ours = [
-        replace(r, cell=replace(r.cell, estimator="posterior"), ndcg=0.7)
+        replace(r, cell=replace(r.cell, estimator="posterior"), ndcg=r.ndcg + 0.01)
         for r in paper_results
         if (r.cell.estimator, r.cell.users) == ("affine", "true")
     ]
@@ -211,6 +211,12 @@ def test_each_panel_has_its_p_values_over_runs_and_over_queries(
     assert tests["bayes-ips"].p == pytest.approx(1 - 2 / np.pi * np.arctan(2.0))
     assert tests["bayes-ips"].n == 2
     assert set(tests) == set(summary.tests(panel)) == {"naive", "ips", "bayes-ips"}
+    folds = [  # the last run is a fold with one query more
+        replace(r, per_query=(*r.per_query, r.ndcg)) if r.cell.run == 3 else r
+        for r in paper_results
+    ]
+    tests_of_folds = Summary(folds).tests(panel, "queries")
+    assert {test.n for test in tests_of_folds.values()} == {4 * 2 + 1}
     unkept = Summary([replace(r, per_query=()) for r in paper_results])
     assert unkept.tests(panel, "queries") == {}
     page = report_page(plan_of("world"), paper_results)

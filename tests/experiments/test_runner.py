@@ -173,15 +173,16 @@ def test_another_plan_in_the_folder_is_an_error(undisturbed: Path) -> None:
 
 def test_progress_ends_at_its_total_and_never_falls(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
+    fresh = Grid(("affine",), clicks=(1e3,), users=("softmax(fresh=true)",))
     run_plan(
-        replace(TINY, runs=1, early_stopping=False),
+        replace(TINY, runs=1, early_stopping=False, grids=(*TINY.grids, fresh)),
         tmp_path / "run",
         device="cpu",
         progress=lambda _, done, total: told.append((done, total)),
     )
     done = [d for d, _ in told]
     assert done == sorted(done)
-    assert told[-1][0] == told[-1][1] == told[0][1] == 1000 * 9
+    assert told[-1][0] == told[-1][1] == told[0][1] == 1000 * 11
 
 
 def test_regression_em_gives_a_ranker_and_users_for_each_activation(
@@ -213,6 +214,26 @@ def test_trees_cutoffs_and_swaps_go_through_a_plan(tmp_path: Path) -> None:
     assert all(0 < r.ndcg < 1 for r in results)
     drawn = {(r.cell.policy, r.clicks_drawn) for r in results if r.cell.policy}
     assert len(drawn) == 2
+
+
+def test_each_run_reads_its_fold_of_a_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lines = [
+        f"{4 * (value > 0.7)} qid:{query} 1:{value} 2:{rng.random()}\n"
+        for query in range(75)
+        for value in rng.random(6)
+    ]
+    (tmp_path / "own.txt").write_text("".join(lines))
+    grid = Grid(("production", "affine"), users=("true", "softmax"), clicks=(1e4,))
+    data = (DataSet("own", "own.txt", folds=3),)
+    plan = replace(TINY, data=data, grids=(grid,), runs=4)
+    run_plan(plan, tmp_path / "run", sets=tmp_path, device="cpu")
+    results = load_results(tmp_path / "run")
+    assert len(results) == len(cells_of(plan))
+    digests = {(r.cell.run, r.digest) for r in results}
+    assert len(digests) == len({digest for _, digest in digests}) == 4
+    assert {(r.queries, len(r.per_query)) for r in results} == {(25, 25)}
+    assert str(tmp_path) not in (tmp_path / "run" / "plan.toml").read_text()
 
 
 def test_rows_of_other_cells_are_not_merged(tmp_path: Path) -> None:

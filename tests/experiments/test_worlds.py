@@ -9,12 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from affinerank.bias import EstimationSettings
 from affinerank.data.reading import Split
 from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import Weights
+from affinerank.pipeline.estimation import estimate_from_rows
 from affinerank.pipeline.lists import fit_all
 from affinerank.pipeline.weighing import judging, weigh
-from affinerank.pipeline.worlds import Cell, DataSet, Drawn, World, method_that_ranks
+from affinerank.pipeline.worlds import (
+    Cell,
+    DataSet,
+    Drawn,
+    Training,
+    World,
+    trained_jointly,
+)
 from affinerank.rankers import RANKERS
 
 DATA = DataSet("tiny", "yahoo-like:40", validation_share=0.5)
@@ -55,7 +64,7 @@ def test_a_cutoff_shows_the_first_documents_alone(world: World) -> None:
 
 def test_held_out_clicks_are_never_clipped(world: World) -> None:
     clipped = replace(CELL, estimator="affine(clip=0.9)")
-    drawn = world._drawn([CELL, clipped], NETWORK, early=True)
+    drawn = world._drawn([CELL, clipped], Training(NETWORK, early=True))
     plain, cut = world._weighed([CELL, clipped], drawn, NETWORK)
     assert not np.allclose(plain.weight, cut.weight)
     assert judging(clipped.estimator) == judging(CELL.estimator)
@@ -71,7 +80,7 @@ def test_labels_are_learnt_from_without_clicks(world: World) -> None:
 
 def test_a_method_that_ranks_gives_its_ranker_or_its_users(world: World) -> None:
     joint = replace(CELL, users="soft-min-max")
-    assert method_that_ranks(joint) is not None
+    assert trained_jointly(joint)
     first = world.measure([joint], NETWORK, early_stopping=True)[0]
     assert first.early_epoch == 2  # it never rests
     assert first.early_ndcg == first.ndcg
@@ -79,13 +88,22 @@ def test_a_method_that_ranks_gives_its_ranker_or_its_users(world: World) -> None
     clipped = replace(joint, estimator="affine(clip=0.1)")
     fresh = replace(joint, users="soft-min-max(fresh=true)")
     cells = [clipped, fresh, replace(fresh, run=1)]
-    assert [method_that_ranks(cell) for cell in cells] == [None] * 3
+    assert not any(map(trained_jointly, cells))
     found = world.measure(cells, NETWORK, early_stopping=True)
     for other in found[:2]:
         assert other.early_ndcg is not None
         np.testing.assert_allclose(first.alpha, other.alpha, rtol=1e-5)
     assert found[1].alpha != found[2].alpha
     assert len({one.ndcg for one in (first, *found)}) == 4
+
+
+def test_users_are_estimated_from_few_clicks_too(world: World) -> None:
+    few = replace(CELL, clicks=150.0, users="mixture")
+    rows, _ = world.draw(few)
+    with pytest.raises(DataError, match="too few to tell ranks apart"):
+        estimate_from_rows(rows, settings=EstimationSettings("mixture"))
+    (found,) = world.measure([few], NETWORK)
+    assert len(set(found.alpha)) > 1
 
 
 def test_new_networks_learn_from_affine_weights(
@@ -114,6 +132,9 @@ def test_runs_may_share_a_production_ranker(world: World) -> None:
     first, second = shared.production(0), shared.production(1)
     assert first.digest == second.digest == world.production(0).digest
     assert world.production(1).digest != first.digest
+    later = World(DATA, seed=3, production="per-data-set")
+    later.rank([1])
+    assert later.production(1).digest == first.digest
     # Clicks are still of their run.
     other = replace(CELL, run=1)
     one, two = shared.draw(CELL)[0], shared.draw(other)[0]

@@ -10,7 +10,7 @@ import pytest
 from tests.recorded import of_clicks, of_rankers, of_users
 from tests.recorded.inputs import data_of, many_counts
 from tests.recorded.of_clicks import Pairs
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 import affinerank as ar
 from affinerank.experiments.plan import shipped_plan

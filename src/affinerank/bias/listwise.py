@@ -23,6 +23,7 @@ from affinerank.bias.requirements import require_estimable
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.progress import Progress, quiet
+from affinerank.threads import one_blas_thread
 
 RIDGE, RANK_RIDGE = 1.0, 0.1  # features in units of their spread
 
@@ -53,7 +54,8 @@ def estimate(
         return float(value), slope + held * values
 
     start = np.zeros(len(held))
-    bias = minimize(loss, start, jac=True, method="L-BFGS-B").x[:depth]
+    with one_blas_thread():
+        bias = minimize(loss, start, jac=True, method="L-BFGS-B").x[:depth]
     alpha = np.exp(bias - bias[0])
     note = "position bias only: lists without a click are missing, or not looked at"
     users = TrustModel(alpha=alpha, beta=0 * alpha, identified="gauge")

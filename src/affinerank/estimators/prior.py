@@ -29,6 +29,7 @@ from affinerank.arrays import Bools, Floats, sigmoid
 from affinerank.clicks.rows import ClickRows
 from affinerank.estimators.evidence import CLICKS, Fold
 from affinerank.estimators.unit import LEAST_RATE, UnitLink
+from affinerank.threads import one_blas_thread
 
 RIDGE, CONSTANT_RIDGE = 30.0, 0.01
 START = -1.0
@@ -158,7 +159,8 @@ def explain(columns: Columns, link: UnitLink) -> Floats:
 
     start = np.append(np.zeros(x.shape[1] - 1), START)
     bounds = [BOUNDS[sign] for sign in columns.signs]
-    w = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    with one_blas_thread():
+        w = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
     m, p = rates(w)
     by_row = n * link.alpha**2 / (p * (1.0 - p))
     known = np.bincount(back, by_row, minlength=len(doc)) * (m * (1.0 - m)) ** 2

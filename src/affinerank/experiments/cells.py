@@ -14,8 +14,8 @@ from affinerank.pipeline.worlds import (
     PRODUCTION,
     TRUE,
     Cell,
-    method_that_ranks,
     stacked,
+    trained_jointly,
 )
 from affinerank.settings import Spec
 
@@ -66,7 +66,7 @@ def groups_of(plan: Plan) -> tuple[Group, ...]:
         # Production depends on no ranker, so it goes with the first.
         ranker = cell.ranker or plan.rankers[0].name
         method = cell.users if stacked(cell) else None
-        joint, known = method_that_ranks(cell) is None, cell.users in (None, TRUE)
+        joint, known = trained_jointly(cell), cell.users in (None, TRUE)
         fold = plan.data_set(cell.data).fold(cell.run)
         kind = (cell.data, ranker, method, joint, known, fold)
         kinds.setdefault(kind, []).append(cell)

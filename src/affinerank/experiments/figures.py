@@ -39,6 +39,7 @@ Rows = list[dict[str, Any]]
 Placed = tuple[str, str, dict[str, Any]]  # title of the row of panels, y axis, numbers
 Look = tuple[str, str, tuple[int, ...]]  # colour, shape, dashes
 
+DEFAULT = METHODS[METHOD].title
 # Looks that readers know; the colours after Okabe and Ito.
 LOOKS: Mapping[str, Look] = {
     TITLES[PRODUCTION]: ("#8a8a8a", "stroke", (2, 3)),
@@ -51,16 +52,13 @@ LOOKS: Mapping[str, Look] = {
     EM[0].title: ("#a0005a", "diamond", (1, 0)),
     EM[1].title: ("#e69f00", "square", (6, 3)),
     EM[2].title: ("#56b4e9", "circle", (3, 2)),
-    METHODS[METHOD].title: ("#009e73", "triangle-up", (8, 2, 2, 2)),
+    DEFAULT: ("#009e73", "triangle-up", (8, 2, 2, 2)),
     f"{affine.ROW.title}, clip {CLIP}": ("#9467bd", "diamond", (4, 2)),
     policy_aware.ROW.title: ("#8c6d00", "square", (5, 2, 1, 2)),
     direct.ROW.title: ("#d55e00", "triangle-right", (8, 3)),
     doubly_robust.ROW.title: ("#cc79a7", "triangle-left", (2, 2)),
     posterior.ROW.title: ("#0072b2", "triangle-down", (1, 0)),
-    f"{posterior.ROW.title}, {METHODS[METHOD].title.lower()}": (
-        *("#00304d", "cross"),
-        (5, 2),
-    ),
+    f"{posterior.ROW.title}, {DEFAULT.lower()}": ("#00304d", "cross", (5, 2)),
 }
 OTHERS: tuple[Look, ...] = (
     ("#332288", "triangle-down", (4, 4)),

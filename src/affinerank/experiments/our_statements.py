@@ -47,7 +47,7 @@ def judge_ours(results: Sequence[Result]) -> list[tuple[Statement, Finding]]:
 # Gaps, [n_panels, n_counts, n_runs]: how far the default estimator is below a rival.
 
 
-def _panels(summary: Summary, keep: Callable[[Panel], bool]) -> Floats:
+def _where(summary: Summary, keep: Callable[[Panel], bool]) -> Floats:
     """``[n_panels, 1, 1]`` 0 for panels that count, NaN for others."""
     return np.array([[[0.0 if keep(panel) else np.nan]] for panel in summary.panels])
 
@@ -63,7 +63,7 @@ def _top(panel: Panel) -> bool:
 def below(summary: Summary, users: str, estimator: str, known: str | None) -> Floats:
     """Gap to one rival where whole lists are shown."""
     gap = summary.runs(estimator, known) - summary.runs(ESTIMATOR, users)
-    return gap + _panels(summary, _full_lists)
+    return gap + _where(summary, _full_lists)
 
 
 def regret(summary: Summary, users: str) -> Floats:
@@ -81,7 +81,7 @@ def below_tenfold(summary: Summary, users: str) -> Floats:
     for i, clicks in enumerate(summary.counts):
         if 10 * clicks in summary.counts:
             gap[:, i] = rival[:, summary.counts.index(10 * clicks)] - mine[:, i]
-    return gap + _panels(summary, _full_lists)
+    return gap + _where(summary, _full_lists)
 
 
 def at_most_clicks(gap: Floats) -> Floats:
@@ -94,14 +94,14 @@ def at_most_clicks(gap: Floats) -> Floats:
 def below_labels(summary: Summary, users: str) -> Floats:
     """Gap to full information at the most clicks, eta = 1."""
     gap = at_most_clicks(below(summary, users, LABELS, None))
-    return gap + _panels(summary, lambda panel: panel.users.eta == 1.0)
+    return gap + _where(summary, lambda panel: panel.users.eta == 1.0)
 
 
 def below_affine_on_top(summary: Summary, users: str) -> Floats:
     """Gap to affine with few documents shown."""
     gap = summary.runs(CORRECTION) - summary.runs(ESTIMATOR, users)
-    here = np.array(summary.counts)[:, None] == TOP_CLICKS
-    return np.where(here, gap, np.nan) + _panels(summary, _top)
+    gap[:, [clicks != TOP_CLICKS for clicks in summary.counts]] = np.nan
+    return gap + _where(summary, _top)
 
 
 # Verdicts

@@ -91,11 +91,11 @@ class Point:
 
     @property
     def by_query(self) -> Floats:
-        """``[n_queries]`` mean over runs; none where they were not kept."""
-        if len({len(r.per_query) for r in self.runs}) > 1:  # runs on other queries
-            return np.empty(0)
-        values: Floats = np.mean([r.per_query for r in self.runs], axis=0)
-        return values
+        """``[n_queries]`` mean over runs, or all of folds; none if not kept."""
+        values = [np.array(r.per_query) for r in self.runs]
+        if len({len(own) for own in values}) > 1:  # of other queries: folds
+            return np.concatenate(values)
+        return np.asarray(np.mean(values, axis=0))
 
     @property
     def mean(self) -> float:
@@ -142,7 +142,7 @@ def method_of(users: str) -> tuple[str, bool]:
     """Return how users were estimated, and whether new networks learnt by them."""
     spec = Spec.parse(users)
     own = tuple((k, v) for k, v in spec.parameters if k != "fresh")
-    return str(Spec(spec.name, own)), own != spec.parameters
+    return str(Spec(spec.name, own)), "fresh=true" in str(spec)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -54,7 +54,6 @@ Judged = tuple[bool, str]  # whether it held, and its number
 # What a statement is judged on: results after each epoch, or with networks that learnt
 # anew from the users that an EM estimated; alpha and beta at more ranks, or fewer.
 LAST, HELD_OUT, FRESH = "last epoch", "held-out epoch", "new networks"
-EM_VIEWS = (LAST, HELD_OUT, FRESH)
 RANK_VIEWS = (f"first {RANKS} ranks", f"first {SHALLOW} ranks")
 
 
@@ -89,7 +88,7 @@ class Statement:
     rule: str
     measure: Callable[[Summary], Floats]
     verdict: Callable[[Floats, Summary], Judged]
-    views: tuple[str, ...] = (LAST, HELD_OUT)
+    views: tuple[str, ...] = (LAST, HELD_OUT, FRESH)
 
 
 def judge_statements(results: Sequence[Result]) -> list[tuple[Statement, Finding]]:
@@ -126,13 +125,12 @@ def _found(statement: Statement, views: Mapping[str, Summary]) -> Finding:
 
 
 def _fresh(results: Sequence[Result]) -> list[Result]:
-    """Return results with new networks in the place of those that an EM trained."""
-    named = [(r, method_of(r.cell.users or TRUE)) for r in results]
-    anew = {users for _, (users, fresh) in named if fresh}
+    """Return new networks, named as the EM that found their users, and affine."""
+    named = [(r, *method_of(r.cell.users or TRUE)) for r in results]
     return [
-        replace(r, cell=replace(r.cell, users=users)) if fresh else r
-        for r, (users, fresh) in named
-        if anew and (fresh or users not in anew)
+        replace(r, cell=replace(r.cell, users=users))
+        for r, users, fresh in named
+        if fresh or (r.cell.estimator, users) == AFFINE
     ]
 
 
@@ -379,14 +377,12 @@ STATEMENTS: tuple[Statement, ...] = (
             [_lead(s, SOFT_MIN_MAX, other) for other in (SOFTMAX, SIGMOID)], axis=1
         ),
         partial(smallest, what="lead", above=0.0),
-        EM_VIEWS,
     ),
     Statement(
         "Soft-min-max is close to the true values after 1e6 clicks.",
         f"the gap is at most {NEAR:g} wherever clicks per query are more than {MANY:g}",
         lambda s: _at_many(s, _lead(s, AFFINE, SOFT_MIN_MAX)),
         partial(largest, what="gap to true values", at_most=NEAR),
-        EM_VIEWS,
     ),
     Statement(
         "Softmax is decent with many clicks, and handles few less well.",
@@ -394,7 +390,6 @@ STATEMENTS: tuple[Statement, ...] = (
         "at the fewest",
         lambda s: _ends(_lead(s, AFFINE, SOFTMAX), least=2),
         narrowing,
-        EM_VIEWS,
     ),
     Statement(
         "Sigmoid performs poorest.",
@@ -407,17 +402,15 @@ STATEMENTS: tuple[Statement, ...] = (
             axis=1,
         ),
         partial(smallest, what="mean lead of the others", above=0.0),
-        EM_VIEWS,
     ),
-    _sided(
-        "Soft-min-max underestimates alpha, except at rank 1.",
-        SOFT_MIN_MAX,
-        0,
-        "below",
-        2,
+    *(
+        _sided(f"{text} alpha, except at rank 1.", line, 0, side, first=2)
+        for text, line, side in (
+            ("Soft-min-max underestimates", SOFT_MIN_MAX, "below"),
+            ("Sigmoid underestimates", SIGMOID, "below"),
+            ("Softmax overestimates", SOFTMAX, "above"),
+        )
     ),
-    _sided("Sigmoid underestimates alpha, except at rank 1.", SIGMOID, 0, "below", 2),
-    _sided("Softmax overestimates alpha, except at rank 1.", SOFTMAX, 0, "above", 2),
     _accurate("Soft-min-max has accurate estimates of beta.", SOFT_MIN_MAX),
     _accurate("Softmax has accurate estimates of beta.", SOFTMAX),
     _sided("Sigmoid underestimates beta.", SIGMOID, 1, "below"),

@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from affinerank.arrays import Ints, Matrix
-from affinerank.bias import METHODS, Estimate, EstimationSettings, Method
+from affinerank.bias import METHODS, Estimate, EstimationSettings
 from affinerank.bias.method import HeldOutLogs
+from affinerank.bias.pooling import pool_ranks
 from affinerank.clicks.models import CLICK_MODELS, trust
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies import fixed
@@ -202,6 +203,16 @@ class Drawn:
     users: Any
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Training:
+    """How rankers are trained; see :meth:`World.measure`."""
+
+    settings: Any
+    early: bool = False
+    chosen: bool = False
+    progress: Progress = quiet
+
+
 class World:
     """A data set read once, with the production rankers trained on it so far.
 
@@ -308,7 +319,7 @@ class World:
 
         Args:
             cells: What to measure: cells of one ranker, for which
-                :func:`method_that_ranks` is the same, and production rankers.
+                :func:`trained_jointly` is the same, and production rankers.
             settings: Shape and training: an instance of the row's ``settings``.
             early_stopping: Also judge each ranker as held-out clicks liked it best.
             recipe: ``paper``: as the settings say; ``chosen``: learning rate and length
@@ -316,146 +327,113 @@ class World:
             progress: Called as training advances.
         """
         trained = [cell for cell in cells if cell.estimator != PRODUCTION]
-        (method,) = {method_that_ranks(cell) for cell in trained} or {None}
+        (joint,) = {trained_jointly(cell) for cell in trained} or {False}
+        fit = self._fit_jointly if joint else self._fit_apart
         self.rank({cell.run for cell in cells}, held_out=early_stopping)
         found: dict[Cell, Measured] = {}
         # Few clicks leave poor estimates, and how poor is what is measured.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AffineRankWarning)
-            if method is not None:
-                found = self._measure_jointly(
-                    trained, settings, early_stopping, progress
+            if trained:
+                how = Training(
+                    settings, early_stopping, require_recipe(recipe), progress
                 )
-            elif trained:
-                chosen = require_recipe(recipe)
-                found = self._measure_apart(
-                    trained, settings, early_stopping, chosen, progress
-                )
+                drawn = _by_log(trained, lambda own: self._drawn(own, how))
+                found = self._judged_all(trained, *fit(trained, drawn, how), how)
         return [
             found.get(cell) or self._measured(cell, self.production(cell.run).value)
             for cell in cells
         ]
 
-    def _measure_jointly(
-        self, cells: Sequence[Cell], settings: Any, early: bool, progress: Progress
-    ) -> dict[Cell, Measured]:
+    def _fit_jointly(
+        self, cells: Sequence[Cell], drawn: Sequence[Drawn], how: Training
+    ) -> tuple[list[Drawn], list[Fitted]]:
         """Estimate users and train rankers in one."""
-        drawn = _by_log(cells, lambda own: self._drawn(own, settings, early))
+
+        def targets(cell: Cell, held: ClickRows, users: Any) -> Targets:
+            weights = self._weigh(judging(cell.estimator), held, users, "validation")
+            return self._lists("validation", [weights]).targets()
+
         held_out = None
-        if early:
-            part = self.part("validation")
-            by = [
-                partial(self._held_out, cell.estimator, one.held)
-                for cell, one in zip(cells, drawn, strict=True)
-            ]
-            held_out = HeldOutLogs(part.features, part.raw.offsets, by)
-        found = self._estimated(
-            cells, drawn, settings, progress, train_on=True, held_out=held_out
-        )
-        about = [
-            _about(cell, one.rows, own.users)
-            for cell, one, own in zip(cells, drawn, found, strict=True)
+        if how.early:
+            part, pairs = self.part("validation"), zip(cells, drawn, strict=True)
+            judges = [partial(targets, cell, one.held) for cell, one in pairs]
+            held_out = HeldOutLogs(part.features, part.raw.offsets, judges)
+        found = self._estimated(cells, drawn, how, train_on=True, held_out=held_out)
+        known = [
+            replace(one, users=own.users) for one, own in zip(drawn, found, strict=True)
         ]
-        fitted = [one.ranker for one in found if one.ranker is not None]
-        return self._reported(cells, fitted, about, early=early)
+        return known, [one.ranker for one in found if one.ranker is not None]
+
+    def _fit_apart(
+        self, cells: Sequence[Cell], drawn: Sequence[Drawn], how: Training
+    ) -> tuple[list[Drawn], list[Fitted]]:
+        """Weigh the clicks of each cell, and train rankers on the weights."""
+        known = self._with_users(cells, drawn, how)
+        lists = self._lists("train", self._weighed(cells, known, how.settings))
+        name = Spec.parse(cells[0].ranker or "").name
+        given: dict[str, Any] = {
+            "seeds": [self.seed + cell.run for cell in cells],
+            "settings": how.settings,
+        }
+        if how.chosen:
+            fitted = fit_chosen(name, lists, seed=self.seed, **given)
+            return known, [replace(one, model=one.kept) for one in fitted]
+        held_out = None
+        if how.early:
+            by = [
+                self._weigh(judging(cell.estimator), one.held, one.users, "validation")
+                for cell, one in zip(cells, known, strict=True)
+            ]
+            held_out = self._lists("validation", by)
+        given["progress"] = how.progress
+        return known, fit_all(name, lists, held_out=held_out, **given)
 
     def _estimated(
-        self,
-        cells: Sequence[Cell],
-        drawn: Sequence[Drawn],
-        settings: Any,
-        progress: Progress,
-        **how: Any,
+        self, cells: Sequence[Cell], drawn: Sequence[Drawn], how: Training, **more: Any
     ) -> list[Estimate]:
         """Estimate from the logs of cells at once, by their method, which ranks too."""
         rows, features = [one.rows for one in drawn], self.part("train").features
-        asked = [self._estimation(cell, settings) for cell in cells]
+        asked = [self._estimation(cell, how.settings) for cell in cells]
         fit_many: Any = METHODS[asked[0].method].fit_many
-        found: list[Estimate] = fit_many(rows, features, asked, progress, **how)
+        found: list[Estimate] = fit_many(rows, features, asked, how.progress, **more)
         return found
 
-    def _held_out(self, estimator: str, held: ClickRows, users: Any) -> Targets:
-        """Return what a ranker is judged by, of the clicks that were held out."""
-        weights = self._weigh(judging(estimator), held, users, "validation")
-        return self._lists("validation", [weights]).targets()
-
-    def _measure_apart(
-        self,
-        cells: Sequence[Cell],
-        settings: Any,
-        early: bool,
-        chosen: bool,
-        progress: Progress,
-    ) -> dict[Cell, Measured]:
-        """Weigh the clicks of each cell, and train rankers on the weights."""
-        drawn = _by_log(cells, lambda own: self._drawn(own, settings, early))
-        drawn = self._with_users(cells, drawn, settings, progress)
-        weights = self._weighed(cells, drawn, settings)
-        about = [
-            _about(c, one.rows, one.users) for c, one in zip(cells, drawn, strict=True)
-        ]
-        given: dict[str, Any] = {
-            "seeds": [self.seed + cell.run for cell in cells],
-            "settings": settings,
-        }
-        name = Spec.parse(cells[0].ranker or "").name
-        lists = self._lists("train", weights)
-        if chosen:
-            fitted = fit_chosen(name, lists, seed=self.seed, **given)
-        else:
-            held_out = None
-            if early:
-                by = [
-                    self._weigh(
-                        judging(cell.estimator), one.held, one.users, "validation"
-                    )
-                    for cell, one in zip(cells, drawn, strict=True)
-                ]
-                held_out = self._lists("validation", by)
-            given["progress"] = progress
-            fitted = fit_all(name, lists, held_out=held_out, **given)
-        if chosen:
-            fitted = [replace(one, model=one.kept) for one in fitted]
-        return self._reported(cells, fitted, about, early=early)
-
     def _with_users(
-        self,
-        cells: Sequence[Cell],
-        drawn: Sequence[Drawn],
-        settings: Any,
-        progress: Progress,
+        self, cells: Sequence[Cell], drawn: Sequence[Drawn], how: Training
     ) -> list[Drawn]:
         """Estimate users by methods that rank too, each from all its logs at once."""
-        found: dict[Any, Any] = {}
+        found: dict[Any, Estimate] = {}
         for users in dict.fromkeys(cell.users for cell in cells if stacked(cell)):
             own = {cell.log: i for i, cell in enumerate(cells) if cell.users == users}
             mine = [cells[i] for i in own.values()], [drawn[i] for i in own.values()]
-            made = self._estimated(*mine, settings, progress)
-            found |= {
-                (log, users): one.users for log, one in zip(own, made, strict=True)
-            }
+            made = self._estimated(*mine, replace(how, progress=quiet))
+            found |= zip(((log, users) for log in own), made, strict=True)
         return [
-            replace(one, users=found.get((cell.log, cell.users), one.users))
+            replace(one, users=found[cell.log, cell.users].users)
+            if stacked(cell)
+            else one
             for cell, one in zip(cells, drawn, strict=True)
         ]
 
-    def _reported(
+    def _judged_all(
         self,
         cells: Sequence[Cell],
+        drawn: Sequence[Drawn],
         fitted: Sequence[Fitted],
-        about: Sequence[dict[str, Any]],
-        *,
-        early: bool,
+        how: Training,
     ) -> dict[Cell, Measured]:
         """Judge rankers after the last epoch, and after the chosen one."""
         last = self._judged([one.model for one in fitted])
-        kept = self._judged([one.kept for one in fitted]) if early else []
-        for note, value, one in zip(about, kept, fitted, strict=False):
-            note |= {"early_ndcg": value.mean, "early_epoch": one.chosen_at}
-        return {
-            cell: self._measured(cell, value, **note)
-            for cell, value, note in zip(cells, last, about, strict=True)
-        }
+        kept = self._judged([one.kept for one in fitted]) if how.early else last
+        found = {}
+        for i, cell in enumerate(cells):
+            about = _about(cell, drawn[i].rows, drawn[i].users)
+            if how.early:
+                about["early_ndcg"] = kept[i].mean
+                about["early_epoch"] = fitted[i].chosen_at
+            found[cell] = self._measured(cell, last[i], **about)
+        return found
 
     def _measured(self, cell: Cell, value: MetricValues, **more: Any) -> Measured:
         return Measured(
@@ -466,26 +444,27 @@ class World:
             **more,
         )
 
-    def _drawn(self, cells: Sequence[Cell], settings: Any, early: bool) -> list[Drawn]:
+    def _drawn(self, cells: Sequence[Cell], how: Training) -> list[Drawn]:
         """Draw the clicks of one log, once, and find the users of each cell.
 
-        Users of methods that rank too stay true ones: they are estimated later, from
-        several logs at once.
+        But for those that are estimated from several logs at once, later.
         """
         rows, true = self.draw(cells[0])
-        held = self.draw(cells[0], held_out=True)[0] if early else rows
+        held = self.draw(cells[0], held_out=True)[0] if how.early else rows
         train, users = self.part("train"), {None: true, TRUE: true}
         for cell in cells:
-            method = _method(cell.users)
-            if method is None or method.ranks_too:
-                users[cell.users] = true
-            elif cell.users not in users:
-                how = self._estimation(cell, settings)
+            if cell.users not in users and not stacked(cell):
+                asked = self._estimation(cell, how.settings)
+                # Of few clicks fewer make a pool: an estimate that is poor is measured.
+                while pool_ranks(rows, asked.least_clicks).n_pools == 1:
+                    if asked.least_clicks < 1:
+                        break
+                    asked = replace(asked, least_clicks=asked.least_clicks / 2)
                 found = estimate_from_rows(
-                    rows, train.features, train.raw, settings=how
+                    rows, train.features, train.raw, settings=asked
                 )
                 users[cell.users] = found.users
-        return [Drawn(rows, held, users[cell.users]) for cell in cells]
+        return [Drawn(rows, held, users.get(cell.users)) for cell in cells]
 
     def _weighed(
         self,
@@ -568,31 +547,23 @@ class World:
         return Production(ranks, value, digest.hexdigest())
 
 
-def method_that_ranks(cell: Cell) -> Method | None:
-    """Return the method that estimates a cell's users and trains its ranker in one.
+def stacked(cell: Cell) -> bool:
+    """Whether a method that ranks too estimates its users, from many logs at once."""
+    if cell.users is None or cell.users == TRUE:
+        return False
+    return METHODS[Spec.parse(cell.users).name].ranks_too
+
+
+def trained_jointly(cell: Cell) -> bool:
+    """Whether the method that estimates a cell's users trains its ranker too.
 
     Such methods train a network on affine weights; other rankers and estimators, and
     new rankers where they are asked for, take the users that they estimate.
     """
-    method, spec = _method(cell.users), Spec.parse(cell.users or TRUE)
     network = Spec.parse(cell.ranker or mlp.ROW.name).name == mlp.ROW.name
-    joint = method is not None and method.ranks_too and network
-    if not joint or cell.estimator != affine.ROW.name:
-        return None
-    return None if spec.settings(EstimationSettings).fresh else method
-
-
-def stacked(cell: Cell) -> bool:
-    """Whether the users of several cells like this are estimated at once."""
-    method = _method(cell.users)
-    return method is not None and method.ranks_too
-
-
-def _method(users: str | None) -> Method | None:
-    """Return the method that estimates users; none where they are known."""
-    if users is None or users == TRUE:
-        return None
-    return METHODS[Spec.parse(users).name]
+    if not stacked(cell) or cell.estimator != affine.ROW.name or not network:
+        return False
+    return not Spec.parse(cell.users or "").settings(EstimationSettings).fresh
 
 
 def click_rng(cell: Cell, seed: int, *, held_out: bool = False) -> np.random.Generator:

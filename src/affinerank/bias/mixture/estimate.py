@@ -43,6 +43,7 @@ from affinerank.clicks.rows import ClickRows
 from affinerank.errors import DataError
 from affinerank.progress import Progress
 from affinerank.seeds import stage_rng
+from affinerank.threads import one_blas_thread
 
 CHOOSING_DOCS = 40_000
 NOTHING = 1e-5  # a slope that is none
@@ -174,6 +175,7 @@ def _some(docs: Population, n_queries: int, rng: np.random.Generator) -> Populat
     return docs.take(chosen[docs.query])
 
 
+@one_blas_thread()
 def estimate(
     rows: ClickRows,
     features: Matrix | None,
