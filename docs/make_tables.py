@@ -20,11 +20,19 @@ from typing import Any
 
 import numpy as np
 
+from affinerank.experiments.cells import cells_of
 from affinerank.experiments.coordinates import title_of
 from affinerank.experiments.our_statements import judge_ours
-from affinerank.experiments.results import Result, load_results
+from affinerank.experiments.plan import read_plan
+from affinerank.experiments.results import PLAN, Result, load_results
 from affinerank.experiments.series import Panel, Point, Summary, at_held_out_epoch
-from affinerank.experiments.statements import OTHERS, allowed_p, judge_statements
+from affinerank.experiments.statements import (
+    OTHERS,
+    SOFT_MIN_MAX,
+    SOFTMAX,
+    allowed_p,
+    judge_statements,
+)
 from affinerank.pipeline.worlds import TRUE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -182,6 +190,30 @@ def tests(run: str) -> Lines:
     return markdown(heads, rows) if rows else []
 
 
+def activations(run: str) -> Lines:
+    """How far soft-min-max is above softmax, by clicks, trained equally long."""
+    results = run_of(run)
+    if not results:
+        return []
+    kinds = {
+        "last": (Summary(results), ""),
+        "held-out": (Summary(at_held_out_epoch(results)), ""),
+        "new": (Summary(results), "(fresh=true)"),
+    }
+    rows = []
+    for title, (summary, how) in kinds.items():
+        lead = summary.means(SOFT_MIN_MAX[0], f"{SOFT_MIN_MAX[1]}{how}")
+        lead = lead - summary.means(SOFTMAX[0], f"{SOFTMAX[1]}{how}")
+        for panel, own in zip(summary.panels, lead, strict=True):
+            if np.isfinite(own).any():
+                cells = [
+                    "" if np.isnan(x) else f"{x:+.3f}".replace("0.", ".") for x in own
+                ]
+                rows.append([panel.title, title, *cells])
+    heads = [clicks(count) for count in Summary(results).counts]
+    return markdown(["", "epoch", *heads], sorted(rows)) if rows else []
+
+
 def users(run: str) -> Lines:
     """Largest relative error of alpha by method, modulo gauge, at the most clicks."""
     rows = []
@@ -201,9 +233,11 @@ def about(run: str) -> Lines:
     devices = " and ".join(dict.fromkeys(r.machine.device for r in results))
     torch = re.search(r"torch [\d.]+", results[-1].machine.versions)
     minutes = sum(r.seconds for r in results) / 60
-    made = f"{len(results):,} cells, {devices}, {torch[0] if torch else ''}, "
+    planned = len(cells_of(read_plan(DOCS / run / PLAN)))
+    over = "" if len(results) == planned else f" of {planned:,} (the run is not over)"
+    made = f"{len(results):,} cells{over}, {devices}, {torch[0] if torch else ''}, "
     made += f"{minutes:.0f} minutes summed over groups"
-    return [f"{made} ([report]({run}/report.html))."]
+    return [f"{made}", f"([report]({run}/report.html))."]
 
 
 # Files
@@ -334,6 +368,7 @@ BLOCKS: dict[str, Callable[..., Lines]] = {
     "at-most-clicks": at_most_clicks,
     "curves": curves,
     "tests": tests,
+    "activations": activations,
     "users": users,
     "about": about,
     "text": text,

@@ -63,6 +63,12 @@ def reproduce(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=1, max=64, help="At work at once: one prepares while another trains."
+        ),
+    ] = 1,
     seed: Annotated[
         int | None,
         typer.Option(min=0, max=2**31 - 1, help="Of the first run; else the plan's."),
@@ -88,6 +94,7 @@ def reproduce(
             relevant_above=relevant_above,
             seed=seed,
             device=device,
+            processes=processes,
             progress=progress,
         )
     show(about, as_json, display.reproduced)

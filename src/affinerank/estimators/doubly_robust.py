@@ -62,14 +62,7 @@ def weigh(evidence: Evidence) -> Weights:
     variance = (1.0 - kappa) ** 2 * prior.variance
     variance += kappa**2 * rows.by_doc(smoothed_variance(rows)) / alpha**2
 
-    known = sessions > 0
-    return Weights(
-        np.where(known, link.back(relevance), 0.0),
-        known,
-        rows.share,
-        np.where(known, link.span**2 * variance, 0.0),
-        kappa=kappa,
-    )
+    return link.weights(relevance, variance, kappa)
 
 
 ROW = Estimator(

@@ -15,16 +15,9 @@ known, its probabilities times sessions take the place of impressions n.
 from __future__ import annotations
 
 from affinerank.estimators import policy_aware
-from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
+from affinerank.estimators.evidence import Division, Estimator
 
-
-def weigh(evidence: Evidence) -> Weights:
-    """Add up alpha and beta over all impressions of a document, then correct once.
-
-    As the policy-aware estimator does on rows that are added up over rankers.
-    """
-    return policy_aware.weigh(evidence)
-
+weigh = policy_aware.weigh  # here rows are added up over rankers
 
 ROW = Estimator(
     name="intervention-aware",

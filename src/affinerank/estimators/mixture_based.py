@@ -35,14 +35,8 @@ def weigh(evidence: Evidence) -> Weights:
     shares = _shares(likelihood, pool, rows.by_doc(rows.impressions) > 0)[pool]
     relevance, variance = _moments(_posterior(likelihood, shares), levels)
     _, before = _moments(shares, levels)
-    known = rows.sessions[rows.query_of_doc] > 0
-    return Weights(
-        np.where(known, link.back(relevance), 0.0),
-        known,
-        rows.share,
-        np.where(known, link.span**2 * variance, 0.0),
-        kappa=np.clip(1.0 - variance / before, 0.0, 1.0),
-    )
+    kappa = np.clip(1.0 - variance / before, 0.0, 1.0)
+    return link.weights(relevance, variance, kappa)
 
 
 def _log_likelihood(link: UnitLink, levels: Floats) -> Floats:

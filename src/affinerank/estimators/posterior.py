@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from affinerank.defaults import CLIP
 from affinerank.errors import ConfigError
 from affinerank.estimators import affine, naive
@@ -41,18 +39,9 @@ class PosteriorOptions:
 
 def weigh(evidence: Evidence) -> Weights:
     """Shrink corrected clicks towards the stacked prior."""
-    rows = evidence.rows
-    link = UnitLink.of(evidence.known_users, rows)
+    link = UnitLink.of(evidence.known_users, evidence.rows)
     prior = stacked_prior(link, evidence.folds)
-    relevance, variance, kappa = shrink(link, prior.mean, prior.variance)
-    known = rows.sessions[rows.query_of_doc] > 0
-    return Weights(
-        np.where(known, link.back(relevance), 0.0),
-        known,
-        rows.share,
-        link.span**2 * variance,
-        kappa=kappa,
-    )
+    return link.weights(*shrink(link, prior.mean, prior.variance))
 
 
 def _learns(options: Any) -> tuple[str, ...]:

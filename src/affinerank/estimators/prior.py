@@ -20,7 +20,7 @@ queries, others weigh them, and both predict the rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,13 +75,28 @@ def stacked_prior(link: UnitLink, folds: Sequence[Fold]) -> Prior:
     """Combine the rankers of each fold; without any, by the rank shown alone."""
     rows = link.rows
     rank = log_rank(rows)
+
+    def expected(fold: Fold, weighing: UnitLink) -> Floats:
+        return explain(_columns(fold, rows, rank), weighing)
+
+    return prior_of(link, folds or halves(rows), expected)
+
+
+def prior_of(
+    link: UnitLink,
+    folds: Sequence[Fold],
+    expected: Callable[[Fold, UnitLink], Floats],
+) -> Prior:
+    """Take what each fold expects of the queries it predicts; how far off, by moments.
+
+    ``expected`` gets a fold and the clicks that weigh it, and returns ``[n_docs]``.
+    """
+    rows = link.rows
     mean, rho = np.full(rows.n_docs, 0.5), np.full(rows.n_docs, RHO_GUESS)
-    for fold in folds or halves(rows):
-        here = fold.predicts[rows.query_of_doc]
-        columns = _columns(fold, rows, rank)
-        expected = explain(columns, part_of(link, fold.weighs))
-        mean[here] = expected[here]
-        rho[here] = spread_around(expected, part_of(link, fold.weighs))
+    for fold in folds:
+        here, weighing = fold.predicts[rows.query_of_doc], part_of(link, fold.weighs)
+        found = expected(fold, weighing)
+        mean[here], rho[here] = found[here], spread_around(found, weighing)
     return Prior(mean, rho)
 
 

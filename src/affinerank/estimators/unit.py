@@ -14,6 +14,7 @@ import numpy as np
 from affinerank.arrays import Floats
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
+from affinerank.estimators.evidence import Weights
 
 LEAST_RATE = 1e-6
 
@@ -52,6 +53,17 @@ class UnitLink:
     def back(self, relevance: Floats) -> Floats:
         """Take relevance to the gauge of the users."""
         return self.low + self.span * relevance
+
+    def weights(self, relevance: Floats, variance: Floats, kappa: Floats) -> Weights:
+        """Take relevance to weights of documents, where their query was issued."""
+        known = self.rows.sessions[self.rows.query_of_doc] > 0
+        return Weights(
+            np.where(known, self.back(relevance), 0.0),
+            known,
+            self.rows.share,
+            np.where(known, self.span**2 * variance, 0.0),
+            kappa=kappa,
+        )
 
 
 def possible_span(

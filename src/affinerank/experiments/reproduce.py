@@ -52,6 +52,7 @@ def reproduce(
     relevant_above: float | None = None,
     seed: int | None = None,
     device: str = "auto",
+    processes: int = 1,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run an experiment, or what is left of it, into ``folder``.
@@ -65,6 +66,7 @@ def reproduce(
         relevant_above: Labels above this are relevant (default: the plan's).
         seed: Of the first run (default: the plan's).
         device: ``auto``, ``cpu`` or ``cuda``.
+        processes: How many work on it at once.
         progress: Called as rankers are trained.
 
     Returns:
@@ -75,7 +77,8 @@ def reproduce(
         name, profile=profile, data=data, relevant_above=relevant_above, seed=seed
     )
     sets = sets_of(shipped_plan(name, profile), data) if name in PLANS else None
-    root = run_plan(plan, folder, sets=sets, device=device, progress=progress)
+    how: dict[str, Any] = {"device": device, "processes": processes}
+    root = run_plan(plan, folder, sets=sets, progress=progress, **how)
     written = [str(root / "results.parquet")]
     if find_spec("vl_convert"):
         from affinerank.experiments.report import write_figures, write_report

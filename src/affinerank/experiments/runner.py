@@ -62,7 +62,7 @@ def run_plan(
     runner = _Runner(plan, root, device, machine, progress, todo, sets)
     beside = partial(run_plan, plan, root, sets=sets, device=device)
     try:
-        with _started(beside, min(processes, len(todo)) - 1):
+        with _started(beside, max(min(processes, len(todo)), 1)):
             while waiting := _unfinished(root, groups):
                 trained = [runner.train(group) for group in waiting]
                 if not any(trained):
@@ -77,10 +77,15 @@ def run_plan(
 
 
 @contextmanager
-def _started(work: Callable[[], object], number: int) -> Iterator[None]:
+def _started(work: Callable[[], object], processes: int) -> Iterator[None]:
     """Do the same work in other processes; wait for them, or stop them on an error."""
-    new = get_context("spawn")
-    others = [new.Process(target=work, daemon=True) for _ in range(number)]
+    new, threads = get_context("spawn"), max((os.cpu_count() or 1) // processes, 1)
+    others = [
+        new.Process(target=_with_threads, args=(threads, work), daemon=True)
+        for _ in range(processes - 1)
+    ]
+    if others:
+        _with_threads(threads)
     for other in others:
         other.start()
     try:
@@ -92,6 +97,14 @@ def _started(work: Callable[[], object], number: int) -> Iterator[None]:
     finally:
         for other in others:
             other.join()
+
+
+def _with_threads(number: int, work: Callable[[], object] = dict) -> None:
+    """Work with so many threads: processes share the cores."""
+    import torch
+
+    torch.set_num_threads(number)
+    work()
 
 
 @dataclass(slots=True)

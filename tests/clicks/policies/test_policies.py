@@ -100,7 +100,8 @@ def test_a_rotation_turns_the_first_documents() -> None:
 
 def test_a_fixed_policy_shows_the_ranker_s_list() -> None:
     rng = np.random.default_rng(5)
-    blocks = list(placements([Fixed()], LENGTHS, np.full(4, 9), rng))
+    unchanged: Any = Fixed()
+    blocks = list(placements([unchanged], LENGTHS, np.full(4, 9), rng))
     [block] = blocks
     np.testing.assert_array_equal(block.rank, block.place + 1)
     np.testing.assert_array_equal(block.sessions, 9)
