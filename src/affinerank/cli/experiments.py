@@ -11,7 +11,7 @@ from affinerank.cli import display
 from affinerank.cli.options import Json, Seed, bars, require_writable, show
 from affinerank.errors import ConfigError
 
-PLANS = "figure1 to figure5, all, noise, clipping, real"
+PLANS = "figure1 to figure5, all, noise, clipping, real, trees"
 
 
 def demo(

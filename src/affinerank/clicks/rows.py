@@ -113,6 +113,11 @@ class ClickRows:
         names += ["segment"] if self.segments else []
         return replace(self, **{name: getattr(self, name)[kept] for name in names})
 
+    def of_queries(self, queries: Bools) -> ClickRows:
+        """Keep the clicks and sessions of some queries, ``[n_queries]``."""
+        sessions = np.where(queries, self.sessions, 0.0)
+        return replace(self.select(queries[self.query]), sessions=sessions)
+
     def merged(self) -> ClickRows:
         """Add up rows over context and segment: one row per document and rank."""
         return replace(

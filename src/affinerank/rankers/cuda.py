@@ -136,116 +136,68 @@ def _activated(
     Backward, each program also adds up its own documents, ``[n_networks, programs,
     units]``: the bias's gradient needs no second reading of all.
     """
-    rows, seeds, salt, share = dropped
+    *drop, share = dropped
     result = torch.empty_like(values)
     n_networks, n_docs, units = values.shape
     at_once = min(UNITS_AT_ONCE, triton.next_power_of_2(units))
     blocks = triton.cdiv(n_docs, ROWS.value)
     programs = blocks if outer is not None else 0
     sums = result.new_empty((n_networks, programs, units), dtype=torch.float32)
+    tensors = (values if outer is None else outer, values, bias, *drop, result, sums)
+    numbers = (n_docs, bias.stride(0), *_dropping(share), units)
     if n_docs:
-        _activate[(blocks, n_networks, triton.cdiv(units, at_once))](
-            values if outer is None else outer,
-            values,
-            bias,
-            rows,
-            seeds,
-            salt,
-            result,
-            sums,
-            n_docs,
-            bias.stride(0),
-            int(share * (1 << 24)),
-            1.0 / (1.0 - share),
-            units,
-            share > 0,
-            outer is not None,
-            at_once,
-        )
+        grid = blocks, n_networks, triton.cdiv(units, at_once)
+        _activate[grid](*tensors, *numbers, share > 0, outer is not None, at_once)
     return result, sums
+
+
+def _dropping(share: float) -> tuple[int, float]:
+    """Which hashes are dropped, and how the units that are kept make up for them."""
+    return int(share * (1 << 24)), 1.0 / (1.0 - share)
 
 
 class Head(torch.autograd.Function):
     """The last hidden layer, activated and added up to a score, in float32."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        values: Tensor,
-        bias: Tensor,
-        weights: Tensor,
-        shift: Tensor,
-        *dropped: Any,
-    ) -> Tensor:
-        """Score; ``dropped`` are rows, seeds, salt and share."""
-        ctx.save_for_backward(values, bias, weights, shift)
-        ctx.dropped = dropped
-        scores = values.new_empty(values.shape[:2], dtype=torch.float32)
-        _run_head(scores, values, values, bias, weights, shift, *dropped)
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        """Score; given values, bias, weights, shift, rows, seeds, salt and share."""
+        ctx.save_for_backward(*given[:-1])
+        ctx.share = given[-1]
+        shape: torch.Size = given[0].shape[:2]
+        scores = torch.empty(shape, dtype=torch.float32, device=given[0].device)
+        _run_head(scores, given[0], *given)
         return scores
 
     @staticmethod
     def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
-        values, bias, weights, shift = ctx.saved_tensors
+        values, *others = ctx.saved_tensors
         slope, inner = outer[0].contiguous(), torch.empty_like(values)
-        given = values, bias, weights, shift
-        of_bias, of_weights = (
-            total.sum(dim=1) for total in _run_head(slope, inner, *given, *ctx.dropped)
-        )
-        return (
-            inner,
-            of_bias[:, None].to(bias.dtype),
-            of_weights[..., None].to(weights.dtype),
-            slope.sum(dim=1)[:, None, None].to(shift.dtype),
-            *[None] * len(ctx.dropped),
-        )
+        sums = _run_head(slope, inner, values, *others, ctx.share).sum(dim=2)
+        totals = sums[0, :, None], sums[1, :, :, None], slope.sum(dim=1)[:, None, None]
+        slopes = [t.to(own.dtype) for t, own in zip(totals, others[:3], strict=True)]
+        return inner, *slopes, None, None, None, None
 
 
-def _run_head(
-    scores: Tensor,
-    inner: Tensor,
-    values: Tensor,
-    bias: Tensor,
-    weights: Tensor,
-    shift: Tensor,
-    *dropped: Any,
-) -> Tensor:
+def _run_head(scores: Tensor, inner: Tensor, values: Tensor, *others: Any) -> Tensor:
     """Run the kernel forward into ``scores``, or backward from them into ``inner``.
 
     Backward, each program adds up its own documents for the gradients of bias and
-    weights, ``[2, n_networks, programs, units]``.
+    weights, ``[2, n_networks, programs, units]``. ``others`` are bias, weights, shift,
+    rows, seeds, salt and share.
     """
-    rows, seeds, salt, share = dropped
+    *tensors, share = others
     n_networks, n_docs, units = values.shape
     width = triton.next_power_of_2(units)
     height = max(HEAD_TILE // width, 1)
     blocks = triton.cdiv(n_docs, height)
     backward = inner is not values
-    size = (2, n_networks, blocks if backward else 0, units)
-    sums = scores.new_empty(size)
+    sums = scores.new_empty((2, n_networks, blocks if backward else 0, units))
+    numbers = (n_docs, *(x.stride(0) for x in tensors[:3]), *_dropping(share), units)
     if n_docs:
         _head[(blocks, n_networks)](
-            scores,
-            inner,
-            values,
-            bias,
-            weights,
-            shift,
-            rows,
-            seeds,
-            salt,
-            sums,
-            n_docs,
-            bias.stride(0),
-            weights.stride(0),
-            shift.stride(0),
-            int(share * (1 << 24)),
-            1.0 / (1.0 - share),
-            units,
-            share > 0,
-            backward,
-            height,
-            width,
+            *(scores, inner, values, *tensors, sums, *numbers),
+            *(share > 0, backward, height, width),
         )
     return sums
 
