@@ -20,14 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints
+from affinerank.arrays import Floats, Ints, joint
 from affinerank.bias.assumptions import (
     Assumption,
     clicked_lists,
     dependent_clicks,
     moved_relevance,
 )
-from affinerank.clicks.independence import joint
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.clicks.traffic import Simulation, Traffic
@@ -154,9 +153,7 @@ def counted(world: Simulation, query: Ints, shown: Ints, clicked: Ints) -> Click
     above = np.pad(last, ((0, 0), (1, 0)))[:, :-1]
     there = shown >= 0
     keys = shown[there], np.broadcast_to(rank, shown.shape)[there], above[there]
-    _, first, group = np.unique(
-        joint(list(keys)), return_index=True, return_inverse=True
-    )
+    _, first, group = np.unique(joint(*keys), return_index=True, return_inverse=True)
     doc, at, context = (key[first] for key in keys)
     sessions = np.bincount(query, minlength=world.data.n_queries).astype(np.float64)
     return ClickRows(

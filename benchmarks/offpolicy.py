@@ -35,10 +35,11 @@ from affinerank.evaluation.offpolicy import Estimate, Interval, estimate
 from affinerank.evaluation.rank_weights import (
     DCG_10,
     logged_weights,
+    over_logged,
     ranked_weights,
 )
 from affinerank.evaluation.refits import Differences, Source, estimate_differences
-from affinerank.evaluation.unseen import all_over_logged, by_information, predict
+from affinerank.evaluation.unseen import by_information, predict
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import train_production_ranker, weigh
 from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
@@ -241,7 +242,7 @@ def refitted(
     """
     log, rows = logged(case, population, users, n_queries, clicks, seed)
     query = rows.query_of_doc
-    change = all_over_logged(log.new, rows, DCG_10)
+    change = over_logged(log.new, rows, DCG_10, every=True)
     source = Source(rows, EstimatedBy(METHOD), held_out=True)
     first = source.fit(rows, stage_rng("estimation", seed)).users
     how = []

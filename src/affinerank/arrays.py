@@ -1,4 +1,4 @@
-"""Array types, named once."""
+"""Types of arrays, named once, and what is done with arrays everywhere."""
 
 from __future__ import annotations
 
@@ -12,6 +12,32 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Matrix = NDArray[np.float32]
 Ids = NDArray[Any]
+Rng = np.random.Generator
+
+
+def joint(*keys: Ints) -> Ints:
+    """Return one number for each combination of keys, in their order.
+
+    >>> joint(np.array([0, 0, 1]), np.array([0, 2, 0])).tolist()
+    [0, 2, 3]
+    """
+    code = np.zeros(len(keys[0]), dtype=np.int64)
+    for key in keys:
+        code = code * (int(key.max(initial=0)) + 1) + key
+    return code
+
+
+def runs(*keys: Ids) -> tuple[Ints, Ints]:
+    """Return an order that sorts by keys, the last one first, and where equals begin.
+
+    >>> order, first = runs(np.array([2, 1, 2]))
+    >>> order.tolist(), first.tolist()
+    ([1, 0, 2], [0, 1])
+    """
+    order = np.lexsort(keys)
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    return order, np.flatnonzero(new)
 
 
 def sigmoid(scores: Floats) -> Floats:

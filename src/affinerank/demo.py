@@ -69,13 +69,7 @@ class Demo:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         rankings = [
-            {
-                "ranking": name,
-                "metric": values.name,
-                "mean": values.mean,
-                "standard_error": values.standard_error,
-                "interval": list(values.interval),
-            }
+            {"ranking": name, "metric": values.name, **values.summary()}
             for name, values in self.rankings.items()
         ]
         plain = ("world", "log", "by_rank", "estimation_error")

@@ -4,6 +4,8 @@ Every expected fault is an :class:`AffineRankError` whose text is one sentence: 
 what was wrong, what would be right. Anything else that is raised is a bug.
 """
 
+import warnings
+
 
 class AffineRankError(Exception):
     """The input or a setting was wrong; the message says how to put it right."""
@@ -19,3 +21,8 @@ class ConfigError(AffineRankError):
 
 class AffineRankWarning(UserWarning):
     """The input was taken, and something about it is worth knowing."""
+
+
+def warn(text: str) -> None:
+    """Warn of something that a user may want to change."""
+    warnings.warn(text, AffineRankWarning, stacklevel=3)

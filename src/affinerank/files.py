@@ -16,6 +16,7 @@ from pathlib import Path
 
 from affinerank.errors import DataError
 
+PathLike = str | os.PathLike[str]
 SCRATCH = "affinerank-"
 _numbers = itertools.count()
 
@@ -98,7 +99,7 @@ def writable(path: Path) -> None:
 
 def require_other_files(
     outputs: Iterable[Path | None],
-    inputs: Iterable[str | os.PathLike[str] | None],
+    inputs: Iterable[PathLike | None],
 ) -> None:
     """Reject an output that is an input, or another output, by whatever name.
 
@@ -136,7 +137,7 @@ def _same(one: Path, other: Path) -> bool:
     return one.resolve() == other.resolve()
 
 
-def existing_file(path: str | os.PathLike[str]) -> Path:
+def existing_file(path: PathLike) -> Path:
     """Return ``path`` if it is a file; reject a folder or a missing file."""
     found = Path(path)
     if found.is_dir():

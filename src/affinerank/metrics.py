@@ -228,6 +228,11 @@ class MetricValues:
         half = 1.96 * self.standard_error
         return self.mean - half, self.mean + half
 
+    def summary(self) -> dict[str, Any]:
+        """Return the mean and how far it may be off, as plain data."""
+        about = {"mean": self.mean, "standard_error": self.standard_error}
+        return {**about, "interval": list(self.interval)}
+
     @property
     def name(self) -> str:
         """The metric, its gain, and what became of queries without relevance."""

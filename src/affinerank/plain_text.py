@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import tomllib
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import numpy as np
 
 from affinerank import limits
 from affinerank.errors import ConfigError, DataError
-from affinerank.files import existing_file, one_line
+from affinerank.files import PathLike, existing_file, one_line
 
 Number = TypeVar("Number", int, float)
 _STRING = r'"(?:[^"\\]+|\\.)*+"?'
@@ -32,7 +31,7 @@ _DEPTH = np.zeros(256, dtype=np.int8)
 _DEPTH[[*b"[{"]], _DEPTH[[*b"]}"]] = 1, -1
 
 
-def read_text(path: str | os.PathLike[str], most: int) -> str:
+def read_text(path: PathLike, most: int) -> str:
     """Read text in UTF-8 of at most so many bytes."""
     source = existing_file(path)
     try:
@@ -48,7 +47,7 @@ def read_text(path: str | os.PathLike[str], most: int) -> str:
     return text
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
+def read_json(path: PathLike) -> Any:
     """Read JSON; reject what it leaves open: repeated keys, NaN, lone surrogates."""
     text = read_text(path, limits.TEXT_BYTES)
     try:
@@ -67,7 +66,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     return found
 
 
-def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_toml(path: PathLike) -> dict[str, Any]:
     """Read TOML of finite numbers."""
     try:
         text = read_text(path, limits.PLAN_BYTES)

@@ -125,6 +125,14 @@ def require_at_least(
             raise ConfigError(f"{name} must be above 0, got {getattr(settings, name)}")
 
 
+def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Reject what is none of the choices."""
+    *others, last = choices
+    if value not in (*others, last):
+        right = f"{', '.join(others)} or {last}" if others else last
+        raise ConfigError(f"{name} must be {right}, got {value!r}")
+
+
 def to_toml(value: Any) -> str:
     """Write a dataclass as TOML that :func:`from_table` reads back."""
     plain, tables = [], []

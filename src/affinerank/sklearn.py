@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import fields
 from numbers import Integral
@@ -13,7 +12,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.errors import AffineRankWarning, ConfigError
+from affinerank.errors import ConfigError, warn
+from affinerank.files import PathLike
 
 try:
     from sklearn.base import BaseEstimator
@@ -71,6 +71,8 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         clip: Lower bound of alpha: a number, or a rule as in ``"10/sqrt(n)"``.
         recipe: ``chosen``: learning rate and length by held-out queries, then trained
             on all; ``paper``: as the settings say.
+        scaling: Of features: ``list``, within the query; ``data``; ``none``; left out,
+            that of the ranker's row.
         learning_rate: Of the ranker; chosen, or its own default, where left out.
         settings: Further settings of the ranker by name, as in ``{"epochs": 12}``.
         random_state: A whole number; it draws everything that is random.
@@ -93,9 +95,10 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         estimator: str = ESTIMATOR,
         ranker: str = RANKER,
         *,
-        users: ClickModel | str | os.PathLike[str] | None = None,
+        users: ClickModel | PathLike | None = None,
         clip: str | float | None = None,
         recipe: str = RECIPE,
+        scaling: str | None = None,
         learning_rate: float | None = None,
         settings: Mapping[str, Any] | None = None,
         random_state: int = 0,
@@ -105,6 +108,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         self.users = users
         self.clip = clip
         self.recipe = recipe
+        self.scaling = scaling
         self.learning_rate = learning_rate
         self.settings = settings
         self.random_state = random_state
@@ -147,6 +151,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
             seeds=[int(self.random_state)],
             clip=self.clip,
             recipe=self.recipe,
+            scaling=self.scaling,
             rates=None if rate is None else [float(rate)],
         )
         self.users_ = trained.users
@@ -165,11 +170,9 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         features = validate_data(self, X, reset=False, **MATRIX)
         n = len(features)
         if qid is None and n > 2 * self.longest_list_:
-            warnings.warn(
+            warn(
                 f"{n:,} rows without qid are taken for one list, and the longest "
-                f"learnt from had {self.longest_list_:,}; give qid to separate queries",
-                AffineRankWarning,
-                stacklevel=2,
+                f"learnt from had {self.longest_list_:,}; give qid to separate queries"
             )
         query_ids, query = numbered("qid", np.zeros(n, int) if qid is None else qid, n)
         order = np.argsort(query, kind="stable")
@@ -211,15 +214,13 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         known = set(self.ranker_.learnt_from)
         seen = sum(str(name) in known for name in rows.data.query_ids)
         if seen:
-            warnings.warn(
+            warn(
                 f"{seen:,} of {rows.data.n_queries:,} queries were learnt from, so the "
-                "score is too high; hold queries out, as GroupKFold with groups=qid",
-                AffineRankWarning,
-                stacklevel=2,
+                "score is too high; hold queries out, as GroupKFold with groups=qid"
             )
         return gain_over_logged(self.ranker_, rows.counts, rows.data, self.users_)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathLike) -> None:
         """Write the ranker into a new folder, for ``load_ranker`` and the shell."""
         check_is_fitted(self)
         self.ranker_.save(Path(path))

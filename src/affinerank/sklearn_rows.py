@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Bools, Ids, Ints, Matrix
+from affinerank.arrays import Bools, Ids, Ints, Matrix, joint
 from affinerank.clicks.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import DataError
@@ -54,7 +54,7 @@ def read_rows(
         kind = _equal_rows(features)
     else:
         ids, kind = numbered("doc", doc, n)
-    pair = query * (int(kind.max()) + 1) + kind
+    pair = joint(query, kind)
     _, first, row_doc = np.unique(pair, return_index=True, return_inverse=True)
     if ids is not None:
         _require_one_document(features, first[row_doc])
@@ -64,7 +64,7 @@ def read_rows(
     )
     if not seen.any():
         raise DataError("no row has impressions, so there is nothing to learn from")
-    cell = row_doc[seen] * (int(rank.max()) + 1) + rank[seen]
+    cell = joint(row_doc[seen], rank[seen])
     _, first_of, inverse = np.unique(cell, return_index=True, return_inverse=True)
     of = row_doc[seen][first_of]
     counts = ClickCounts.from_columns(

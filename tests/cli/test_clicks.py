@@ -142,7 +142,7 @@ def test_what_a_log_holds_is_printed_plain(tmp_path: Path, capsys: Capture) -> N
         (["LOG", "--column", "rank=rang"], "the log has no column 'rang' for rank"),
         (["LOG", "--ranks-from", "2"], "ranks start at 0 or 1, got 2"),
         (["LOG", "--bad-rows", "keep"], "bad_rows must be error or drop, got 'keep'"),
-        (["LOG", "--engine", "flink"], "--engine must be duckdb or spark"),
+        (["LOG", "--engine", "flink"], "engine must be duckdb or spark"),
         (["LOG", "--where", "rank <"], "--where: the engine could not read it"),
         (["LOG", "--segment", "device"], "no column 'device' for segment"),
         (["LOG", "--since", "2026-01-01"], "--since and --until need a timestamp"),

@@ -47,6 +47,23 @@ def test_a_network_is_written_and_the_largest_difference_printed(
     assert about["features"] == list(NAMES)
 
 
+def test_trees_of_raw_features_go_to_search_engines_and_scaled_ones_do_not(
+    trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "model.json"
+    words = ["export", str(trees), "--to", "opensearch", "-o", str(output)]
+    assert main(words) == 2
+    assert "train with --scaling none" in capsys.readouterr().err
+    assert not output.exists()
+    about = json.loads((trees / "ranker.json").read_text())
+    (trees / "ranker.json").write_text(json.dumps({**about, "scaling": "none"}))
+    assert main(words) == 0
+    assert str(output) in capsys.readouterr().out
+    used = {tree["split"] for tree in json.loads(output.read_text())}
+    assert used <= set(NAMES)
+    assert json.loads((tmp_path / "model.json.json").read_text())["parity"] is None
+
+
 def test_data_of_ones_own_are_compared_on(
     network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,7 +68,7 @@ def test_trees_are_trained_evaluated_and_read_by_any_lightgbm(
     assert written["provenance"]["settings"]["learning_rate"] == 0.05
     plain = lgb.Booster(model_file=str(target / "affine" / "model.txt"))
     data = DataSource.parse(world).read("test")
-    mapping = FeatureMapping(tuple(written["features"]), written["per_query_min_max"])
+    mapping = FeatureMapping(tuple(written["features"]), written["scaling"])
     assert np.ptp(plain.predict(mapping.apply(data).features)) > 0
 
 

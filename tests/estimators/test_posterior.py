@@ -365,7 +365,9 @@ def test_the_spread_around_the_prior_is_found(rho: float) -> None:
 def test_it_asks_for_rankers_unless_the_rank_is_the_prior() -> None:
     assert posterior.ROW.learns(posterior.PosteriorOptions())[0] == CLICKS
     assert posterior.ROW.learns(posterior.PosteriorOptions(prior="rank")) == ()
-    with pytest.raises(ConfigError, match="prior must be features or rank, got magic"):
+    with pytest.raises(
+        ConfigError, match="prior must be features or rank, got 'magic'"
+    ):
         posterior.PosteriorOptions(prior="magic")
     relevance, _ = relevance_and_scores()
     with pytest.raises(ConfigError, match="user model"):

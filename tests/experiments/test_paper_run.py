@@ -89,7 +89,7 @@ def test_users_estimated_by_our_default_teach_as_much_as_known_ones() -> None:
     }
     settings = {setting for setting, _ in at_most_clicks}
     assert len(settings) == 4
-    if (min(settings), METHOD) not in at_most_clicks:
+    if METHOD not in {users for _, users in at_most_clicks}:
         pytest.skip("the run is not over")
     for setting in settings:
         away = at_most_clicks[setting, METHOD] - at_most_clicks[setting, "true"]

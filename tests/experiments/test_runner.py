@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from multiprocessing.context import ForkServerProcess
@@ -14,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from affinerank.errors import DataError
 from affinerank.experiments.cells import cells_of, groups_of
-from affinerank.experiments.claims import claimed
+from affinerank.experiments.claims import awaited, claimed
 from affinerank.experiments.plan import Grid, Plan, shipped_plan, with_data
 from affinerank.experiments.results import (
     MERGED,
@@ -141,6 +143,33 @@ def test_two_runners_on_one_folder_share_the_work(
     both = [started(folder), started(folder)]
     assert [ended(process) for process in both] == [0, 0]
     assert measured(folder) == measured(undisturbed)
+
+
+def test_processes_of_one_call_share_the_work(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    threads = torch.get_num_threads()
+    run_plan(TINY, tmp_path / "run", device="cpu", processes=2)
+    torch.set_num_threads(threads)
+    assert measured(tmp_path / "run") == measured(undisturbed)
+    assert not multiprocessing.active_children()
+
+
+def test_training_on_one_device_takes_turns(tmp_path: Path) -> None:
+    path = tmp_path / "claims" / "device"
+    order: list[str] = []
+    with awaited(path):
+        other = threading.Thread(target=lambda: _in_turn(path, order))
+        other.start()
+        other.join(0.2)
+        order.append("first")
+    other.join(10)
+    assert order == ["first", "second"]
+
+
+def _in_turn(path: Path, order: list[str]) -> None:
+    with awaited(path):
+        order.append("second")
 
 
 def test_a_claim_ends_with_who_holds_it(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_cutoff_shows_the_first_documents_alone(world: World) -> None:
 def test_held_out_clicks_are_never_clipped(world: World) -> None:
     clipped = replace(CELL, estimator="affine(clip=0.9)")
     drawn = world._drawn([CELL, clipped], Training(NETWORK, early=True))
-    plain, cut = world._weighed([CELL, clipped], drawn, NETWORK)
+    plain, cut = world._weighed(drawn, NETWORK)
     assert not np.allclose(plain.weight, cut.weight)
     assert judging(clipped.estimator) == judging(CELL.estimator)
 
@@ -113,9 +113,9 @@ def test_new_networks_learn_from_affine_weights(
     seen: list[Drawn] = []
     weighed = world._weighed
 
-    def noted(cells: Sequence[Cell], drawn: Sequence[Drawn], how: Any) -> list[Weights]:
+    def noted(drawn: Sequence[Drawn], how: Any) -> list[Weights]:
         seen.extend(drawn)
-        return weighed(cells, drawn, how)
+        return weighed(drawn, how)
 
     monkeypatch.setattr(world, "_weighed", noted)
     (found,) = world.measure([fresh], NETWORK)

@@ -42,7 +42,9 @@ def forest(*, missing: float = 0.1, min_max: bool = True) -> Ranker:
     labels = (features[:, 1] + features[:, 2] > 1.1).astype(np.float32)
     features[rng.random(features.shape) < missing] = np.nan
     model = fit_lambdamart(features, labels, np.arange(0, 401, 20))
-    return Ranker(trees.ROW.name, model, FeatureMapping(NAMES, min_max), {})
+    return Ranker(
+        trees.ROW.name, model, FeatureMapping(NAMES, "list" if min_max else "none"), {}
+    )
 
 
 def from_text(text: str) -> Ranker:
@@ -78,7 +80,7 @@ def score(ranker: Ranker, features: NDArray[np.float32]) -> NDArray[np.float64]:
 def test_the_graph_of_a_network_is_the_written_out_formula(
     tmp_path: Path, min_max: bool
 ) -> None:
-    ranker = network(mapping=FeatureMapping(NAMES, min_max))
+    ranker = network(mapping=FeatureMapping(NAMES, "list" if min_max else "none"))
     path = tmp_path / "ranker.onnx"
     export_ranker(ranker, path, to="onnx")
     values = LIST.astype(np.float64)
@@ -97,6 +99,7 @@ def test_the_graph_of_a_network_is_the_written_out_formula(
 @pytest.mark.parametrize("to", ["onnx", "lightgbm"])
 def test_trees_go_to_both_formats(tmp_path: Path, to: str, missing: float) -> None:
     made = export_ranker(forest(missing=missing), tmp_path / "ranker", to=to)
+    assert made.parity is not None
     assert made.parity.relative < 1e-6
     assert made.parity.lists == 100
 
@@ -182,6 +185,7 @@ def test_the_description_says_what_the_file_reads(
     assert about["normalisation"]["done_by"] == done_by
     assert about["normalisation"]["formula"].startswith("(x - low) / (high - low)")
     assert about["sha256"] == sha256(path.read_bytes()).hexdigest()
+    assert made.parity is not None
     assert about["parity"]["max_difference"] == made.parity.max_difference
     assert "affinerank" in about["versions"]
 
@@ -217,6 +221,7 @@ def test_the_comparison_takes_given_lists_and_picks_their_features(
         features, ["a", "a", "b", "b"], feature_names=("other", *NAMES[::-1])
     )
     made = export_ranker(network(), tmp_path / "ranker.onnx", to="onnx", data=data)
+    assert made.parity is not None
     assert (made.parity.lists, made.parity.documents) == (2, 4)
     with pytest.raises(DataError, match="lack 1 of 3 features, 'clicks'"):
         export_ranker(
@@ -290,6 +295,7 @@ def test_a_network_fills_missing_values_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "ranker.onnx"
     ranker = network(mapping=FeatureMapping(NAMES, fill=(0.5, 0.25, 1.0)))
     made = export_ranker(ranker, path, to="onnx")
+    assert made.parity is not None
     assert made.parity.relative < 1e-5
     holes = np.array([[NAN, 1, 2], [7, NAN, NAN], [5, 2, NAN]], np.float32)
     scaled = [[0.5, 0, 0], [1, 0.25, 1.0], [0, 1, 1.0]]

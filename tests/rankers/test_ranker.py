@@ -152,7 +152,7 @@ def test_a_kind_of_ones_own_is_fitted_saved_loaded_and_scores(tmp_path: Path) ->
         fitted = kind.fit(FEATURES, targets, OFFSETS, seeds=[0, 1], settings=settings)
         scores = predict_all([one.kept for one in fitted], FEATURES)
         np.testing.assert_allclose(scores, [weights, weights], atol=1e-4)
-        mapping = FeatureMapping(NAMES, per_query_min_max=False)
+        mapping = FeatureMapping(NAMES, scaling="none")
         ranker = Ranker("ridge", fitted[0].kept, mapping, {})
         ranker.save(tmp_path / "model")
         again = load_ranker(tmp_path / "model")
@@ -240,7 +240,9 @@ def test_what_fills_missing_values_is_saved_with_the_ranker(tmp_path: Path) -> N
         ({"features": [["a"], ["b"], ["c"]]}, "features must be a list of names"),
         ({"features": None}, "features must be a list of names"),
         ({"features": ["a", 2, "c"]}, "features must be a list of names"),
-        ({"per_query_min_max": 1}, "per_query_min_max must be true or false"),
+        ({"scaling": "mean"}, "scaling must be one of list, data, none"),
+        ({"scaling": "data"}, "needs low and high"),
+        ({"low": [1]}, "low must be 3 numbers"),
         ({"fill": [0.5, 0.5]}, "fill must be 3 numbers"),
         ({"fill": [0.5, [0.5], 0.5]}, "fill must be 3 numbers"),
         ({"kind": "forest"}, "no ranker 'forest'"),

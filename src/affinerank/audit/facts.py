@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from affinerank.arrays import Floats, Ints
+from affinerank.arrays import Floats, Ints, joint
 from affinerank.audit.first_rank import FirstRank, judge_first_rank
 from affinerank.bias import Estimate, EstimationSettings
 from affinerank.bias.assumptions import DEPENDENT, Assumption, check_assumptions
@@ -17,7 +17,6 @@ from affinerank.bias.overlap import Overlap, overlap_of
 from affinerank.bias.pooling import RankPools, pool_ranks
 from affinerank.bias.swaps import DEEPEST
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.independence import joint
 from affinerank.clicks.rows import ClickRows, document_ids, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import AffineRankWarning, DataError
@@ -162,7 +161,7 @@ def average_users(
     """
     known = rows.select(rows.rank <= estimate.users.depth)
     values, shown = estimate.users.at(known), known.impressions
-    _, at = np.unique(joint([known.doc, known.rank]), return_inverse=True)
+    _, at = np.unique(joint(known.doc, known.rank), return_inverse=True)
     alpha, beta = (np.bincount(at, v * shown) / np.bincount(at, shown) for v in values)
     top = estimate.average or estimate.users
     slope, intercept = top.alpha[0], top.beta[0]

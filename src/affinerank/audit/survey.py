@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from affinerank.clicks.engines import engine_errors, in_parts, totals
 from affinerank.clicks.faults import LogReport, validate, without_bad_sessions
 from affinerank.clicks.log import LogOptions, normalised
 from affinerank.errors import DataError
+from affinerank.files import PathLike
 from affinerank.progress import Progress
 
 DAY = 86_400.0
@@ -44,7 +44,7 @@ class LogSurvey:
 
 def survey_log(
     table: ir.Table,
-    target: str | os.PathLike[str],
+    target: PathLike,
     options: LogOptions,
     progress: Progress,
 ) -> LogSurvey:

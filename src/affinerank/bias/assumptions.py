@@ -8,14 +8,13 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from affinerank.arrays import Ints
+from affinerank.arrays import Ints, joint
 from affinerank.bias.method import Estimate
 from affinerank.clicks.independence import (
     LEVEL,
     Contrast,
     contrast,
     independence_test,
-    joint,
     sessions_without_click,
 )
 from affinerank.clicks.rows import ClickRows
@@ -155,7 +154,7 @@ def moved_relevance(rows: ClickRows, ranker: Ints | None) -> Assumption:
     if ranker is None or not ranker.any():
         why = "the log is of one ranker, or does not name them"
         return Assumption(*about, "unknown", None, why, "name rankers or periods")
-    _, by = np.unique(joint([rows.doc, ranker]), return_inverse=True)
+    _, by = np.unique(joint(rows.doc, ranker), return_inverse=True)
     shown, place = rows.impressions, rows.impressions * rows.rank
     own = (np.bincount(by, place) / np.bincount(by, shown))[by]
     mean = (rows.by_doc(place) / np.maximum(rows.by_doc(shown), 1))[rows.doc]

@@ -22,16 +22,18 @@ from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.requirements import require_estimable
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.progress import Progress, quiet
 from affinerank.threads import one_blas_thread
 
 RIDGE, RANK_RIDGE = 1.0, 0.1  # features in units of their spread
 
 
 def estimate(
-    rows: ClickRows, features: Matrix, settings: EstimationSettings, _progress: Progress
+    rows: ClickRows, features: Matrix, settings: EstimationSettings, *_: object
 ) -> Estimate:
-    """Fit by maximum likelihood; users are known up to a factor."""
+    """Fit by maximum likelihood; users are known up to a factor.
+
+    Nothing is drawn and no fit kept, so a refit is the same.
+    """
     from scipy.optimize import minimize
 
     require_estimable(rows, pool_ranks(rows, settings.least_clicks))
@@ -62,15 +64,4 @@ def estimate(
     return replace(Estimate.of(users, rows), notes=(note,))
 
 
-def refit(
-    rows: ClickRows,
-    features: Matrix,
-    settings: EstimationSettings,
-    _rng: np.random.Generator,
-    _first: Estimate | None = None,
-) -> Estimate:
-    """Fit once more; nothing is drawn, and nothing kept."""
-    return estimate(rows, features, settings, quiet)
-
-
-ROW = Method("listwise", "Listwise", estimate, needs_features=True, refit=refit)
+ROW = Method("listwise", "Listwise", estimate, needs_features=True, refit=estimate)

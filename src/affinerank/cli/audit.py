@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from affinerank.cli import display
 from affinerank.cli.options import (
@@ -24,17 +24,16 @@ from affinerank.cli.options import (
 @command
 def audit(
     source: Annotated[
-        str, typer.Argument(metavar="LOG|COUNTS", help="A log, or counts of one.")
+        str, Argument(metavar="LOG|COUNTS", help="A log, or counts of one.")
     ],
     *,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Page to write, HTML.")
+        Path, Option("-o", "--output", help="Page to write, HTML.")
     ] = Path("audit.html"),
     data: Features = None,
     reading: LogReading,
     days: Annotated[
-        float | None,
-        typer.Option(help="Days that it is of, where the log has no dates."),
+        float | None, Option(help="Days that it is of, where the log has no dates.")
     ] = None,
     of: DataOptions,
     seed: Seed = 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from affinerank.cli import display
 from affinerank.cli.options import (
@@ -21,7 +21,6 @@ from affinerank.cli.options import (
     bars,
     command,
     load,
-    require_choice,
     require_writable,
     show,
 )
@@ -32,14 +31,14 @@ from affinerank.errors import ConfigError
 
 UsersModel = Annotated[
     str,
-    typer.Option(
+    Option(
         help=f"How users click: {CLICK_MODELS.choices}, with parameters as in "
         "'trust(eta=2, eps_minus_1=0.35)'."
     ),
 ]
 Rankers = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         help="production, production:SEED, or a ranker's folder; several share the "
         "sessions, as in production=0.7."
     ),
@@ -50,37 +49,31 @@ Rankers = Annotated[
 def simulate(
     data: Data,
     *,
-    clicks: Annotated[
-        float | None, typer.Option(help="Clicks to aim at, as in 1e6.")
-    ] = None,
+    clicks: Annotated[float | None, Option(help="Clicks to aim at, as in 1e6.")] = None,
     sessions: Annotated[
-        float | None, typer.Option(help="Sessions to draw, instead of clicks.")
+        float | None, Option(help="Sessions to draw, instead of clicks.")
     ] = None,
     users_model: UsersModel = CLICK_MODEL,
     users: Users = None,
     ranker: Rankers = None,
-    relevance: Annotated[str, typer.Option(help="binary, or graded: label / 4.")] = (
+    relevance: Annotated[str, Option(help="binary, or graded: label / 4.")] = (
         "binary"
     ),
     policy: Annotated[
         list[str] | None,
-        typer.Option(
-            help=f"Change some lists: {POLICIES.choices}, as in 'swap(share=0.1)'."
-        ),
+        Option(help=f"Change some lists: {POLICIES.choices}, as in 'swap(share=0.1)'."),
     ] = None,
     top_k: Annotated[
-        int | None, typer.Option(min=1, help="Show only the first K documents.")
+        int | None, Option(min=1, help="Show only the first K documents.")
     ] = None,
-    queries: Annotated[str, typer.Option(help="uniform, or zipf:S.")] = "uniform",
-    log: Annotated[
-        Path | None, typer.Option(help="Write a session log, Parquet.")
-    ] = None,
-    counts: Annotated[Path | None, typer.Option(help="Write counts, Parquet.")] = None,
+    queries: Annotated[str, Option(help="uniform, or zipf:S.")] = "uniform",
+    log: Annotated[Path | None, Option(help="Write a session log, Parquet.")] = None,
+    counts: Annotated[Path | None, Option(help="Write counts, Parquet.")] = None,
     context: Annotated[
-        str, typer.Option(help="Count by the last click above, too: none, last-click.")
+        str, Option(help="Count by the last click above, too: none, last-click.")
     ] = "none",
     save_users: Annotated[
-        Path | None, typer.Option(help="Write the true user model, JSON.")
+        Path | None, Option(help="Write the true user model, JSON.")
     ] = None,
     relevant_above: RelevantAbove = RELEVANT_ABOVE,
     of: DataOptions,
@@ -130,39 +123,38 @@ def simulate(
 def count(
     log: Annotated[
         str | None,
-        typer.Argument(metavar="LOG", help="Parquet, CSV or JSON Lines; or a pattern."),
+        Argument(metavar="LOG", help="Parquet, CSV or JSON Lines; or a pattern."),
     ] = None,
     *,
     output: Output = Path("counts.parquet"),
-    engine: Annotated[str, typer.Option(help="duckdb or spark.")] = "duckdb",
-    master: Annotated[str | None, typer.Option(help="Spark's master URL.")] = None,
+    engine: Annotated[str, Option(help="duckdb or spark.")] = "duckdb",
+    master: Annotated[str | None, Option(help="Spark's master URL.")] = None,
     connection: Annotated[
-        str | None,
-        typer.Option("--from", help="Connection, as in duckdb:///clicks.duckdb."),
+        str | None, Option("--from", help="Connection, as in duckdb:///clicks.duckdb.")
     ] = None,
     table: Annotated[
-        str | None, typer.Option(help="Table of the connection to count.")
+        str | None, Option(help="Table of the connection to count.")
     ] = None,
     reading: LogReading,
     list_id: ListId = None,
     bad_rows: Annotated[
-        str, typer.Option(help="error, or drop: sessions with faults, whole.")
+        str, Option(help="error, or drop: sessions with faults, whole.")
     ] = "error",
     context: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Count by the last click above: last-click, none, or auto: where "
             "clicks depend on it."
         ),
     ] = "auto",
     holdout: Annotated[
-        float | None, typer.Option(help="Share to set aside, as in 0.2.")
+        float | None, Option(help="Share to set aside, as in 0.2.")
     ] = None,
     holdout_by: Annotated[
-        str, typer.Option(help="query, or time: the last sessions.")
+        str, Option(help="query, or time: the last sessions.")
     ] = "query",
     holdout_from: Annotated[
-        str | None, typer.Option(help="Set aside what began then or later, instead.")
+        str | None, Option(help="Set aside what began then or later, instead.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -171,7 +163,6 @@ def count(
     from affinerank.clicks.faults import LogFaultsError
 
     require_writable(output, suffix=".parquet", reads=[log])
-    require_choice("--engine", engine, "duckdb", "spark")
     if (log is None) == (connection is None) or (connection is None) != (table is None):
         raise ConfigError("give a LOG, or --from CONNECTION with --table NAME")
     source = log or connection or ""
@@ -201,11 +192,11 @@ def count(
 
 
 def ubi(
-    queries: Annotated[Path, typer.Option(help="Index ubi_queries, JSON Lines.")],
-    events: Annotated[Path, typer.Option(help="Index ubi_events, JSON Lines.")],
+    queries: Annotated[Path, Option(help="Index ubi_queries, JSON Lines.")],
+    events: Annotated[Path, Option(help="Index ubi_events, JSON Lines.")],
     output: Output = Path("log.parquet"),
     click_action: Annotated[
-        list[str] | None, typer.Option(help="Name of the events that are clicks.")
+        list[str] | None, Option(help="Name of the events that are clicks.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -218,7 +209,7 @@ def ubi(
 
 
 def tiangong(
-    files: Annotated[list[Path], typer.Argument(help="Files of result pages.")],
+    files: Annotated[list[Path], Argument(help="Files of result pages.")],
     output: Output = Path("log.parquet"),
     as_json: Json = False,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from affinerank.cli import display
 from affinerank.cli.options import (
@@ -48,8 +48,8 @@ def describe(
 
 @command
 def convert(
-    data: Annotated[str, typer.Argument(metavar="IN", help="LETOR text, or DATA.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT.parquet")],
+    data: Annotated[str, Argument(metavar="IN", help="LETOR text, or DATA.")],
+    target: Annotated[Path, Argument(metavar="OUT.parquet")],
     *,
     of: DataOptions,
     as_json: Json = False,

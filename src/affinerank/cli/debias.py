@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from affinerank.cli import display
 from affinerank.cli.options import (
@@ -23,6 +23,7 @@ from affinerank.cli.options import (
     show,
 )
 from affinerank.defaults import ESTIMATOR
+from affinerank.errors import ConfigError
 from affinerank.estimators import ESTIMATORS
 
 
@@ -30,12 +31,20 @@ from affinerank.estimators import ESTIMATORS
 def debias(
     counts: Counts,
     *,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Labels to write, Parquet.")
-    ],
+    output: Annotated[Path, Option("-o", "--output", help="Labels to write.")],
+    to: Annotated[
+        str,
+        Option("--format", help="parquet, or judgments: qrels, quepid or opensearch."),
+    ] = "parquet",
+    grades: Annotated[
+        int, Option(min=1, max=100, help="Highest grade of judgments.")
+    ] = 4,
+    least_impressions: Annotated[
+        int, Option(min=1, help="Of a document that is judged; others are left out.")
+    ] = 10,
     users: Users = None,
     data: Features = None,
-    estimator: Annotated[str, typer.Option(help=f"{ESTIMATORS.choices}.")] = ESTIMATOR,
+    estimator: Annotated[str, Option(help=f"{ESTIMATORS.choices}.")] = ESTIMATOR,
     clip: Clip = None,
     of: DataOptions,
     seed: Seed = 0,
@@ -45,8 +54,14 @@ def debias(
     from affinerank.clicks.counts import ClickCounts
     from affinerank.pipeline import debias as debiased
     from affinerank.pipeline import save_labels
+    from affinerank.pipeline.judgments import JUDGMENTS, save_judgments
 
-    require_writable(output, suffix=".parquet", reads=[counts, users, data])
+    parquet = to == "parquet"
+    if not parquet and to not in JUDGMENTS:
+        known = ", ".join(JUDGMENTS)
+        raise ConfigError(f"--format must be parquet, {known}, got {to!r}")
+    suffix = {"suffix": ".parquet"} if parquet else {}
+    require_writable(output, reads=[counts, users, data], **suffix)
     clicks = ClickCounts.load(counts)
     with bars() as progress:
         labels = debiased(
@@ -58,4 +73,9 @@ def debias(
             seed=seed,
             progress=progress,
         )
-    show(save_labels(labels, output), as_json, display.notes)
+    if parquet:
+        about = save_labels(labels, output)
+    else:
+        how = {"grades": grades, "least_impressions": least_impressions}
+        about = save_judgments(labels, output, to=to, **how)
+    show(about, as_json, display.notes)

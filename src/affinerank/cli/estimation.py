@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from affinerank.bias import METHODS
 from affinerank.cli import display
@@ -32,22 +32,22 @@ def estimate(
     counts: Counts,
     *,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="User model to write, JSON.")
+        Path, Option("-o", "--output", help="User model to write, JSON.")
     ] = Path("users.json"),
     data: Features = None,
-    method: Annotated[str, typer.Option(help=f"{AUTO}, {METHODS.choices}.")] = AUTO,
+    method: Annotated[str, Option(help=f"{AUTO}, {METHODS.choices}.")] = AUTO,
     settings: Set = None,
     truth: Annotated[
-        Path | None, typer.Option(help="The true user model, to compare with.")
+        Path | None, Option(help="The true user model, to compare with.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw alpha and beta: .png, .svg, .pdf, .html.")
+        Path | None, Option(help="Draw alpha and beta: .png, .svg, .pdf, .html.")
     ] = None,
     least_clicks: Annotated[
-        float, typer.Option(min=0, help="Ranks with fewer are pooled with the next.")
+        float, Option(min=0, help="Ranks with fewer are pooled with the next.")
     ] = 200,
     replicates: Annotated[
-        int, typer.Option(min=0, help="Resamples behind the bands of the EM.")
+        int, Option(min=0, help="Resamples behind the bands of the EM.")
     ] = 16,
     of: DataOptions,
     seed: Seed = 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from affinerank.cli import display
 from affinerank.cli.options import (
@@ -17,55 +17,50 @@ from affinerank.cli.options import (
     bars,
     command,
     load_held_against,
-    require_choice,
     show,
 )
 from affinerank.defaults import CORRECTION, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
 from affinerank.estimators import ESTIMATORS
+from affinerank.settings import require_choice
 
 
 @command
 def evaluate(
     models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL...", help="Folders of rankers.")
+        list[Path], Argument(metavar="MODEL...", help="Folders of rankers.")
     ],
     *,
-    data: Annotated[
-        str, typer.Option(help="Labelled data, or features; of splits, test.")
-    ],
+    data: Annotated[str, Option(help="Labelled data, or features; of splits, test.")],
     metric: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="By labels as in nDCG@10 (the default), P@5, RR; by clicks DCG@10 "
             "(the default) or P@5."
         ),
     ] = None,
     counts: Annotated[
-        Path | None,
-        typer.Option(help="Judge by these held-out clicks, not by labels."),
+        Path | None, Option(help="Judge by these held-out clicks, not by labels.")
     ] = None,
     users: Users = None,
     estimator: Annotated[
-        str, typer.Option(help=f"With --counts: {ESTIMATORS.choices}.")
+        str, Option(help=f"With --counts: {ESTIMATORS.choices}.")
     ] = CORRECTION,
     against: Annotated[
-        str | None,
-        typer.Option(help="With --counts: logged, the ranking that was shown."),
+        str | None, Option(help="With --counts: logged, the ranking that was shown.")
     ] = None,
     rank_weights: Annotated[
         str | None,
-        typer.Option(help="With --counts: weights of ranks 1, 2, ..., as in 1,0.5."),
+        Option(help="With --counts: weights of ranks 1, 2, ..., as in 1,0.5."),
     ] = None,
     estimated_from: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="With estimated --users: the counts they came from; of splits, train."
         ),
     ] = None,
     replicates: Annotated[
-        int,
-        typer.Option(min=2, help="With estimated --users: refits for each interval."),
+        int, Option(min=2, help="With estimated --users: refits for each interval.")
     ] = 20,
     relevant_above: RelevantAbove = RELEVANT_ABOVE,
     of: DataOptions,
@@ -94,7 +89,7 @@ def evaluate(
         show(judged.to_dict(), as_json, display.evaluated)
         return
     if against is not None:
-        require_choice("--against", against, "logged")
+        require_choice("--against", against, ("logged",))
     settings = _settings(metric, rank_weights)
     settings |= {"estimator": estimator, "against_logged": against is not None}
     settings |= {"replicates": replicates, "seed": seed}

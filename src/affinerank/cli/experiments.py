@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from affinerank.cli import display
 from affinerank.cli.options import Json, Seed, bars, require_writable, show
@@ -15,9 +15,9 @@ PLANS = "figure1 to figure5, all, noise, clipping, real, trees"
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option(metavar="RUN", help="Folder of the report.")
-    ] = Path("affinerank-demo"),
+    out: Annotated[Path, Option(metavar="RUN", help="Folder of the report.")] = Path(
+        "affinerank-demo"
+    ),
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -34,44 +34,46 @@ def demo(
 def reproduce(
     name: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="NAME",
             help=f"{PLANS}, or a plan's .toml file.",
         ),
     ],
     profile: Annotated[
-        str | None,
-        typer.Option(help="smoke, laptop (the default) or paper: how large."),
+        str | None, Option(help="smoke, laptop (the default) or paper: how large.")
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Folder with real sets, in the place of worlds; real takes that of "
             "AFFINERANK_DATA by default."
         ),
     ] = None,
     relevant_above: Annotated[
         float | None,
-        typer.Option(help="Labels of --data above this are relevant; else the plan's."),
+        Option(help="Labels of --data above this are relevant; else the plan's."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="RUN",
             help="Folder of the run (default: NAME-PROFILE); an interrupted run is "
             "resumed.",
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
     processes: Annotated[
-        int,
-        typer.Option(
-            min=1, max=64, help="At work at once: one prepares while another trains."
+        int | None,
+        Option(
+            min=1,
+            max=64,
+            help="At work at once: one prepares while another trains; left out, 2, or "
+            "1 for small plans.",
         ),
-    ] = 1,
+    ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, max=2**31 - 1, help="Of the first run; else the plan's."),
+        Option(min=0, max=2**31 - 1, help="Of the first run; else the plan's."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -102,11 +104,10 @@ def reproduce(
 
 def report(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Folder of a run, finished or not.")
+        Path, Argument(metavar="RUN", help="Folder of a run, finished or not.")
     ],
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="File (default: RUN/report.html)."),
+        Path | None, Option("-o", "--output", help="File (default: RUN/report.html).")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from affinerank.cli import display
 from affinerank.cli.options import (
@@ -22,13 +22,18 @@ from affinerank.errors import ConfigError
 
 @command
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a ranker.")],
+    model: Annotated[Path, Argument(metavar="MODEL", help="Folder of a ranker.")],
     *,
-    to: Annotated[str, typer.Option(help="onnx or lightgbm.")],
+    to: Annotated[
+        str,
+        Option(
+            help="onnx, lightgbm, opensearch, elasticsearch, solr, vespa or ranklib."
+        ),
+    ],
     output: Output,
     data: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Compare file and ranker on these lists (of splits, test); made-up "
             "ones where left out."
         ),
@@ -36,7 +41,7 @@ def export(
     of: DataOptions,
     as_json: Json = False,
 ) -> None:
-    """Write a ranker as ONNX or LightGBM text, and compare it with the ranker."""
+    """Write a ranker for another system; compare it, where a library here reads it."""
     from affinerank.rankers.export import export_ranker
     from affinerank.rankers.loading import load_ranker
 
@@ -49,14 +54,17 @@ def export(
 
 
 def _draw(about: dict[str, Any]) -> None:
-    parity = about["parity"]
-    display.notes(
-        {
-            "written": f"{about['path']}\n{about['about']}",
-            "features": f"{about['n_features']:,}",
-            "compared": f"{parity['documents']:,} documents of {parity['lists']:,} "
-            "lists, scored by the file and by the ranker",
-            "max difference": f"{parity['max_difference']:.3g} "
-            f"({parity['relative']:.2g} of the largest score)",
-        }
-    )
+    lines = {
+        "written": f"{about['path']}\n{about['about']}",
+        "features": f"{about['n_features']:,}",
+    }
+    if parity := about["parity"]:
+        lines["compared"] = (
+            f"{parity['documents']:,} documents of {parity['lists']:,} lists, scored "
+            "by the file and by the ranker"
+        )
+        lines["max difference"] = (
+            f"{parity['max_difference']:.3g} "
+            f"({parity['relative']:.2g} of the largest score)"
+        )
+    display.notes(lines)

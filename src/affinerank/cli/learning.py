@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from affinerank.cli import display
 from affinerank.cli.options import (
@@ -39,39 +39,42 @@ from affinerank.rankers import RANKERS
 
 AUTO = "auto"
 
-TrainData = Annotated[str, typer.Option(help="Features: a file, a folder or a world.")]
-NewFolder = Annotated[
-    Path, typer.Option("-o", "--output", help="New folder for the ranker.")
-]
+TrainData = Annotated[str, Option(help="Features: a file, a folder or a world.")]
+NewFolder = Annotated[Path, Option("-o", "--output", help="New folder for the ranker.")]
 SaveUsers = Annotated[
-    Path | None, typer.Option(help="Write the user model that was estimated.")
+    Path | None, Option(help="Write the user model that was estimated.")
 ]
 Estimators = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         help=f"{ESTIMATORS.choices} ({ESTIMATOR} by default); several are trained "
         f"together, one folder each; {AUTO}: {ESTIMATOR}, unless {CORRECTION} or "
         f"{BASELINE} does better on held-out queries, by two judges."
     ),
 ]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Reject ranks the user model lacks.")
-]
-RankerName = Annotated[str, typer.Option(help=f"{RANKERS.choices}.")]
+Strict = Annotated[bool, Option("--strict", help="Reject ranks the user model lacks.")]
+RankerName = Annotated[str, Option(help=f"{RANKERS.choices}.")]
 Budget = Annotated[
     str,
-    typer.Option(help=f"Time that {AUTO} should take at most, as in 90s, 5m or 1h."),
+    Option(help=f"Time that {AUTO} should take at most, as in 90s, 5m or 1h."),
 ]
 Recipe = Annotated[
     str,
-    typer.Option(
+    Option(
         help=f"{RECIPE}: learning rate and number of epochs (or trees) by held-out "
         f"queries, then trained on all; {PAPER}: as the settings say."
     ),
 ]
+Scaling = Annotated[
+    str | None,
+    Option(
+        help="Of features: list (within the query), data (by numbers that the ranker "
+        "keeps) or none; left out, list for networks, none for trees."
+    ),
+]
 Patience = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=1,
         help="Stop early: after so many epochs (or trees) without gain on held-out "
         "clicks, those of --validation, or the holdout of COUNTS.",
@@ -79,10 +82,10 @@ Patience = Annotated[
 ]
 HeldOut = Annotated[
     Path | None,
-    typer.Option(help="Counts used for early stopping; data: the validation split."),
+    Option(help="Counts used for early stopping; data: the validation split."),
 ]
 Checkpoint = Annotated[
-    Path | None, typer.Option(help="Resume from this file if interrupted.")
+    Path | None, Option(help="Resume from this file if interrupted.")
 ]
 
 
@@ -100,6 +103,7 @@ def train(
     ranker: RankerName = RANKER,
     budget: Budget = "5m",
     recipe: Recipe = RECIPE,
+    scaling: Scaling = None,
     settings: Set = None,
     patience: Patience = None,
     validation: HeldOut = None,
@@ -152,7 +156,8 @@ def train(
         if needed:
             known = load_held_against(users, clicks, seed)
         if auto:
-            compared = ChoiceSettings(ranker, how, seconds, seed, recipe=recipe)
+            same: dict[str, Any] = {"recipe": recipe, "scaling": scaling}
+            compared = ChoiceSettings(ranker, how, seconds, seed, **same)
             trained, choice = train_chosen(
                 clicks, read, known, settings=compared, **given
             )
@@ -160,6 +165,7 @@ def train(
             given |= {"settings": how, "estimators": names, "seeds": [seed]}
             given |= {"clip": clip, "relevant_above": relevant_above}
             given |= {"recipe": recipe, "rates": given_rates(ranker, pairs)}
+            given["scaling"] = scaling
             given["checkpoint"] = checkpoint
             if validation is not None:
                 held = of.read(data, "validation", named=False)

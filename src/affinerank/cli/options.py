@@ -13,9 +13,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any, Literal, get_type_hints
 
-import typer
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+from typer import Argument, Option
 
 from affinerank.cli import display
 from affinerank.errors import ConfigError
@@ -23,33 +23,29 @@ from affinerank.progress import Progress
 
 Data = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="DATA",
         help="A file, a set's folder, or a world: yahoo-like:2000, or with a seed of "
         "its own yahoo-like:2000@7.",
     ),
 ]
-Features = Annotated[
-    str | None, typer.Option(help="Features: a file, a folder or a world.")
-]
-Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="Counts, Parquet.")]
-Users = Annotated[Path | None, typer.Option(help="User model, JSON.")]
-Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
-Seed = Annotated[
-    int, typer.Option(min=0, max=2**31 - 1, help="Seed of everything random.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Clip = Annotated[str | None, typer.Option(help="Least alpha: a number, or 10/sqrt(n).")]
+Features = Annotated[str | None, Option(help="Features: a file, a folder or a world.")]
+Counts = Annotated[Path, Argument(metavar="COUNTS", help="Counts, Parquet.")]
+Users = Annotated[Path | None, Option(help="User model, JSON.")]
+Output = Annotated[Path, Option("-o", "--output", help="File to write.")]
+Seed = Annotated[int, Option(min=0, max=2**31 - 1, help="Seed of everything random.")]
+Json = Annotated[bool, Option("--json", help="Print JSON, for machines.")]
+Clip = Annotated[str | None, Option(help="Least alpha: a number, or 10/sqrt(n).")]
 RelevantAbove = Annotated[
-    float, typer.Option(help="Labels above this are relevant; sets of 0 to 2 need 0.")
+    float, Option(help="Labels above this are relevant; sets of 0 to 2 need 0.")
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting, as in epochs=12."),
+    Option("--set", metavar="KEY=VALUE", help="A setting, as in epochs=12."),
 ]
 ListId = Annotated[
     str | None,
-    typer.Option(help="Column of the id that a list has, if not query_id."),
+    Option(help="Column of the id that a list has, if not query_id."),
 ]
 
 
@@ -57,12 +53,10 @@ ListId = Annotated[
 class DataOptions:
     """How DATA is read: options of every command that reads ranking data."""
 
-    split: Annotated[str | None, typer.Option(help="train, validation or test.")] = None
-    fold: Annotated[
-        int, typer.Option(min=1, help="Fold, for sets that have several.")
-    ] = 1
+    split: Annotated[str | None, Option(help="train, validation or test.")] = None
+    fold: Annotated[int, Option(min=1, help="Fold, for sets that have several.")] = 1
     missing: Annotated[
-        str, typer.Option(help="What NULL and nan become: error, keep, or a number.")
+        str, Option(help="What NULL and nan become: error, keep, or a number.")
     ] = "keep"
     list_id: ListId = None
 
@@ -96,26 +90,26 @@ class LogReading:
     """How a log is read: options of every command that reads one."""
 
     column: Annotated[
-        list[str] | None, typer.Option(help="Name in the log, as in rank=position.")
+        list[str] | None, Option(help="Name in the log, as in rank=position.")
     ] = None
     ranks_from: Annotated[
-        int, typer.Option(help="What the log calls the first rank: 1 or 0.")
+        int, Option(help="What the log calls the first rank: 1 or 0.")
     ] = 1
     where: Annotated[
-        str | None, typer.Option(help="Your own SQL condition, run as it is.")
+        str | None, Option(help="Your own SQL condition, run as it is.")
     ] = None
-    segment: Annotated[
-        str | None, typer.Option(help="Column that tells segments apart.")
-    ] = None
-    since: Annotated[str | None, typer.Option(help="First moment counted.")] = None
-    until: Annotated[str | None, typer.Option(help="First one not counted.")] = None
+    segment: Annotated[str | None, Option(help="Column that tells segments apart.")] = (
+        None
+    )
+    since: Annotated[str | None, Option(help="First moment counted.")] = None
+    until: Annotated[str | None, Option(help="First one not counted.")] = None
     max_sessions_per_user: Annotated[
-        int | None, typer.Option(min=1, help="Needs a column user_id.")
+        int | None, Option(min=1, help="Needs a column user_id.")
     ] = None
     hive: Annotated[
-        bool, typer.Option("--hive", help="Folders named as in day=1 are columns.")
+        bool, Option("--hive", help="Folders named as in day=1 are columns.")
     ] = False
-    memory: Annotated[str, typer.Option(help="DuckDB spills beyond this.")] = "4GB"
+    memory: Annotated[str, Option(help="DuckDB spills beyond this.")] = "4GB"
 
     def opening(self) -> dict[str, Any]:
         """Return what the engine must know to open the log."""
@@ -203,12 +197,6 @@ def require_writable(
             raise ConfigError(f"{path}: the name of the output must end in {suffix}")
         if path is not None:
             writable(path)
-
-
-def require_choice(option: str, value: str, *choices: str) -> None:
-    """Reject a value that is none of the choices."""
-    if value not in choices:
-        raise ConfigError(f"{option} must be {' or '.join(choices)}, got {value!r}")
 
 
 def show(about: Any, as_json: bool, draw: Callable[[Any], object]) -> None:

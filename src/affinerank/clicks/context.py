@@ -6,7 +6,7 @@ document's clicks are affine in its relevance again, so counts by that rank are 
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import ibis
 import ibis.expr.types as ir
@@ -17,17 +17,9 @@ from affinerank.clicks.counts_table import CONTEXT, KEYS, row_keys
 from affinerank.clicks.faults import Finding
 from affinerank.clicks.independence import Independence, independence_test
 from affinerank.clicks.rows import rows_of
-from affinerank.errors import ConfigError
 
 Context = Literal["auto", "last-click", "none"]
 SAMPLED = 2_000_000  # rows that the test of independence looks at, about
-
-
-def require_context(context: str) -> None:
-    """Reject what is no way to count the context."""
-    if context not in get_args(Context):
-        known = ", ".join(get_args(Context))
-        raise ConfigError(f"context must be one of {known}, got {context!r}")
 
 
 def with_context(log: ir.Table) -> ir.Table:
@@ -59,10 +51,10 @@ def look_at_some_sessions(log: ir.Table, rows: int) -> Independence | None:
     return independence_test(rows_of(ClickCounts.from_columns(**columns)))
 
 
-def finding_of(test: Independence, context: Context) -> Finding | None:
+def findings_of(test: Independence, context: Context) -> list[Finding]:
     """Say what the test found, and what was done about it."""
     if not test.found:
-        return None
+        return []
     parts = (test.above, test.near)
     ratios = ("after a click above", "right below a click over further below")
     said = [
@@ -70,11 +62,9 @@ def finding_of(test: Independence, context: Context) -> Finding | None:
         for each, where in zip(parts, ratios, strict=True)
         if each is not None and each.ratio is not None and each.p < 0.05
     ]
-    done = (
-        "counted by --context last-click"
-        if context != "none"
-        else "count with --context last-click, or corrections by rank will be wrong"
-    )
+    done = "counted by --context last-click"
+    if context == "none":
+        done = "count with --context last-click, or corrections by rank will be wrong"
     number = max(each.impressions for each in parts if each is not None)
     what = f"clicks depend on the clicks above ({', '.join(said)}): {done}"
-    return Finding(what, False, number, "impressions compared")
+    return [Finding(what, False, number, "impressions compared")]

@@ -7,14 +7,13 @@ itself, the result of other engines is written batch by batch.
 from __future__ import annotations
 
 import glob
-import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import ibis
 import ibis.expr.types as ir
@@ -24,9 +23,8 @@ from ibis import _
 
 from affinerank.clicks.context import (
     Context,
-    finding_of,
+    findings_of,
     look_at_some_sessions,
-    require_context,
     with_context,
 )
 from affinerank.clicks.counts import HELD_OUT, KEPT, require_share, split_by_query
@@ -48,8 +46,9 @@ from affinerank.clicks.faults import (
 )
 from affinerank.clicks.log import LogOptions, normalised, parse_moment
 from affinerank.errors import ConfigError, DataError
-from affinerank.files import written_whole
+from affinerank.files import PathLike, written_whole
 from affinerank.progress import Progress, quiet
+from affinerank.settings import require_choice
 
 __all__ = ["Counted", "count_log", "counts_expression", "open_table", "write_counts"]
 
@@ -77,7 +76,7 @@ class Counted:
 @engine_errors("the log")
 def count_log(
     table: ir.Table,
-    target: str | os.PathLike[str],
+    target: PathLike,
     *,
     options: LogOptions | None = None,
     bad_rows: str = "error",
@@ -109,9 +108,8 @@ def count_log(
     """
     started = time.perf_counter()
     by_time = _held_out_by_time(holdout, holdout_by, holdout_from)
-    require_context(context)
-    if bad_rows not in ("error", "drop"):
-        raise ConfigError(f"bad_rows must be error or drop, got {bad_rows!r}")
+    require_choice("context", context, get_args(Context))
+    require_choice("bad_rows", bad_rows, ("error", "drop"))
     settings = options or LogOptions()
     log = normalised(table, settings, timed=by_time)
     report, dropped = None, {"sessions": 0, "rows": 0}
@@ -121,8 +119,7 @@ def count_log(
         left_out = _rows(table) - report.rows if settings.chooses else 0
         if left_out:
             what = "left out by --where, --since, --until or --max-sessions-per-user"
-            chosen = Finding(what, False, left_out, "rows")
-            report = replace(report, findings=(*report.findings, chosen))
+            report = report.noting(Finding(what, False, left_out, "rows"))
         if report.faults:
             if bad_rows == "error":
                 raise LogFaultsError(report)
@@ -139,21 +136,15 @@ def count_log(
         if context == "auto":
             context = "last-click" if test is not None and test.found else "none"
         if report is not None and test is not None:
-            found = finding_of(test, context)
-            report = replace(
-                report, findings=(*report.findings, *([found] if found else []))
-            )
+            report = report.noting(*findings_of(test, context))
     parts = in_parts(log, "query_id", rows)
     if context == "last-click":
         parts = [with_context(part) for part in parts]
     counts = [counts_expression(part, repeats=repeats) for part in parts]
     write_counts(counts, target, holdout=None if by_time else holdout)
-    sizes = _sizes(target, table)
+    about = {"rows": rows, **_sizes(target, table), "dropped": dropped}
     progress("counting", 1, 1)
-    seconds = time.perf_counter() - started
-    return Counted(
-        report, {"rows": rows, **sizes, "dropped": dropped, "seconds": seconds}
-    )
+    return Counted(report, {**about, "seconds": time.perf_counter() - started})
 
 
 def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
@@ -173,7 +164,7 @@ def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
 
 def write_counts(
     parts: Sequence[ir.Table],
-    target: str | os.PathLike[str],
+    target: PathLike,
     *,
     holdout: float | None = None,
 ) -> None:
@@ -219,7 +210,7 @@ def _write_batches(
         writer.close()
 
 
-def _sizes(counts: str | os.PathLike[str], log: ir.Table) -> dict[str, int]:
+def _sizes(counts: PathLike, log: ir.Table) -> dict[str, int]:
     """Return the sizes of a file of counts, without loading it.
 
     Where ``log`` is DuckDB's, so is this, within the same memory.
@@ -251,8 +242,7 @@ def _rows(table: ir.Table) -> int:
 
 def _held_out_by_time(share: float | None, by: str, since: str | None) -> bool:
     """Check what is held out; return whether that goes by time."""
-    if by not in ("query", "time"):
-        raise ConfigError(f"holdout_by must be query or time, got {by!r}")
+    require_choice("holdout_by", by, ("query", "time"))
     if share is not None:
         require_share(share)
         if since is not None:

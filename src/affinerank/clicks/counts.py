@@ -7,7 +7,6 @@ add up: logs can be counted in parts, where they are, and put together afterward
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Ints
+from affinerank.arrays import Ints, Rng
 from affinerank.clicks.counts_table import (
     COLUMNS,
     CONTEXT,
@@ -31,7 +30,7 @@ from affinerank.clicks.counts_table import (
 )
 from affinerank.data.parquet import parquet_errors
 from affinerank.errors import ConfigError, DataError
-from affinerank.files import existing_file, written_whole
+from affinerank.files import PathLike, existing_file, written_whole
 
 __all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "ClickCounts"]
 
@@ -136,9 +135,8 @@ class ClickCounts:
     def sessions_per_query(self) -> pa.Table:
         """One row per query (and ranker, segment, split), with its ``sessions``."""
         # One thread keeps the order of the table, on which random halves rest.
-        return grouped(
-            self.table, self.session_keys, ("sessions", "max"), threads=False
-        )
+        most = ("sessions", "max")
+        return grouped(self.table, self.session_keys, most, threads=False)
 
     @property
     def n_sessions(self) -> int:
@@ -210,7 +208,7 @@ class ClickCounts:
         require_share(share)
         return self._with_key("split", split_by_query(self.table, share))
 
-    def halves(self, *, rng: np.random.Generator) -> tuple[ClickCounts, ClickCounts]:
+    def halves(self, *, rng: Rng) -> tuple[ClickCounts, ClickCounts]:
         """Split sessions at random into two halves, and the counts with them.
 
         Given the sessions of a half, a row's impressions in it are hypergeometric, and
@@ -238,13 +236,13 @@ class ClickCounts:
             _half(rows, self.keys, shown - first, clicks - clicked, left),
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathLike) -> None:
         """Write the counts as Parquet."""
         with written_whole(Path(path)) as aside:
             pq.write_table(self.table, aside, compression="zstd")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ClickCounts:
+    def load(cls, path: PathLike) -> ClickCounts:
         """Read counts written by :meth:`save` or by the counting engine."""
         source = existing_file(path)
         with parquet_errors(source):

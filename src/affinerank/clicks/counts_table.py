@@ -131,9 +131,8 @@ def _order(table: pa.Table, keys: tuple[str, ...]) -> tuple[bool, bool]:
 
 
 def _check_numbers(table: pa.Table) -> None:
-    rank, shown, clicked, sessions = (
-        np.asarray(table[name]) for name in ("rank", *NUMBERS)
-    )
+    numbers = (np.asarray(table[name]) for name in ("rank", *NUMBERS))
+    rank, shown, clicked, sessions = numbers
     above = np.asarray(table[CONTEXT]) if CONTEXT in table.column_names else 0 * rank
     rules = (
         (rank < 1, "rank", "must be 1 or more"),

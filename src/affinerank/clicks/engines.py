@@ -10,7 +10,6 @@ import glob
 import math
 import re
 import uuid
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -26,12 +25,13 @@ from ibis.common.exceptions import IbisTypeError
 from affinerank.clicks.log_files import Layout, layouts, require_distinct
 from affinerank.errors import (
     AffineRankError,
-    AffineRankWarning,
     ConfigError,
     DataError,
+    warn,
 )
 from affinerank.files import one_line, scratch_folder
 from affinerank.limits import LINE_BYTES, LOG_LAYOUTS
+from affinerank.settings import require_choice
 
 ENGINES = frozenset({"duckdb", "_duckdb", "ibis", "pyspark", "py4j", "sqlglot"})
 BYTES_PER_GROUP = 40  # a third of what a group takes: DuckDB can spill the rest
@@ -58,8 +58,7 @@ def open_table(
         table: Table to count, of the connection ``source``.
         hive: Whether folders named as in ``day=1`` are columns.
     """
-    if engine not in ("duckdb", "spark"):
-        raise ConfigError(f"engine must be duckdb or spark, got {engine!r}")
+    require_choice("engine", engine, ("duckdb", "spark"))
     name = source if table is None else without_password(source)
     with ExitStack() as stack:
         stack.enter_context(engine_errors(name))
@@ -329,5 +328,5 @@ def _common_type(name: str, kinds: list[dt.DataType]) -> dt.DataType:
     except IbisTypeError:
         several = " and ".join(sorted({str(kind) for kind in kinds}))
         note = f"{name} holds {several} in different files; it is kept as text"
-        warnings.warn(note, AffineRankWarning, stacklevel=2)
+        warn(note)
         return dt.string

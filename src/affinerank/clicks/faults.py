@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import or_
 from typing import Any
@@ -64,6 +64,10 @@ class LogReport:
     def faults(self) -> tuple[Finding, ...]:
         """The findings that make rows unusable."""
         return tuple(finding for finding in self.findings if finding.fault)
+
+    def noting(self, *findings: Finding) -> LogReport:
+        """Return the report with more findings."""
+        return replace(self, findings=(*self.findings, *findings))
 
 
 class LogFaultsError(DataError):

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from affinerank.clicks.log_files import is_whole, lines_of
 from affinerank.errors import DataError
-from affinerank.files import existing_file, written_whole
+from affinerank.files import PathLike, existing_file, written_whole
 from affinerank.limits import ID_BYTES
 
 UBI_CLICKS = ("click", "item_click", "product_click", "result_click")
@@ -36,15 +36,15 @@ class ImportedLog:
     table: pa.Table
     notes: dict[str, int]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathLike) -> None:
         """Write the log as Parquet."""
         with written_whole(Path(path)) as aside:
             pq.write_table(self.table, aside, compression="zstd")
 
 
 def read_ubi(
-    queries: str | os.PathLike[str],
-    events: str | os.PathLike[str],
+    queries: PathLike,
+    events: PathLike,
     *,
     click_actions: Sequence[str] = UBI_CLICKS,
 ) -> ImportedLog:
@@ -102,7 +102,7 @@ def read_ubi(
     return ImportedLog(_table(rows), notes)
 
 
-def read_tiangong(*paths: str | os.PathLike[str]) -> ImportedLog:
+def read_tiangong(*paths: PathLike) -> ImportedLog:
     """Read result pages in the layout of TianGong-ST.
 
     Tab-separated, one result page per line: session, query, list of documents as shown,
@@ -146,7 +146,7 @@ def _table(rows: Iterable[tuple[str, str, str, int, bool]]) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str, str]]:
+def _lines(path: PathLike) -> Iterator[tuple[int, str, str]]:
     """Yield number, place and text of each line that is not blank."""
     source = existing_file(path)
     for number, line in enumerate(lines_of(source), start=1):
@@ -154,7 +154,7 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str, str]]:
             yield number, f"{source}, line {number}", line
 
 
-def _json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _json_lines(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield place and content of each line; ``_source`` is unpacked."""
     for _, where, line in _lines(path):
         row = _parsed(line)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from affinerank.arrays import Bools, Floats, Ints
+from affinerank.arrays import Bools, Floats, Ints, joint
 from affinerank.clicks.rows import ClickRows
 
 LEVEL = 0.05
@@ -96,9 +96,8 @@ def independence_test(rows: ClickRows) -> Independence | None:
     if not found:
         return None
     statistic = float(np.sum(np.square(found)))
-    return Independence(
-        statistic, float(stats.chi2.sf(statistic, len(found))), above, near
-    )
+    p = float(stats.chi2.sf(statistic, len(found)))
+    return Independence(statistic, p, above, near)
 
 
 def sessions_without_click(rows: ClickRows) -> int:
@@ -120,7 +119,9 @@ def contrast(
             segment.
     """
     keys = [rows.doc, rows.rank, rows.segment, stratum]
-    _, place = np.unique(joint([k for k in keys if k is not None]), return_inverse=True)
+    _, place = np.unique(
+        joint(*(k for k in keys if k is not None)), return_inverse=True
+    )
     at = place.reshape(-1)
 
     def total(values: Floats) -> Floats:
@@ -162,11 +163,3 @@ def _standardised(score: NDArray[Any], variance: NDArray[Any]) -> float:
         return float(z)
     p = stats.t.sf(abs(total) / np.sqrt(between), freedom)
     return float(np.sign(total) * stats.norm.isf(max(p, 1e-300)))
-
-
-def joint(keys: list[Ints]) -> Ints:
-    """``[n]`` one number for each combination of numbers from 0."""
-    code = np.zeros(len(keys[0]), dtype=np.int64)
-    for key in keys:
-        code = code * (int(key.max(initial=0)) + 1) + key
-    return code

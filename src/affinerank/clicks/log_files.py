@@ -12,7 +12,6 @@ import glob
 import io
 import os
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -24,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from affinerank.data.parquet import parquet_errors
-from affinerank.errors import AffineRankWarning, DataError
+from affinerank.errors import DataError, warn
 from affinerank.files import one_line
 from affinerank.limits import FEATURES, LINE_BYTES, TEXT_DEPTH
 
@@ -128,7 +127,7 @@ def _files(source: str) -> list[Path]:
     if left:
         few = ", ".join(sorted({file.name for file in left})[:3])
         note = f"{source}: {len(left)} files left out, as {few}"
-        warnings.warn(note, AffineRankWarning, stacklevel=2)
+        warn(note)
     return list(taken.values())
 
 

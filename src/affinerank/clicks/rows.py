@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Bools, Floats, Ids, Ints
+from affinerank.arrays import Bools, Floats, Ids, Ints, joint, runs
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import CONTEXT
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
-from affinerank.errors import AffineRankWarning, DataError
+from affinerank.errors import DataError, warn
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +119,18 @@ class ClickRows:
 
     def merged(self) -> ClickRows:
         """Add up rows over context and segment: one row per document and rank."""
-        return replace(
-            self.added_up(self.rank), has_context=False, segments=(), segment=None
-        )
+        rows = self.added_up(self.rank)
+        return replace(rows, has_context=False, segments=(), segment=None)
 
     def added_up(self, place: Ints) -> ClickRows:
         """Add up the rows of a document at each ``place [n_rows]``, in that order.
 
         ``rank`` is the place then; all else is that of the first row.
         """
-        order = np.lexsort((place, self.doc))
-        doc, place = self.doc[order], place[order]
-        new = (np.diff(doc, prepend=-1) != 0) | (np.diff(place, prepend=-1) != 0)
-        first = np.flatnonzero(new)
+        order, first = runs(place, self.doc)
         return replace(
             self.select(order[first]),
-            rank=place[first],
+            rank=place[order[first]],
             impressions=np.add.reduceat(self.impressions[order], first),
             clicks=np.add.reduceat(self.clicks[order], first),
         )
@@ -202,7 +197,7 @@ def document_ids(counts: ClickCounts) -> pa.Table:
     return counts.table.select(["query_id", "doc_id"]).take(pa.array(first))
 
 
-def note_unmatched(rows: ClickRows, *, stacklevel: int = 3) -> None:
+def note_unmatched(rows: ClickRows) -> None:
     """Warn of impressions without features; reject a log that has mostly those."""
     lost = rows.unmatched.impressions
     if not lost:
@@ -213,18 +208,16 @@ def note_unmatched(rows: ClickRows, *, stacklevel: int = 3) -> None:
             f"{share:.0%} of the impressions are of documents that the data have no "
             "features for; are these the data that the log is about?"
         )
-    warnings.warn(
+    warn(
         f"{share:.1%} of the impressions are of documents without features, and were "
         "left out",
-        AffineRankWarning,
-        stacklevel=stacklevel,
     )
 
 
 def _numbered(table: pa.Table) -> tuple[Ints, Ints, Ints]:
     """Document of each row, query of each document, first row of each document."""
     query, within = _codes(table["query_id"]), _codes(table["doc_id"])
-    key = query * (within.max(initial=0) + 1) + within
+    key = joint(query, within)
     _, first, doc = np.unique(key, return_index=True, return_inverse=True)
     return doc.reshape(-1), query[first], first
 
@@ -288,10 +281,7 @@ def _sessions(
 ) -> Floats:
     """``[n_queries]`` sessions, added up over the keys after the query."""
     # Sessions stand in every row of a query: take each query (and ranker ...) once.
-    key = query
-    for name in keys[1:]:
-        codes = _codes(table[name])
-        key = key * (codes.max(initial=0) + 1) + codes
+    key = joint(query, *(_codes(table[name]) for name in keys[1:]))
     _, first = np.unique(key, return_index=True)
     sessions = np.asarray(table["sessions"])[first]
     return np.bincount(query[first], sessions, minlength=n_queries).astype(np.float64)

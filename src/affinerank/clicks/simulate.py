@@ -12,7 +12,6 @@ Two ways draw from the same placements (:mod:`affinerank.clicks.traffic`):
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.arrays import Ints
+from affinerank.arrays import Ints, Rng, runs
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.traffic import MOST, Block, Simulation
 from affinerank.data.parquet import arrow_column
 from affinerank.errors import ConfigError
-from affinerank.files import written_whole
+from affinerank.files import PathLike, written_whole
 from affinerank.progress import Progress, quiet
 
 IMPRESSIONS_AT_ONCE = 1_000_000  # bounds the memory that sessions take
@@ -35,7 +34,7 @@ def simulate_counts(
     simulation: Simulation,
     n_sessions: int,
     *,
-    rng: np.random.Generator,
+    rng: Rng,
     context: bool = False,
 ) -> ClickCounts:
     """Draw the counts of ``n_sessions`` sessions, by the last click above if asked."""
@@ -59,9 +58,9 @@ def simulate_counts(
 def write_session_log(
     simulation: Simulation,
     n_sessions: int,
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
-    rng: np.random.Generator,
+    rng: Rng,
     progress: Progress = quiet,
 ) -> dict[str, int]:
     """Write a click log of ``n_sessions`` sessions as Parquet, in bounded memory.
@@ -102,7 +101,7 @@ def write_session_log(
 
 
 def _blocks(
-    simulation: Simulation, n_sessions: int, rng: np.random.Generator
+    simulation: Simulation, n_sessions: int, rng: Rng
 ) -> Iterator[tuple[int, Block]]:
     """Blocks of sessions of about ``IMPRESSIONS_AT_ONCE`` impressions."""
     per_session = simulation.query_share @ simulation.shown
@@ -112,7 +111,7 @@ def _blocks(
 
 
 def _counted_sessions(
-    simulation: Simulation, n_sessions: int, rng: np.random.Generator, context: bool
+    simulation: Simulation, n_sessions: int, rng: Rng, context: bool
 ) -> ClickCounts:
     """Draw sessions, and count them block by block."""
     n_segments = max(1, len(simulation.segments))
@@ -152,9 +151,8 @@ def _counts(
 ) -> ClickCounts:
     """Put together parts ``[7, n]``, and sessions by query, ranker and segment."""
     data, segments = simulation.data, simulation.segments
-    doc, rank, ranker, segment, above, shown, clicked = _added_up(
-        np.concatenate(parts, axis=1)
-    )
+    added = _added_up(np.concatenate(parts, axis=1))
+    doc, rank, ranker, segment, above, shown, clicked = added
     query = np.searchsorted(data.offsets, doc, side="right") - 1
     several = len(simulation.names) > 1
     return ClickCounts.from_columns(
@@ -175,12 +173,9 @@ def _added_up(rows: Ints) -> Ints:
 
     Two policies can bring a document to the same rank.
     """
-    rows = rows[:, np.lexsort(rows[-3::-1])]
-    new = np.ones(rows.shape[1], dtype=bool)
-    new[1:] = np.any(np.diff(rows[:-2]) != 0, axis=0)
-    first = np.flatnonzero(new)
-    sums = np.add.reduceat(rows[-2:], first, axis=1)
-    return np.concatenate([rows[:-2, first], sums])
+    order, first = runs(*rows[-3::-1])
+    sums = np.add.reduceat(rows[-2:, order], first, axis=1)
+    return np.concatenate([rows[:-2, order[first]], sums])
 
 
 def _require_sessions(n_sessions: int) -> None:

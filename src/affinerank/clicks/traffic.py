@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Floats, Ints
+from affinerank.arrays import Floats, Ints, Rng
 from affinerank.clicks.models import ClickModel, Shown
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.policies import POLICIES, Policy, placements
@@ -115,7 +115,7 @@ class Simulation:
     shown: Ints
 
     def placed(
-        self, ranker: int, sessions: NDArray[Any], rng: np.random.Generator | None
+        self, ranker: int, sessions: NDArray[Any], rng: Rng | None
     ) -> Iterator[tuple[Ints, Ints, NDArray[Any]]]:
         """Document, rank and number of sessions that show it there, of one ranker."""
         starts = self.data.offsets[:-1]
@@ -155,7 +155,7 @@ class Simulation:
             raise DataError("these users never click: their probabilities are all 0")
         return max(1, round(clicks / expected))
 
-    def draw(self, size: int, rng: np.random.Generator) -> Block:
+    def draw(self, size: int, rng: Rng) -> Block:
         """Draw sessions one by one: flat arrays over their impressions."""
         bounds = np.cumsum(self.query_share)
         query = np.searchsorted(bounds / bounds[-1], rng.random(size), side="right")
@@ -168,16 +168,15 @@ class Simulation:
                 taken = (kind >= below) & (kind < below + policy.share)
                 place = np.where(taken[session], policy.places(lengths, rng), place)
                 below += policy.share
-        doc = self.order[ranker[session], self.data.offsets[query[session]] + place]
+        asked = query[session]
+        doc = self.order[ranker[session], self.data.offsets[asked] + place]
         segment = np.zeros(size, dtype=np.int64)
         if isinstance(self.users, SegmentedModel):
             segment = self.users.draw(size, rng)
-        shown = Shown(
-            session, rank, self.relevance[doc], query[session], segment[session]
-        )
+        shown = Shown(session, rank, self.relevance[doc], asked, segment[session])
         return {
             "session_id": session,
-            "query_id": query[session],
+            "query_id": asked,
             "doc_id": doc,
             "rank": rank.astype(np.int32),
             "clicked": self.users.click(shown, rng),
@@ -193,7 +192,7 @@ def prepare(
     users: ClickModel,
     *,
     traffic: Traffic | None = None,
-    rng: np.random.Generator,
+    rng: Rng,
 ) -> Simulation:
     """Put together what sessions are drawn from.
 

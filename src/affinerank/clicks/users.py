@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,13 +10,13 @@ from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.model import FORMAT, VERSION, save_users
 from affinerank.defaults import CLICK_MODEL
 from affinerank.errors import AffineRankError, DataError
-from affinerank.files import one_line
+from affinerank.files import PathLike, one_line
 from affinerank.plain_text import read_json
 
 __all__ = ["load_users", "save_users"]
 
 
-def load_users(path: str | os.PathLike[str], segment: str | None = None) -> Any:
+def load_users(path: PathLike, segment: str | None = None) -> Any:
     """Read a user model that :func:`save_users` wrote.
 
     Of a file with a model for each segment of users, the model of ``segment``, or a

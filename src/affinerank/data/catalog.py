@@ -6,7 +6,6 @@ user unpacked them in, under the names that their archives give.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from affinerank.data.letor import read_letor
 from affinerank.data.reading import SPLITS, Missing, Split
 from affinerank.data.synthetic import WORLDS, generate_world
 from affinerank.errors import ConfigError, DataError
+from affinerank.files import PathLike
 from affinerank.settings import hint
 
 Files = Mapping[Split, tuple[str, ...]]
@@ -178,7 +178,7 @@ class Splits:
 def load(
     name: str,
     *,
-    root: str | os.PathLike[str] | None = None,
+    root: PathLike | None = None,
     fold: int = 1,
     seed: int = 0,
     cache: bool = False,

@@ -214,7 +214,7 @@ class RankingDataset:
 
     def select_features(self, names: Sequence[str]) -> RankingDataset:
         """Return the columns of these names, in this order."""
-        return FeatureMapping(tuple(names), per_query_min_max=False).apply(self)
+        return FeatureMapping(tuple(names), "none").apply(self)
 
     def normalised(self) -> RankingDataset:
         """Scale each feature to [0, 1] within each query; a constant one becomes 0.

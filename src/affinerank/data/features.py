@@ -10,11 +10,12 @@ import numpy as np
 
 from affinerank.arrays import Ints, Matrix
 from affinerank.data.mapped import empty_matrix, release
-from affinerank.errors import DataError
+from affinerank.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset
 
+SCALINGS = ("list", "data", "none")
 # Medians of scaled features are found from counts over so many steps from 0 to 1.
 STEPS = 2**14
 
@@ -25,21 +26,43 @@ class FeatureMapping:
 
     Attributes:
         names: The features the ranker reads, in its order.
-        per_query_min_max: Whether each is scaled to [0, 1] within its query.
+        scaling: ``list``: each to [0, 1] within its query, so that a score depends on
+            the whole list; ``data``: by ``low`` and ``high``; ``none``.
         fill: ``[n_features]`` value that replaces a missing one, after scaling;
             ``None`` leaves missing values missing.
+        low: ``[n_features]`` what becomes 0, where the data scale.
+        high: ``[n_features]`` what becomes 1.
     """
 
     names: tuple[str, ...]
-    per_query_min_max: bool = True
+    scaling: str = SCALINGS[0]
     fill: tuple[float, ...] | None = None
+    low: tuple[float, ...] | None = None
+    high: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Reject what is no scaling."""
+        if self.scaling not in SCALINGS:
+            known = ", ".join(SCALINGS)
+            raise ConfigError(f"scaling must be one of {known}, got {self.scaling!r}")
+
+    @property
+    def by_list(self) -> bool:
+        """Whether a document's features depend on the others of its list."""
+        return self.scaling == SCALINGS[0]
 
     @classmethod
-    def fit(cls, train: RankingDataset, *, impute: bool = False) -> FeatureMapping:
+    def fit(
+        cls,
+        train: RankingDataset,
+        *,
+        scaling: str = SCALINGS[0],
+        impute: bool = False,
+    ) -> FeatureMapping:
         """Keep the features that vary within some query of ``train``.
 
         ``impute`` also learns what replaces missing values: the median of the known
-        ones, scaled, to within 1 / 16,384.
+        ones, scaled, to within 1 / 16,384 of their range.
         """
         names = train.varying_features()
         if not names:
@@ -47,15 +70,25 @@ class FeatureMapping:
                 "every feature is constant within every query, so nothing can tell "
                 "documents apart; give data whose features differ within a query"
             )
-        found = cls(names=names)
-        return replace(found, fill=_medians(found, train)) if impute else found
+        found = cls(names, scaling)
+        if found.by_list:
+            return replace(found, fill=_medians(found, train)) if impute else found
+        low, high = _ranges(cls(names, "none"), train)
+        scaled = cls(names, "data", None, low, high)
+        fill = _medians(scaled, train) if impute else None
+        if scaling == "data":
+            return replace(scaled, fill=fill)
+        if fill is None:
+            return found
+        back = zip(low, high, fill, strict=True)
+        return replace(found, fill=tuple(a + share * (b - a) for a, b, share in back))
 
     def apply(self, data: RankingDataset) -> RankingDataset:
         """Return ``data`` with these features alone, scaled and filled.
 
         One pass, one new matrix, in a temporary file if it is large.
         """
-        plain = not self.per_query_min_max and self.fill is None
+        plain = self.scaling == "none" and self.fill is None
         if plain and self.names == data.feature_names:
             return data
         mapped = empty_matrix(data.n_docs, len(self.names))
@@ -63,6 +96,12 @@ class FeatureMapping:
             mapped[rows] = block
             release(mapped)
         return replace(data, features=mapped, feature_names=self.names)
+
+    def shift_and_span(self) -> tuple[Matrix, Matrix]:
+        """What is subtracted from features, and what they are then divided by."""
+        low = np.array(self.low or (), dtype=np.float32)
+        span = np.array(self.high or (), dtype=np.float32) - low
+        return low, np.where(span > 0, span, np.float32(1.0))
 
     def blocks(self, data: RankingDataset) -> Iterator[tuple[slice, Matrix]]:
         """Yield rows of ``data``, and their mapped features."""
@@ -78,17 +117,36 @@ class FeatureMapping:
         columns = [place[name] for name in self.names if name in place]
         whole = columns == list(range(data.n_features))
         fill = None if self.fill is None else np.array(self.fill, dtype=np.float32)
+        low, span = self.shift_and_span()
         for rows, starts in data.blocks():
             block = data.features[rows] if whole else data.features[rows, columns]
             if not there.all():
                 block, known = np.zeros((len(block), len(there)), np.float32), block
                 block[:, there] = known
-            if self.per_query_min_max:
+            if self.by_list:
                 block = _min_max(block, starts)
+            elif self.low is not None and self.high is not None:
+                block = (block - low) / span
             if fill is not None:
                 block = np.where(np.isnan(block), fill, block)
             yield rows, block
             release(data.features)
+
+
+def _ranges(
+    mapping: FeatureMapping, train: RankingDataset
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the lowest and the highest known value of each feature."""
+    lows, highs = [], []
+    for _, block in mapping.blocks(train):
+        if len(block):
+            lows.append(np.fmin.reduce(block, axis=0))
+            highs.append(np.fmax.reduce(block, axis=0))
+    low, high = np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0)
+    # Half of the range of float32 each, so that a difference is finite.
+    most = np.finfo(np.float32).max / 2
+    bound = (np.clip(values, -most, most).tolist() for values in (low, high))
+    return tuple(next(bound)), tuple(next(bound))
 
 
 def _min_max(block: Matrix, starts: Ints) -> Matrix:
@@ -110,7 +168,9 @@ def _medians(mapping: FeatureMapping, train: RankingDataset) -> tuple[float, ...
     counts = np.zeros((len(mapping.names), STEPS + 1), dtype=np.int64)
     for _, block in mapping.blocks(train):
         # A missing value goes to a step beyond the last.
-        steps = np.nan_to_num(np.rint(block * STEPS), nan=STEPS + 1).astype(np.int32)
+        steps = np.nan_to_num(
+            np.rint(np.clip(block, 0.0, 1.0) * STEPS), nan=STEPS + 1
+        ).astype(np.int32)
         for i, column in enumerate(steps.T):
             counts[i] += np.bincount(column, minlength=STEPS + 2)[:-1]
     upto = np.cumsum(counts, axis=1)

@@ -23,7 +23,7 @@ from affinerank.arrays import Ids, Ints, Matrix
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import Missing, parse_missing
 from affinerank.errors import DataError
-from affinerank.files import existing_file, one_line
+from affinerank.files import PathLike, existing_file, one_line
 from affinerank.threads import in_parallel
 
 BLOCK_BYTES = 4 << 20
@@ -44,7 +44,7 @@ class _Block:
 
 
 def read_letor(
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
     missing: Missing = "error",
     cache: bool = False,

@@ -27,6 +27,7 @@ _DOCID = np.frombuffer(b"docid", dtype=np.uint8)
 _NAN = np.frombuffer(b"nan", dtype=np.uint8)
 _NULL = np.frombuffer(b"null", dtype=np.uint8)
 _EXACT_DIGITS = 18  # as many as int64 holds
+_ENOUGH = 10 ** (_EXACT_DIGITS - 1)
 _LARGEST = float(np.finfo(np.float32).max)
 _POWERS = 10.0 ** np.arange(23)  # each exact in float64
 
@@ -190,30 +191,22 @@ def _number(text: Bytes, at: int) -> tuple[float, int, int]:
     float32 among it.
     """
     start = at
-    byte = text[at]
-    if byte in (_MINUS, _PLUS):
+    if text[at] in (_MINUS, _PLUS):
         at += 1
+    mantissa, exponent, digits, after_point = 0, 0, 0, False
+    while True:
         byte = text[at]
-    first = at
-    mantissa = 0
-    while _ZERO <= byte <= _NINE:
-        mantissa = mantissa * 10 + (byte - _ZERO)
-        at += 1
-        byte = text[at]
-    digits = at - first
-    exponent = 0
-    if byte == _DOT:
-        point = at + 1
-        at = point
-        byte = text[at]
-        while _ZERO <= byte <= _NINE:
+        if byte == _DOT and not after_point:
+            after_point = True
+        elif byte < _ZERO or byte > _NINE:
+            break
+        elif mantissa < _ENOUGH:
             mantissa = mantissa * 10 + (byte - _ZERO)
-            at += 1
-            byte = text[at]
-        exponent = point - at
-        digits += at - point
-    if digits > _EXACT_DIGITS:
-        mantissa, exponent = _long_mantissa(text, first, at)
+            exponent -= after_point
+            digits += 1
+        else:  # float32 does not notice digits that are dropped
+            exponent += not after_point
+        at += 1
     if digits and (text[at] == _LOWER_E or text[at] == _UPPER_E):
         power, digits, at = _power(text, at + 1)
         exponent += power
@@ -226,27 +219,6 @@ def _number(text: Bytes, at: int) -> tuple[float, int, int]:
     if value > _LARGEST:
         return np.nan, at, (1 if 1.79e308 < value < np.inf else 2)
     return (-value if text[start] == _MINUS else value), at, 0
-
-
-@compiled
-def _long_mantissa(text: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the first 18 significant digits, and the exponent that goes with them.
-
-    Float32 does not notice the digits that are dropped.
-    """
-    mantissa = 0
-    exponent = 0
-    after_point = False
-    while at < end:
-        if text[at] == _DOT:
-            after_point = True
-        elif mantissa < 10 ** (_EXACT_DIGITS - 1):
-            mantissa = mantissa * 10 + (text[at] - _ZERO)
-            exponent -= after_point
-        else:
-            exponent += not after_point
-        at += 1
-    return mantissa, exponent
 
 
 @compiled

@@ -11,8 +11,6 @@ temporary file if it is large (:mod:`affinerank.data.mapped`).
 from __future__ import annotations
 
 import json
-import os
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,29 +25,19 @@ from affinerank.arrays import Ids, Matrix
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.mapped import ROWS_AT_ONCE, empty_matrix, release
 from affinerank.data.reading import Missing, parse_missing
-from affinerank.errors import AffineRankWarning, DataError
-from affinerank.files import existing_file, one_line, written_whole
+from affinerank.errors import DataError, warn
+from affinerank.files import PathLike, existing_file, one_line, written_whole
 
 BUFFER = 2**20
 IDS_AT_ONCE = 1_000_000
 # What users did and saw is never a feature, whatever table it is found in.
-OF_LOGS = (
-    "session_id",
-    "query_id",
-    "rank",
-    "position",
-    "clicked",
-    "click",
-    "ranker",
-    "timestamp",
-    "user_id",
-)
+OF_LOGS = "session_id query_id rank position clicked click ranker timestamp user_id"
 STRINGS = (pa.string(), pa.large_string(), pa.string_view())
 _CACHE_KEY = b"affinerank.cache"
 
 
 def read_parquet(
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
     missing: Missing = "keep",
     list_id: str = "query_id",
@@ -88,7 +76,7 @@ def parquet_errors(source: Path) -> Iterator[None]:
         ) from None
 
 
-def write_parquet(data: RankingDataset, path: str | os.PathLike[str]) -> None:
+def write_parquet(data: RankingDataset, path: PathLike) -> None:
     """Write ranking data as Parquet, in the order of its source."""
     _write(data, Path(path), {})
 
@@ -156,13 +144,11 @@ def _feature_names(schema: pa.Schema, list_id: str) -> list[str]:
                 f"there is no column {name!r}; expected {list_id}, doc_id, "
                 f"optionally label, and features; found {', '.join(schema.names[:8])}"
             )
-    logged = [n for n in schema.names if n in OF_LOGS and n not in ids]
+    logged = [n for n in schema.names if n in OF_LOGS.split() and n not in ids]
     if logged:
-        warnings.warn(
+        warn(
             f"{', '.join(logged)}: by their names columns of a log, so they are not "
-            "taken for features",
-            AffineRankWarning,
-            stacklevel=4,
+            "taken for features"
         )
     used = [name for name in schema.names if name not in logged]
     for name in used:

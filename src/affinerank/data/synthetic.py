@@ -41,9 +41,8 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
-from numpy.random import Generator
 
-from affinerank.arrays import Floats, Ints, Matrix
+from affinerank.arrays import Floats, Ints, Matrix, Rng
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import SPLITS, Split, parse_split
 from affinerank.errors import DataError
@@ -200,7 +199,7 @@ def _draw_split(
     """
     law = _law(world)
 
-    def generator(chunk: int) -> Generator:
+    def generator(chunk: int) -> Rng:
         return np.random.default_rng([seed, world.key, part, chunk])
 
     chunks = range(-(-count // CHUNK))
@@ -246,7 +245,7 @@ def _law(world: World) -> _Law:
     )
 
 
-def _draw_queries(world: World, rng: Generator) -> tuple[Floats, Ints]:
+def _draw_queries(world: World, rng: Rng) -> tuple[Floats, Ints]:
     """Return the size scores ``g`` of a chunk of queries, and documents per query."""
     scores = rng.standard_normal(CHUNK)
     sizes = np.rint(world.median_docs * np.exp(world.docs_spread * scores))
@@ -254,7 +253,7 @@ def _draw_queries(world: World, rng: Generator) -> tuple[Floats, Ints]:
 
 
 def _draw_documents(
-    law: _Law, scores: Floats, sizes: Ints, rng: Generator
+    law: _Law, scores: Floats, sizes: Ints, rng: Rng
 ) -> tuple[Matrix, Floats]:
     """Return factors ``[n_docs, N_FACTORS]`` and utilities ``[n_docs]`` of a chunk."""
     world, n_docs = law.world, int(sizes.sum())
@@ -272,7 +271,7 @@ def _draw_documents(
 
 
 def _draw_features(
-    law: _Law, sizes: Ints, factors: Matrix, rng: Generator, out: Matrix
+    law: _Law, sizes: Ints, factors: Matrix, rng: Rng, out: Matrix
 ) -> None:
     """Write the features of a chunk's first ``len(out)`` documents into ``out``."""
     effects = rng.standard_normal((CHUNK, out.shape[1]), dtype=np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 from affinerank import limits
 from affinerank.arrays import Ids, Ints, Matrix
 from affinerank.data.mapped import blocks, release
-from affinerank.errors import AffineRankWarning, DataError
+from affinerank.errors import DataError, warn
 
 
 def as_matrix(features: ArrayLike) -> Matrix:
@@ -114,11 +113,9 @@ def read_only(value: Any) -> Any:
 def note_scattered(n_returns: int) -> None:
     """Warn that query ids came back after other queries, and were grouped."""
     times = "time" if n_returns == 1 else "times"
-    warnings.warn(
+    warn(
         f"rows of one query were not together: a query id came back {n_returns} "
-        f"{times} after another query; its rows were grouped, in their order",
-        AffineRankWarning,
-        stacklevel=3,
+        f"{times} after another query; its rows were grouped, in their order"
     )
 
 

@@ -25,11 +25,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Floats
+from affinerank.arrays import Floats, joint
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError
 from affinerank.estimators.correction import corrected
 from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
+from affinerank.settings import require_choice
 
 EQUAL, INFORMATION = "equal", "information"
 
@@ -49,10 +49,7 @@ class AffineOptions(Division):
     def __post_init__(self) -> None:
         """Reject what is no rule."""
         Division.__post_init__(self)
-        if self.rows not in (EQUAL, INFORMATION):
-            raise ConfigError(
-                f"rows must be {EQUAL} or {INFORMATION}, got {self.rows!r}"
-            )
+        require_choice("rows", self.rows, (EQUAL, INFORMATION))
 
 
 def weigh(evidence: Evidence) -> Weights:
@@ -62,16 +59,16 @@ def weigh(evidence: Evidence) -> Weights:
     alpha = options.clipped(alpha, rows)
     by_information = getattr(options, "rows", EQUAL) == INFORMATION
     if by_information or rows.has_context:
-        alpha = _by_information(alpha, rows)
+        alpha = slopes_by_information(alpha, _rate_of_others(rows), rows)
     return corrected(rows, alpha, beta)
 
 
-def _by_information(alpha: Floats, rows: ClickRows) -> Floats:
+def slopes_by_information(alpha: Floats, rate: Floats, rows: ClickRows) -> Floats:
     r"""``[n_rows]`` slopes whose mean per impression weighs rows by information.
 
-    :math:`\alpha_k n_k \sum h / (h_k \sum n)`; 0 stays 0.
+    :math:`\alpha_k n_k \sum h / (h_k \sum n)`, with
+    :math:`h_k = n_k \alpha_k^2 / (p_k (1 - p_k))` and the click rate p; 0 stays 0.
     """
-    rate = _rate_of_others(rows)
     spread = rate * (1.0 - rate)
     n = np.where(alpha != 0, rows.impressions, 0.0)
     known = rows.by_doc(n * alpha**2 / spread)[rows.doc]
@@ -85,7 +82,7 @@ def _rate_of_others(rows: ClickRows) -> Floats:
 
     With half a click in one impression added, so that no rate is 0 or 1.
     """
-    _, own = np.unique(rows.doc * (rows.depth + 1) + rows.rank, return_inverse=True)
+    _, own = np.unique(joint(rows.doc, rows.rank), return_inverse=True)
 
     def others(values: ArrayLike) -> Floats:
         whole = rows.by_rank(values)[rows.rank - 1]
@@ -94,6 +91,4 @@ def _rate_of_others(rows: ClickRows) -> Floats:
     return (others(rows.clicks) + 0.5) / (others(rows.impressions) + 1.0)
 
 
-ROW = Estimator(
-    name="affine", title="Affine", needs="gauge", weigh=weigh, options=AffineOptions
-)
+ROW = Estimator("affine", "Affine", "gauge", weigh, options=AffineOptions)

@@ -14,10 +14,10 @@ def weigh(evidence: Evidence) -> Weights:
 
 
 ROW = Estimator(
-    name="bayes-ips",
-    title="Bayes-IPS",
-    needs="examination",
-    weigh=weigh,
+    "bayes-ips",
+    "Bayes-IPS",
+    "examination",
+    weigh,
     meaning="relevance as Bayes-IPS has it: trust bias is not removed",
     options=Division,
 )

@@ -21,14 +21,12 @@ affine     :math:`\theta_k (\epsilon^+_k - \epsilon^-_k)` :math:`\theta_k \epsil
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank.arrays import Floats
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import AffineRankWarning, DataError
+from affinerank.errors import DataError, warn
 from affinerank.estimators.evidence import Weights
 
 
@@ -112,10 +110,8 @@ def _require_usable(alpha: Floats, beta: Floats) -> None:
         )
     negative = int(np.count_nonzero(alpha < 0))
     if negative:
-        warnings.warn(
+        warn(
             f"alpha is below 0 for {negative} rows of counts: irrelevant documents are "
             "clicked more than relevant ones there, so a click counts against a "
-            "document",
-            AffineRankWarning,
-            stacklevel=4,
+            "document"
         )

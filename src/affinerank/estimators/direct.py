@@ -38,6 +38,4 @@ def learns(options: Any) -> tuple[str, ...]:
     return (CLICKS,)
 
 
-ROW = Estimator(
-    name="direct", title="Direct method", needs="gauge", weigh=weigh, learns=learns
-)
+ROW = Estimator("direct", "Direct method", "gauge", weigh, learns=learns)

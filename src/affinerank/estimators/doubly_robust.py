@@ -66,10 +66,10 @@ def weigh(evidence: Evidence) -> Weights:
 
 
 ROW = Estimator(
-    name="doubly-robust",
-    title="Doubly robust",
-    needs="gauge",
-    weigh=weigh,
+    "doubly-robust",
+    "Doubly robust",
+    "gauge",
+    weigh,
     options=DoublyRobustOptions,
     learns=direct.learns,
 )

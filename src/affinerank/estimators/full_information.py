@@ -18,6 +18,4 @@ def weigh(evidence: Evidence) -> Weights:
     return Weights(labels, known, share, np.zeros(len(labels)))
 
 
-ROW = Estimator(
-    name="full-information", title="Full information", needs="labels", weigh=weigh
-)
+ROW = Estimator("full-information", "Full information", "labels", weigh)

@@ -20,9 +20,5 @@ from affinerank.estimators.evidence import Division, Estimator
 weigh = policy_aware.weigh  # here rows are added up over rankers
 
 ROW = Estimator(
-    name="intervention-aware",
-    title="Intervention-aware",
-    needs="gauge",
-    weigh=weigh,
-    options=Division,
+    "intervention-aware", "Intervention-aware", "gauge", weigh, options=Division
 )

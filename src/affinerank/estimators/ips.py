@@ -13,10 +13,10 @@ def weigh(evidence: Evidence) -> Weights:
 
 
 ROW = Estimator(
-    name="ips",
-    title="IPS",
-    needs="examination",
-    weigh=weigh,
+    "ips",
+    "IPS",
+    "examination",
+    weigh,
     meaning="relevance as IPS has it: trust bias is not removed",
     options=Division,
 )

@@ -97,4 +97,4 @@ def rank_pools(rows: ClickRows) -> Ints:
     return pool_of_rank[rank]
 
 
-ROW = Estimator(name="mixture-based", title="Mixture-based", needs="gauge", weigh=weigh)
+ROW = Estimator("mixture-based", "Mixture-based", "gauge", weigh)

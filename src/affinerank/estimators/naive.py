@@ -12,9 +12,9 @@ def weigh(evidence: Evidence) -> Weights:
 
 
 ROW = Estimator(
-    name="naive",
-    title="No correction",
-    needs="nothing",
-    weigh=weigh,
+    "naive",
+    "No correction",
+    "nothing",
+    weigh,
     meaning="clicks per impression, not corrected",
 )

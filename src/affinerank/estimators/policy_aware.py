@@ -103,10 +103,4 @@ def _require_policy(policy: Floats, rows: ClickRows) -> None:
         )
 
 
-ROW = Estimator(
-    name="policy-aware",
-    title="Policy-aware",
-    needs="gauge",
-    weigh=weigh,
-    options=Division,
-)
+ROW = Estimator("policy-aware", "Policy-aware", "gauge", weigh, options=Division)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from affinerank.defaults import CLIP
-from affinerank.errors import ConfigError
 from affinerank.estimators import affine, naive
 from affinerank.estimators.evidence import CLICKS, Estimator, Evidence, Weights
 from affinerank.estimators.prior import stacked_prior
 from affinerank.estimators.shrinkage import shrink
 from affinerank.estimators.unit import UnitLink
+from affinerank.settings import require_choice
 
 PRIORS = ("features", "rank")
 
@@ -33,8 +33,7 @@ class PosteriorOptions:
 
     def __post_init__(self) -> None:
         """Reject a prior that does not exist."""
-        if self.prior not in PRIORS:
-            raise ConfigError(f"prior must be {' or '.join(PRIORS)}, got {self.prior}")
+        require_choice("prior", self.prior, PRIORS)
 
 
 def weigh(evidence: Evidence) -> Weights:
@@ -51,10 +50,5 @@ def _learns(options: Any) -> tuple[str, ...]:
 
 
 ROW = Estimator(
-    name="posterior",
-    title="Posterior",
-    needs="gauge",
-    weigh=weigh,
-    options=PosteriorOptions,
-    learns=_learns,
+    "posterior", "Posterior", "gauge", weigh, options=PosteriorOptions, learns=_learns
 )

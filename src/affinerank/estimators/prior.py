@@ -38,6 +38,9 @@ FARTHEST = 4.0  # columns in units of their spread: nothing is expected beyond
 LEAST_MEAN = 1e-3
 KNOT = 10  # up to this rank the logarithm of the rank counts, and then differently
 LEAST_RHO, RHO_GUESS, RHO_SD = 0.02, 1.0, 0.5
+Column = tuple[
+    Floats, int
+]  # of documents, with the sign of its coefficient (0: either)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,25 +129,29 @@ def _columns(fold: Fold, rows: ClickRows, rank: Floats) -> Columns:
     """What the prior is made of, in units of its spread where clicks weigh it."""
     query = rows.query_of_doc
     size = np.maximum(np.bincount(query, minlength=rows.n_queries), 1)
-    found, signs = [], []
+    found: list[Column] = []
     for name, scores in fold.scores.items():
-        mean = np.bincount(query, scores, minlength=rows.n_queries) / size
-        found.append(scores - mean[query])
-        signs.append(1)
+        mean = (np.bincount(query, scores, minlength=rows.n_queries) / size)[query]
+        found.append((scores - mean, 1))
         if name.startswith(CLICKS):
-            found.append(mean[query])
-            signs.append(1)
-    knot = np.log(KNOT)
-    ranks = [np.minimum(rank, knot), np.maximum(rank - knot, 0.0)]
+            found.append((mean, 1))
     # Only long lists have deep ranks: what is so of them is not due to the rank.
-    columns = np.stack([*found, np.log(size)[query], *ranks], axis=1)
-    some = columns[fold.weighs[query]]
-    spread = some.std(axis=0)
-    columns = (columns - some.mean(axis=0)) / np.where(spread > 1e-12, spread, 1.0)
-    columns = np.clip(columns, -FARTHEST, FARTHEST)
-    return Columns(
-        np.hstack([columns, np.ones((rows.n_docs, 1))]), (*signs, 0, -1, -1, 0)
+    found.append((np.log(size)[query], 0))
+    knot = np.log(KNOT)
+    found += [(np.minimum(rank, knot), -1), (np.maximum(rank - knot, 0.0), -1)]
+    return standard(found, fold.weighs[query])
+
+
+def standard(columns: Sequence[Column], some: Bools) -> Columns:
+    """Columns in units of their spread over some documents, and 1."""
+    values = np.stack([column for column, _ in columns], axis=1)
+    spread = values[some].std(axis=0)
+    values -= values[some].mean(axis=0)
+    values = np.clip(
+        values / np.where(spread > 1e-12, spread, 1.0), -FARTHEST, FARTHEST
     )
+    ones = np.ones((len(values), 1))
+    return Columns(np.hstack([values, ones]), (*(sign for _, sign in columns), 0))
 
 
 def explain(columns: Columns, link: UnitLink) -> Floats:

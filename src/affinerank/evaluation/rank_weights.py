@@ -115,13 +115,15 @@ def logged_weights(rows: ClickRows, weights: RankWeights) -> Floats:
     return rows.by_doc(share * weights.at(rows.rank))
 
 
-def shown_weights(scores: ArrayLike, rows: ClickRows, weights: RankWeights) -> Floats:
+def shown_weights(
+    scores: ArrayLike, rows: ClickRows, weights: RankWeights, *, every: bool = False
+) -> Floats:
     """``[n_docs]`` rank weights if the ranking orders the documents that were shown.
 
-    Its lists are as long as those of the log, so that the weights of a query add up to
-    those of the log.
+    Or every document. Its lists are as long as those of the log, so that the weights of
+    a query add up to those of the log.
     """
-    shown = rows.by_doc(rows.impressions) > 0
+    shown = (rows.by_doc(rows.impressions) > 0) | every
     ranks = ranks_of(np.where(shown, scores, -np.inf), rows)
     depth = max(rows.depth, int(ranks.max()))
     filled = np.zeros((rows.n_queries, depth))
@@ -131,9 +133,12 @@ def shown_weights(scores: ArrayLike, rows: ClickRows, weights: RankWeights) -> F
     return np.where(shown, weights.at(ranks) * share, 0.0)
 
 
-def over_logged(scores: ArrayLike, rows: ClickRows, weights: RankWeights) -> Floats:
+def over_logged(
+    scores: ArrayLike, rows: ClickRows, weights: RankWeights, *, every: bool = False
+) -> Floats:
     """``[n_docs]`` :func:`shown_weights` less :func:`logged_weights`."""
-    return shown_weights(scores, rows, weights) - logged_weights(rows, weights)
+    shown = shown_weights(scores, rows, weights, every=every)
+    return shown - logged_weights(rows, weights)
 
 
 def centred(rank_weights: Floats, known: Bools, query: Ints) -> Floats:

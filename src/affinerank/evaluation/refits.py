@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Matrix
+from affinerank.arrays import Bools, Floats, Matrix, Rng
 from affinerank.bias import METHODS, EstimationSettings
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
@@ -124,7 +124,7 @@ class Source:
     def fit(
         self,
         rows: ClickRows,
-        rng: np.random.Generator,
+        rng: Rng,
         first: Any = None,
         part: float = 1.0,
     ) -> Any:
@@ -152,7 +152,7 @@ def estimate_differences(
     source: Source,
     *,
     replicates: int = REPLICATES,
-    rng: np.random.Generator,
+    rng: Rng,
     progress: Progress = quiet,
 ) -> list[Estimate]:
     """Estimate differences of rankings with users that were estimated.
@@ -183,7 +183,7 @@ def estimate_differences(
 def _replicates(
     held: Differences,
     source: Source,
-    rngs: Sequence[np.random.Generator],
+    rngs: Sequence[Rng],
     progress: Progress,
 ) -> Floats:
     """Differences of resamples ``[n, sessions or queries, n_differences]``."""
@@ -193,7 +193,7 @@ def _replicates(
     except AffineRankError as error:
         raise _too_little(str(error)) from None
 
-    def both(rng: np.random.Generator) -> list[Floats]:
+    def both(rng: Rng) -> list[Floats]:
         return [
             _until_fitted(partial(resample, held, source, first, rng))
             for resample in (_sessions_again, _half_of_queries)
@@ -225,9 +225,7 @@ def _too_little(fault: str) -> DataError:
     )
 
 
-def _sessions_again(
-    held: Differences, source: Source, first: Any, rng: np.random.Generator
-) -> Floats:
+def _sessions_again(held: Differences, source: Source, first: Any, rng: Rng) -> Floats:
     """Draw all clicks again."""
     again = clicked_again(held.rows, mean_click_rate(held.rows), rng)
     learnt = again
@@ -239,9 +237,7 @@ def _sessions_again(
     return np.asarray(replace(held, rows=again).by_query(users) @ again.share)
 
 
-def _half_of_queries(
-    held: Differences, source: Source, first: Any, rng: np.random.Generator
-) -> Floats:
+def _half_of_queries(held: Differences, source: Source, first: Any, rng: Rng) -> Floats:
     """Draw half of the queries."""
     chosen = _half(source.rows, rng)
     half = source.rows.select(chosen[source.rows.query])
@@ -252,7 +248,7 @@ def _half_of_queries(
     return np.asarray(values @ share / share.sum())
 
 
-def _half(rows: ClickRows, rng: np.random.Generator) -> Bools:
+def _half(rows: ClickRows, rng: Rng) -> Bools:
     """``[n_queries]`` half of the queries that were shown."""
     there = np.unique(rows.query)
     chosen = np.zeros(rows.n_queries, dtype=bool)
@@ -260,9 +256,7 @@ def _half(rows: ClickRows, rng: np.random.Generator) -> Bools:
     return chosen
 
 
-def clicked_again(
-    rows: ClickRows, mean_rate: Floats, rng: np.random.Generator
-) -> ClickRows:
+def clicked_again(rows: ClickRows, mean_rate: Floats, rng: Rng) -> ClickRows:
     """Draw binomial clicks, of rates drawn a little towards ``mean_rate [n_rows]``."""
     shown = rows.impressions.astype(np.int64)
     rate = (rows.clicks + mean_rate) / (shown + 1.0)

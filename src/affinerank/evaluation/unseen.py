@@ -46,20 +46,21 @@ import numpy as np
 from affinerank.arrays import Bools, Floats, Ints
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
+from affinerank.estimators.affine import slopes_by_information
 from affinerank.estimators.correction import corrected
 from affinerank.estimators.evidence import CLICKS, Fold, Weights
 from affinerank.estimators.prior import (
-    FARTHEST,
-    Columns,
+    Column,
     explain,
     log_rank,
     part_of,
     spread_around,
     stacked_prior,
+    standard,
 )
 from affinerank.estimators.shrinkage import shrink
 from affinerank.estimators.unit import UnitLink
-from affinerank.evaluation.rank_weights import RankWeights, logged_weights, ranks_of
+from affinerank.evaluation.rank_weights import ranks_of
 
 GROUPS = 20
 AS_EXPECTED = 3.0  # documents as expected, added to those that tell of a query
@@ -149,19 +150,14 @@ def predict(
     )
 
 
-def _expected(
-    columns: Sequence[tuple[Floats, int]], link: UnitLink
-) -> tuple[Floats, Floats]:
+def _expected(columns: Sequence[Column], link: UnitLink) -> tuple[Floats, Floats]:
     """``[n_docs]`` relevance by all columns, and what is alike within queries."""
-    rows = link.rows
-    others, alike = _others(link, explain(_standard(columns, rows), link))
-    return explain(_standard([*columns, (others, 1)], rows), link), alike
+    shown = _shown(link.rows)
+    others, alike = _others(link, explain(standard(columns, shown), link))
+    return explain(standard([*columns, (others, 1)], shown), link), alike
 
 
-def _columns(
-    rows: ClickRows, folds: Sequence[Fold], scores: Floats
-) -> list[tuple[Floats, int]]:
-    """Columns ``[n_docs]``, each with the sign of its coefficient (0: either)."""
+def _columns(rows: ClickRows, folds: Sequence[Fold], scores: Floats) -> list[Column]:
     query, n_queries = rows.query_of_doc, rows.n_queries
     size = np.maximum(np.bincount(query, minlength=n_queries), 1)
     learnt = np.zeros(rows.n_docs)
@@ -189,17 +185,6 @@ def _rank_shown(rows: ClickRows) -> Floats:
     upto = np.append(0.0, np.cumsum(np.log(np.arange(1, size.max() + 1))))
     mean = (upto[size] - upto[last]) / np.maximum(size - last, 1)
     return np.where(_shown(rows), log_rank(rows), np.maximum(mean[query], 0.0))
-
-
-def _standard(columns: Sequence[tuple[Floats, int]], rows: ClickRows) -> Columns:
-    """Columns in units of their spread over documents that were shown, and 1."""
-    values = np.stack([column for column, _ in columns], axis=1)
-    some = values[_shown(rows)]
-    spread = some.std(axis=0)
-    values = (values - some.mean(axis=0)) / np.where(spread > 1e-12, spread, 1.0)
-    values = np.clip(values, -FARTHEST, FARTHEST)
-    ones = np.ones((rows.n_docs, 1))
-    return Columns(np.hstack([values, ones]), (*(sign for _, sign in columns), 0))
 
 
 def _others(link: UnitLink, m: Floats) -> tuple[Floats, Floats]:
@@ -236,29 +221,9 @@ def by_information(
     of other queries expect. Own clicks have no part in h, so that the weighted mean of
     a document's corrected rows is unbiased.
     """
-    link = UnitLink.of(users, rows)
-    p = link.rate(stacked_prior(link, folds).mean)
-    alpha, beta = users.at(rows)
-    n, spread = rows.impressions, p * (1.0 - p)
-    known = rows.by_doc(n * alpha**2 / spread)[rows.doc]
-    per_row = alpha * rows.by_doc(n)[rows.doc]
-    slope = np.zeros_like(alpha)
-    np.divide(known * spread, per_row, out=slope, where=alpha != 0)
-    return corrected(rows, slope, beta)
-
-
-def all_over_logged(scores: Floats, rows: ClickRows, weights: RankWeights) -> Floats:
-    """``[n_docs]`` rank weights of a ranking of all documents, less the logged.
-
-    Its lists are as long as those of the log, so that the weights of a query add up to
-    those of the log.
-    """
-    ranks = ranks_of(scores, rows)
-    filled = np.zeros((rows.n_queries, max(rows.depth, int(ranks.max()))))
-    np.add.at(filled, (rows.query, rows.rank - 1), rows.impressions)
-    filled /= np.maximum(rows.sessions, 1.0)[:, None]
-    new = weights.at(ranks) * filled[rows.query_of_doc, ranks - 1]
-    return new - logged_weights(rows, weights)
+    link, (alpha, beta) = UnitLink.of(users, rows), users.at(rows)
+    rate = link.rate(stacked_prior(link, folds).mean)
+    return corrected(rows, slopes_by_information(alpha, rate, rows), beta)
 
 
 def _shown(rows: ClickRows) -> Bools:

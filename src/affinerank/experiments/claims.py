@@ -18,14 +18,28 @@ from pathlib import Path
 @contextmanager
 def claimed(path: Path) -> Iterator[bool]:
     """Hold the claim ``path`` in the block; yield whether it was free."""
-    path.parent.mkdir(exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
+    with _opened(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
             return
         yield True
+
+
+@contextmanager
+def awaited(path: Path) -> Iterator[None]:
+    """Hold the claim ``path`` in the block, once it is free."""
+    with _opened(path) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    path.parent.mkdir(exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        yield file
     finally:
         os.close(file)

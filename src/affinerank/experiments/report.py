@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from html import escape
@@ -25,16 +24,14 @@ from affinerank.experiments.statements import (
     allowed_p,
     judge_statements,
 )
-from affinerank.files import written_whole
+from affinerank.files import PathLike, written_whole
 from affinerank.page import html_page, html_table
 
 REPORT = "report.html"
 FORMATS = ("png", "svg", "pdf")
 
 
-def write_report(
-    run: str | os.PathLike[str], output: str | os.PathLike[str] | None = None
-) -> Path:
+def write_report(run: PathLike, output: PathLike | None = None) -> Path:
     """Write the report of a run, finished or not (default: ``RUN/report.html``)."""
     target = Path(output) if output is not None else Path(run) / REPORT
     page = report_page(*load_run(run))
@@ -43,9 +40,7 @@ def write_report(
     return target
 
 
-def write_figures(
-    run: str | os.PathLike[str], formats: Sequence[str] = FORMATS
-) -> list[Path]:
+def write_figures(run: PathLike, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write a run's figures as files of these endings, into ``RUN/figures``."""
     plan, results = load_run(run)
     folder = Path(run) / "figures"

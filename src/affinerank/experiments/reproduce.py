@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +11,7 @@ from affinerank.experiments.cells import cells_of
 from affinerank.experiments.our_statements import judge_ours
 from affinerank.experiments.plan import (
     PLANS,
+    PROFILES,
     Plan,
     read_plan,
     sets_of,
@@ -22,6 +22,7 @@ from affinerank.experiments.plan import (
 from affinerank.experiments.results import load_run
 from affinerank.experiments.runner import run_plan
 from affinerank.experiments.statements import judge_statements
+from affinerank.files import PathLike
 from affinerank.progress import Progress, quiet
 
 
@@ -29,7 +30,7 @@ def plan_for(
     name: str,
     *,
     profile: str = "laptop",
-    data: str | os.PathLike[str] | None = None,
+    data: PathLike | None = None,
     relevant_above: float | None = None,
     seed: int | None = None,
 ) -> Plan:
@@ -45,14 +46,14 @@ def plan_for(
 
 def reproduce(
     name: str,
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     *,
     profile: str = "laptop",
-    data: str | os.PathLike[str] | None = None,
+    data: PathLike | None = None,
     relevant_above: float | None = None,
     seed: int | None = None,
     device: str = "auto",
-    processes: int = 1,
+    processes: int | None = None,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run an experiment, or what is left of it, into ``folder``.
@@ -66,7 +67,7 @@ def reproduce(
         relevant_above: Labels above this are relevant (default: the plan's).
         seed: Of the first run (default: the plan's).
         device: ``auto``, ``cpu`` or ``cuda``.
-        processes: How many work on it at once.
+        processes: How many work on it at once; left out, two, or one for small plans.
         progress: Called as rankers are trained.
 
     Returns:
@@ -77,7 +78,8 @@ def reproduce(
         name, profile=profile, data=data, relevant_above=relevant_above, seed=seed
     )
     sets = sets_of(shipped_plan(name, profile), data) if name in PLANS else None
-    how: dict[str, Any] = {"device": device, "processes": processes}
+    usual = 2 if plan.profile in PROFILES[1:] else 1
+    how: dict[str, Any] = {"device": device, "processes": processes or usual}
     root = run_plan(plan, folder, sets=sets, progress=progress, **how)
     written = [str(root / "results.parquet")]
     if find_spec("vl_convert"):
@@ -88,7 +90,7 @@ def reproduce(
     return {**outcome(root), "written": written}
 
 
-def outcome(run: str | os.PathLike[str]) -> dict[str, Any]:
+def outcome(run: PathLike) -> dict[str, Any]:
     """Summarise a run, finished or not, as plain data."""
     plan, results = load_run(run)
     return {

@@ -16,11 +16,12 @@ from functools import partial
 from importlib import metadata
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from affinerank.defaults import TREES
 from affinerank.errors import AffineRankError
 from affinerank.experiments.cells import Group, groups_of
-from affinerank.experiments.claims import claimed
+from affinerank.experiments.claims import awaited, claimed
 from affinerank.experiments.commit import source_commit
 from affinerank.experiments.plan import Plan
 from affinerank.experiments.results import (
@@ -146,7 +147,10 @@ class _Runner:
         fold = data.fold(group.cells[0].run)
         if self.world is None or (self.world.data, self.world.fold) != (data, fold):
             self.world = None  # one data set at a time is enough memory
-            self.world = World(data, plan.seed, production=plan.production, fold=fold)
+            how: dict[str, Any] = {"production": plan.production, "fold": fold}
+            if self.machine.device.startswith("cuda"):  # others prepare meanwhile
+                how["turn"] = partial(awaited, self.root / CLAIMS / "device")
+            self.world = World(data, plan.seed, **how)
         measured = self.world.measure(
             group.cells,
             plan.ranker_settings(group.ranker, data, self.device),

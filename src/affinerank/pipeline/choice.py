@@ -40,14 +40,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from affinerank.arrays import Floats, Ids, Ints
+from affinerank.arrays import Floats, Ids, Ints, Rng
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, RANKER, RECIPE
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.errors import AffineRankWarning, ConfigError, DataError, warn
 from affinerank.estimators import Weights
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
@@ -83,6 +83,7 @@ class ChoiceSettings:
         seed: Of the parts and of the rankers.
         folds: Parts that queries are dealt into.
         recipe: Of every training, see :func:`train`.
+        scaling: Of features, see :func:`train`.
     """
 
     ranker: str = RANKER
@@ -91,6 +92,7 @@ class ChoiceSettings:
     seed: int = 0
     folds: int = FOLDS
     recipe: str = RECIPE
+    scaling: str | None = None
 
     def __post_init__(self) -> None:
         """Reject what cannot be compared."""
@@ -102,7 +104,7 @@ class ChoiceSettings:
 
     def training(self) -> dict[str, Any]:
         """Return what every training is given."""
-        names = ("ranker", "settings", "recipe")
+        names = ("ranker", "settings", "recipe", "scaling")
         return {"seeds": [self.seed], **{name: getattr(self, name) for name in names}}
 
 
@@ -240,7 +242,7 @@ def train_chosen(
     given: dict[str, Any] = {"strict": strict, "progress": progress}
     choice = compare(counts, data, known, settings=how, started=started, **given)
     for text in filter(None, (choice.disagreement, choice.advice)):
-        warnings.warn(text, AffineRankWarning, stacklevel=2)
+        warn(text)
     given |= {"estimators": [choice.trained], **how.training()}
     trained = train(counts, data, known, **given)
     rankers = {
@@ -310,8 +312,7 @@ def hold_out(
         final = longest * sizes[fold >= 0].sum() / sizes[kept].sum() / len(COMPARED)
     progress(stage, settings.folds, settings.folds)
     judged = (fold >= 0) & (fold < done)
-    rows = rows.select(judged[rows.query])
-    return scores, replace(rows, sessions=np.where(judged, rows.sessions, 0.0)), done
+    return scores, rows.of_queries(judged), done
 
 
 def judge_all(
@@ -365,7 +366,7 @@ def parse_budget(text: str) -> float:
     return seconds
 
 
-def _dealt(rows: ClickRows, folds: int, rng: np.random.Generator) -> Ints:
+def _dealt(rows: ClickRows, folds: int, rng: Rng) -> Ints:
     """``[n_queries]`` part of each query; -1 for those that were not issued."""
     issued = np.unique(rows.query)
     least = -(-LEAST_QUERIES * folds // (folds - 1))

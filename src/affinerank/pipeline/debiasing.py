@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,14 @@ from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, document_ids, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
-from affinerank.defaults import ESTIMATOR, QUICK
+from affinerank.defaults import ESTIMATOR
 from affinerank.errors import DataError
 from affinerank.estimators import Estimator, Fold, Weights
 from affinerank.estimators.correction import standard_error
-from affinerank.files import written_whole
-from affinerank.pipeline.estimation import filled_features
-from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
+from affinerank.files import PathLike, written_whole
+from affinerank.pipeline.folds import Log, learn_quickly, learns_of
 from affinerank.pipeline.weighing import rows_named, weigh, with_clip
 from affinerank.progress import Progress, quiet
-from affinerank.rankers import RANKERS
-from affinerank.settings import Spec
 
 ESTIMATED_BY = "affinerank.estimator"
 GAUGE = "affinerank.gauge"
@@ -78,7 +74,8 @@ def debias(
         rows, ids = _numbered(part, data)
         folds: Sequence[Fold] = ()
         if data is not None and (users is not None or not row.needs_users):
-            folds = _folds(rows, data, users, spec, seed, progress)
+            log = Log(rows, users, learns_of(spec), seed)
+            folds = learn_quickly(log, data, progress)
         return _labels(rows, ids, weigh(rows, spec, users, folds=folds))
 
     if "split" not in counts.keys:
@@ -94,7 +91,7 @@ def debias(
     return labels.replace_schema_metadata(about)
 
 
-def save_labels(labels: pa.Table, path: str | os.PathLike[str]) -> dict[str, Any]:
+def save_labels(labels: pa.Table, path: PathLike) -> dict[str, Any]:
     """Write labels as Parquet, whole or not at all; return a summary."""
     for name in ("relevance", "standard_error", "standard_deviation"):
         if (
@@ -130,29 +127,6 @@ def _numbered(
     query, doc = data.query_ids[data.query_of_doc], data.doc_ids
     names = {"query_id": arrow_column(query), "doc_id": arrow_column(doc)}
     return rows, pa.table(names)
-
-
-def _folds(
-    rows: ClickRows,
-    data: RankingDataset,
-    users: ClickModel | None,
-    spec: Spec,
-    seed: int,
-    progress: Progress,
-) -> Sequence[Fold]:
-    """Learn what the estimator asks for, out of fold."""
-    learns = learns_of(spec)
-    if not learns:
-        return ()
-    return learn_in_folds(
-        [Log(rows, users, learns, seed)],
-        filled_features(data),
-        data.offsets,
-        ranker=QUICK,
-        settings=RANKERS[QUICK].settings(),
-        seed=seed,
-        progress=progress,
-    )[0]
 
 
 def _labels(rows: ClickRows, ids: pa.Table, weights: Weights) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.data.mapped import taken
 from affinerank.defaults import METHOD, METHOD_FROM_CLICKED_LISTS, METHOD_FROM_SWAPS
-from affinerank.errors import AffineRankWarning, ConfigError
+from affinerank.errors import ConfigError, warn
 from affinerank.pipeline.parts import train_part
 from affinerank.progress import Progress, quiet
 from affinerank.seeds import stage_rng
@@ -127,12 +126,10 @@ def hold_users_against_log(
     rng = stage_rng("held out", seed)
     doubt = hold_against_log(rows, users, LEAST_CLICKS, rng)
     if doubt is not None and doubt.clear:
-        warnings.warn(
+        warn(
             f"{name} do not fit this log: users estimated from it predict its held-out "
             f"clicks better, by {doubt.lead:.2g} +- {doubt.lead_error:.1g} in "
-            "log-likelihood per impression; estimate users from this log",
-            AffineRankWarning,
-            stacklevel=2,
+            "log-likelihood per impression; estimate users from this log"
         )
     return doubt
 

@@ -41,13 +41,8 @@ class ByLabels:
             "queries": self.queries,
             "relevant_above": self.relevant_above,
             "rankers": [
-                {
-                    "ranker": name,
-                    "mean": v.mean,
-                    "standard_error": v.standard_error,
-                    "interval": list(v.interval),
-                }
-                for name, v in self.rankers.items()
+                {"ranker": name, **values.summary()}
+                for name, values in self.rankers.items()
             ],
             "comparisons": [asdict(comparison) for comparison in self.comparisons],
         }

@@ -18,9 +18,12 @@ from numpy.typing import NDArray
 from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
+from affinerank.data.dataset import RankingDataset
+from affinerank.defaults import QUICK
 from affinerank.estimators import ESTIMATORS, Weights
 from affinerank.estimators.evidence import CLICKS, Fold
 from affinerank.estimators.unit import UnitLink
+from affinerank.pipeline.estimation import filled_features
 from affinerank.pipeline.weighing import weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
@@ -89,7 +92,7 @@ def learn_in_folds(
     """Train what each log asks for, all logs at once; return the folds of each.
 
     Args:
-        logs: Clicks on the same documents.
+        logs: Clicks on the same documents; one that asks for nothing gets no folds.
         features: ``[n_docs, n_features]`` mapped.
         offsets: ``[n_queries + 1]``.
         ranker: A row of ``RANKERS``.
@@ -98,17 +101,17 @@ def learn_in_folds(
         seed: Of the parts.
         progress: Called after each part.
     """
-    if not logs:
-        return []
+    if not any(log.learns for log in logs):
+        return [[] for _ in logs]
     learners = _learners(ranker, settings, features)
     found: list[list[Fold]] = [[] for _ in logs]
     for number, (learns, weighs, predicts) in enumerate(_parts(len(offsets) - 1, seed)):
         progress("learning out of fold", number, FOLDS)
         scores: list[dict[str, Floats]] = [{} for _ in logs]
-        outside = [_of_queries(log.rows, ~predicts) for log in logs]
+
         for learner, asked in _asked(logs, learners):
             firsts = [(logs_of[0], name) for logs_of, name in asked]
-            targets = [_targets(name, outside[i], logs[i].users) for i, name in firsts]
+            targets = [_targets(name, logs[i], ~predicts) for i, name in firsts]
             usable = [i for i, t in enumerate(targets) if _differ(t, learns, offsets)]
             if not usable:
                 continue
@@ -127,12 +130,31 @@ def learn_in_folds(
             by_each = predict_all([one.kept for one in fitted], learner.features)
             for i, own in zip(usable, by_each, strict=True):
                 logs_of, name = asked[i]
-                for log in logs_of:
-                    scores[log][learner.title(name)] = own
-        for i, own_scores in enumerate(scores):
-            found[i].append(Fold(weighs, predicts, own_scores))
+                for place in logs_of:
+                    scores[place][learner.title(name)] = own
+        for log, folds, own_scores in zip(logs, found, scores, strict=True):
+            if log.learns:
+                folds.append(Fold(weighs, predicts, own_scores))
     progress("learning out of fold", FOLDS, FOLDS)
     return found
+
+
+def learn_quickly(
+    log: Log, data: RankingDataset, progress: Progress = quiet
+) -> list[Fold]:
+    """Train what one log asks for, by the quick ranker."""
+    if not log.learns:
+        return []
+    [folds] = learn_in_folds(
+        [log],
+        filled_features(data),
+        data.offsets,
+        ranker=QUICK,
+        settings=RANKERS[QUICK].settings(),
+        seed=log.seed,
+        progress=progress,
+    )
+    return folds
 
 
 def _parts(n_queries: int, seed: int) -> Iterator[tuple[Bools, Bools, Bools]]:
@@ -198,9 +220,8 @@ def _asked(
             yield learner, weights
 
 
-def _targets(
-    name: str, rows: ClickRows, users: ClickModel | None
-) -> Weights | ClickTargets:
+def _targets(name: str, log: Log, queries: Bools) -> Weights | ClickTargets:
+    rows, users = log.rows.of_queries(queries), log.users
     if name == CLICKS and users is not None:
         return click_targets(UnitLink.of(users, rows))
     return weigh(rows, name, users)
@@ -283,12 +304,6 @@ def _docs(queries: Bools, offsets: Ints) -> Bools:
 
 def _bounds(queries: Bools, offsets: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(np.diff(offsets)[queries])])
-
-
-def _of_queries(rows: ClickRows, queries: Bools) -> ClickRows:
-    """Keep the clicks on some queries; the others were never issued."""
-    kept = rows.select(queries[rows.query])
-    return replace(kept, sessions=np.where(queries, rows.sessions, 0.0))
 
 
 def _with(settings: Any, **values: Any) -> Any:

@@ -16,7 +16,7 @@ from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
 from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import BASELINE, CORRECTION, METHOD, QUICK
+from affinerank.defaults import BASELINE, CORRECTION, METHOD
 from affinerank.errors import AffineRankError, ConfigError, DataError
 from affinerank.estimators import Fold, Weights
 from affinerank.estimators.evidence import CLICKS as EXPLAINED
@@ -49,18 +49,16 @@ from affinerank.evaluation.refits import (
 )
 from affinerank.evaluation.unseen import (
     Predicted,
-    all_over_logged,
     by_information,
     can_predict,
     predict,
 )
 from affinerank.pipeline.estimation import filled_features
-from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
+from affinerank.pipeline.folds import Log, learn_quickly, learns_of
 from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.parts import held_part, train_part
 from affinerank.pipeline.weighing import rows_named, weigh
 from affinerank.progress import Progress, quiet
-from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Ranker, score
 from affinerank.seeds import stage_rng
 
@@ -363,13 +361,9 @@ class _Log:
 
         Or among all, where ``every`` document counts.
         """
-        known, query = self.weights.known, self.rows.query_of_doc
-        if every:
-            return [all_over_logged(new, self.rows, rank_weights) for new in scores]
-        return [
-            centred(over_logged(new, self.rows, rank_weights), known, query)
-            for new in scores
-        ]
+        rows, known = self.rows, self.weights.known
+        over = [over_logged(new, rows, rank_weights, every=every) for new in scores]
+        return over if every else [centred(o, known, rows.query_of_doc) for o in over]
 
     def _predicted(self, new: Floats) -> Predicted | None:
         if self.users is None or not can_predict(self.folds):
@@ -403,7 +397,7 @@ def _uncorrected(rows: ClickRows, data: RankingDataset, seed: int) -> list[Float
     if _too_few(rows) or not data.varying_features():
         return []
     with suppress(AffineRankError):  # a part in which no query was issued
-        for fold in _learnt(asked, data):
+        for fold in learn_quickly(asked, data):
             here = fold.predicts[rows.query_of_doc]
             scores[here] = fold.scores.get(BASELINE, scores)[here]
     return [scores] if scores.any() else []
@@ -451,7 +445,7 @@ def _corrected(
     if users is not None and row.needs_users:
         users = users.to_depth(rows.depth)  # which warns, once
         if seed is not None:
-            folds = _folds(rows, data, users, learns_of(estimator), seed)
+            folds = _folds(Log(rows, users, learns_of(estimator), seed), data)
     # Own rows by information, where a document has several.
     best = estimator == CORRECTION and can_predict(folds)
     best = best and len(np.unique(rows.doc)) < len(rows)
@@ -466,33 +460,21 @@ def _corrected(
     return _Log(rows, weights, by_estimator, users, up_to_gauge, folds)
 
 
-def _folds(
-    rows: ClickRows,
-    data: RankingDataset,
-    users: ClickModel,
-    learns: tuple[str, ...],
-    seed: int,
-) -> Sequence[Fold]:
+def _folds(log: Log, data: RankingDataset) -> Sequence[Fold]:
     """Learn rankers out of fold, where something rests on them."""
+    rows, learns = log.rows, log.learns
     issued = rows.sessions > 0
     placed = len(rows.merged())
     whole = placed == len(np.unique(rows.doc)) == issued[rows.query_of_doc].sum()
     if not learns and (whole or _too_few(rows) or not data.varying_features()):
         return ()
-    return _learnt(Log(rows, users, learns or (EXPLAINED,), seed), data)
+    return learn_quickly(replace(log, learns=learns or (EXPLAINED,)), data)
 
 
 def _too_few(rows: ClickRows) -> bool:
     """Whether there are too few clicks or queries to learn from."""
     least = min(rows.clicks.sum(), np.count_nonzero(rows.sessions))
     return bool(least < LEAST_QUERIES)
-
-
-def _learnt(asked: Log, data: RankingDataset) -> Sequence[Fold]:
-    """Learn what is asked for by the quick ranker, out of fold."""
-    features, settings = filled_features(data), RANKERS[QUICK].settings()
-    how: dict[str, Any] = {"ranker": QUICK, "settings": settings, "seed": asked.seed}
-    return learn_in_folds([asked], features, data.offsets, **how)[0]
 
 
 def _require_unseen(

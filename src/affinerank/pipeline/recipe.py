@@ -7,7 +7,6 @@ that the held-out weights estimate. The best rate and length then train on all q
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +16,13 @@ import numpy as np
 
 from affinerank.arrays import Bools, Floats
 from affinerank.defaults import PAPER, RECIPE
-from affinerank.errors import AffineRankWarning, ConfigError
+from affinerank.errors import warn
 from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted
 from affinerank.seeds import stage_rng
+from affinerank.settings import require_choice
 
 HELD_OUT = 0.2
 LEAST_QUERIES = 10
@@ -30,8 +30,7 @@ LEAST_QUERIES = 10
 
 def require_recipe(recipe: str) -> bool:
     """Return whether rate and length are to be chosen; reject what is no recipe."""
-    if recipe not in (RECIPE, PAPER):
-        raise ConfigError(f"recipe must be {RECIPE} or {PAPER}, got {recipe!r}")
+    require_choice("recipe", recipe, (RECIPE, PAPER))
     return recipe == RECIPE
 
 
@@ -114,11 +113,9 @@ def _held_out(lists: Lists, seed: int) -> Bools | None:
     """Draw queries to hold out among those that count; ``None`` if they are too few."""
     counts = np.flatnonzero(np.any([w.share > 0 for w in lists.weights], axis=0))
     if len(counts) < LEAST_QUERIES:
-        warnings.warn(
+        warn(
             f"{len(counts)} queries were issued, too few to hold some out and choose "
-            "the learning rate by them",
-            AffineRankWarning,
-            stacklevel=3,
+            "the learning rate by them"
         )
         return None
     rng = stage_rng("held out", seed)

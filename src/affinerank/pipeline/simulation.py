@@ -23,7 +23,7 @@ from affinerank.progress import Progress, quiet
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.ranker import Ranker, score
 from affinerank.seeds import stage_rng
-from affinerank.settings import Spec
+from affinerank.settings import Spec, require_choice
 
 
 def prepare_simulation(
@@ -76,10 +76,9 @@ def users_of(click_model: str | Spec, depth: int) -> ClickModel:
 
 def relevance_of(data: RankingDataset, relevance: str, relevant_above: float) -> Matrix:
     """Probability of relevance of each document: 0 or 1, or its label divided by 4."""
+    require_choice("relevance", relevance, ("binary", "graded"))
     if relevance == "binary":
         return data.relevance(relevant_above)
-    if relevance != "graded":
-        raise ConfigError(f"relevance must be binary or graded, got {relevance!r}")
     graded = data.known_labels() / np.float32(4.0)
     if graded.max(initial=0.0) > 1:
         raise DataError(
@@ -151,8 +150,7 @@ def simulate(
         raise ConfigError("give either a number of clicks or a number of sessions")
     if sessions is not None and not float(sessions).is_integer():
         raise ConfigError(f"sessions must be a whole number, got {sessions}")
-    if context not in ("none", "last-click"):
-        raise ConfigError(f"context must be none or last-click, got {context!r}")
+    require_choice("context", context, ("none", "last-click"))
     wanted = (
         simulation.sessions_for(clicks) if clicks is not None else int(sessions or 0)
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Ints, Matrix
+from affinerank.arrays import Matrix
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, Unmatched, note_unmatched, rows_of
@@ -116,6 +116,7 @@ def train(
     strict: bool = False,
     relevant_above: float = RELEVANT_ABOVE,
     recipe: str = RECIPE,
+    scaling: str | None = None,
     rates: Sequence[float] | None = None,
     validation: tuple[ClickCounts, RankingDataset] | None = None,
     checkpoint: Path | None = None,
@@ -136,6 +137,9 @@ def train(
         relevant_above: Labels above this are relevant, for estimators by labels.
         recipe: ``chosen``: learning rate and length by held-out queries, then trained
             on all; ``paper``: as the settings say.
+        scaling: Of features: ``list``, within the query; ``data``; ``none``. Left out,
+            that of the ranker's row. Engines that score one document at a time cannot
+            serve rankers whose features are scaled within the list.
         rates: Learning rates to choose from; left out, those of the ranker's row.
         validation: Counts and data used for early stopping, in place of a choice.
         checkpoint: File that an interrupted training resumes from.
@@ -147,7 +151,9 @@ def train(
     how = settings or kind.settings()
     chosen = require_recipe(recipe) and kind.patience and validation is None
     require_clips(estimators, clip)
-    mapping = FeatureMapping.fit(data, impute=not kind.reads_missing)
+    mapping = FeatureMapping.fit(
+        data, scaling=scaling or kind.scaling, impute=not kind.reads_missing
+    )
     known, estimate = users_for(
         estimators, counts, data, users, seed=seeds[0], progress=progress
     )
@@ -156,35 +162,31 @@ def train(
     if strict:
         require_depth(estimators, rows, known)
     parts = [(rows, data)]
-    if validation is not None:
-        parts.append((rows_of(*validation), validation[1]))
     specs = [with_clip(name, clip) for name in estimators]
-    features = mapping.apply(data).features
-    outside = _out_of_fold(
-        specs, rows, known, features, data.offsets, ranker, how, seeds, progress
-    )
-    lists = [
-        _lists(specs, rows, known, data, features, relevant_above, len(seeds), outside)
-    ]
+    features = within = mapping.apply(data).features
+    if not mapping.by_list and any(learns_of(spec) for spec in specs):
+        # What other queries say of a document is not served, so it may use its list.
+        by_list = FeatureMapping.fit(data, impute=not kind.reads_missing)
+        within = by_list.apply(data).features
+    logs = [Log(rows, known, learns_of(spec), seeds[0]) for spec in specs]
+    given: dict[str, Any] = {"settings": how, "progress": progress}
+    outside = learn_in_folds(logs, within, data.offsets, ranker=ranker, **given)
+    weighed = relevant_above, len(seeds)
+    lists = _lists(specs, rows, known, data, features, *weighed, outside)
+    held = None
     if validation is not None:
-        part, of = parts[1]
-        judges = [judging(spec) for spec in specs]
-        mapped = mapping.apply(of).features
-        lists.append(
-            _lists(judges, part, known, of, mapped, relevant_above, len(seeds), {})
+        part, of = rows_of(*validation), validation[1]
+        parts.append((part, of))
+        judges, none = [judging(spec) for spec in specs], [()] * len(specs)
+        held = _lists(
+            judges, part, known, of, mapping.apply(of).features, *weighed, none
         )
     names = [(str(name), seed) for name in estimators for seed in seeds]
-    given_all: dict[str, Any] = {
-        "seeds": [seed for _, seed in names],
-        "settings": how,
-        "checkpoint": checkpoint,
-        "progress": progress,
-    }
+    given |= {"seeds": [seed for _, seed in names], "checkpoint": checkpoint}
     if chosen:
-        fitted = fit_chosen(ranker, lists[0], rates=rates, seed=seeds[0], **given_all)
+        fitted = fit_chosen(ranker, lists, rates=rates, seed=seeds[0], **given)
     else:
-        held = lists[1] if len(lists) > 1 else None
-        fitted = fit_all(ranker, lists[0], held_out=held, **given_all)
+        fitted = fit_all(ranker, lists, held_out=held, **given)
     seen = _learnt_from(parts, estimators)
     about = _about(rows, known, how, clip, recipe)
     rankers = {
@@ -204,36 +206,15 @@ def _lists(
     features: Matrix,
     relevant_above: float,
     times: int,
-    outside: Mapping[tuple[str, ...], Sequence[Fold]],
+    outside: Sequence[Sequence[Fold]],
 ) -> Lists:
     """Weigh clicks by each estimator, for so many rankers each."""
     labels = labels_for(specs, data, relevant_above)
     weights = []
-    for spec in specs:
-        folds = outside.get(learns_of(spec), ())
+    for spec, folds in zip(specs, outside, strict=True):
         found = weigh(rows, spec, users, labels=labels, folds=folds)
         weights += [found] * times
     return Lists(features, data.offsets, weights)
-
-
-def _out_of_fold(
-    specs: Sequence[Spec],
-    rows: ClickRows,
-    users: ClickModel | None,
-    features: Matrix,
-    offsets: Ints,
-    ranker: str,
-    settings: Any,
-    seeds: Sequence[int],
-    progress: Progress,
-) -> dict[tuple[str, ...], list[Fold]]:
-    """Train what estimators ask for out of fold, once for those that ask the same."""
-    asked = list(dict.fromkeys(learns for spec in specs if (learns := learns_of(spec))))
-    logs = [Log(rows, users, learns, seeds[0]) for learns in asked]
-    found = learn_in_folds(
-        logs, features, offsets, ranker=ranker, settings=settings, progress=progress
-    )
-    return dict(zip(asked, found, strict=True))
 
 
 def _about(

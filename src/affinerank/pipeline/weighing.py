@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import JUDGE, METHOD
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.errors import ConfigError, DataError, warn
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Fold, Weights
 from affinerank.estimators.evidence import parse_clip
 from affinerank.progress import Progress, quiet
@@ -165,5 +164,5 @@ def users_for(
         # A poor estimate may do for a ranker, which leans on features too: say so.
         settings = EstimationSettings(method=METHOD, seed=seed)
         found = estimate_users(counts, data, settings=settings, progress=progress)
-        warnings.warn(f"poor users: {refused}", AffineRankWarning, stacklevel=3)
+        warn(f"poor users: {refused}")
     return found.users, found

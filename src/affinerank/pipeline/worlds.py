@@ -8,18 +8,18 @@ others and judged on test labels.
 from __future__ import annotations
 
 import hashlib
-import os
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Ints, Matrix
+from affinerank.arrays import Ints, Matrix, Rng
 from affinerank.bias import METHODS, Estimate, EstimationSettings
 from affinerank.bias.method import HeldOutLogs
 from affinerank.bias.pooling import pool_ranks
@@ -37,6 +37,7 @@ from affinerank.data.synthetic import WORLDS
 from affinerank.defaults import PAPER, RELEVANT_ABOVE
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.estimators import Fold, Weights, affine
+from affinerank.files import PathLike
 from affinerank.metrics import MetricValues, ranks_by_score
 from affinerank.pipeline.estimation import estimate_from_rows
 from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
@@ -63,7 +64,6 @@ from affinerank.threads import in_parallel
 PRODUCTION = "production"
 TRUE = "true"
 PER_RUN, PER_DATA_SET = "per-run", "per-data-set"
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class DataSet:
         """Whether it is a built-in world."""
         return self.source.partition(":")[0].partition("@")[0] in WORLDS
 
-    def below(self, root: str | os.PathLike[str] | None) -> DataSet:
+    def below(self, root: PathLike | None) -> DataSet:
         """Return the same data, read from a folder; worlds are read from none."""
         if root is None or self.synthetic:
             return self
@@ -198,6 +198,7 @@ class Part:
 class Drawn:
     """Clicks of a cell: to learn from, held out, and the users who clicked."""
 
+    cell: Cell
     rows: ClickRows
     held: ClickRows
     users: Any
@@ -222,11 +223,19 @@ class World:
         production: ``per-run``: each run has a production ranker of its own;
             ``per-data-set``: all have that of the first.
         fold: Which fold of the data.
+        turn: What training waits for, where processes share a device.
     """
 
     def __init__(
-        self, data: DataSet, seed: int = 0, *, production: str = PER_RUN, fold: int = 1
+        self,
+        data: DataSet,
+        seed: int = 0,
+        *,
+        production: str = PER_RUN,
+        fold: int = 1,
+        turn: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
+        self.turn = turn
         self.data = data
         self.seed = seed
         self.fold = fold
@@ -335,104 +344,99 @@ class World:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AffineRankWarning)
             if trained:
-                how = Training(
-                    settings, early_stopping, require_recipe(recipe), progress
-                )
-                drawn = _by_log(trained, lambda own: self._drawn(own, how))
-                found = self._judged_all(trained, *fit(trained, drawn, how), how)
+                chosen = require_recipe(recipe)
+                how = Training(settings, early_stopping, chosen, progress)
+                logs: dict[object, list[Cell]] = {}
+                for cell in trained:
+                    logs.setdefault(cell.log, []).append(cell)
+                parts = in_parallel(lambda own: self._drawn(own, how), logs.values())
+                drawn = {one.cell: one for part in parts for one in part}
+                given = [drawn[cell] for cell in trained]
+                found = self._judged_all(*fit(given, how), how)
         return [
             found.get(cell) or self._measured(cell, self.production(cell.run).value)
             for cell in cells
         ]
 
     def _fit_jointly(
-        self, cells: Sequence[Cell], drawn: Sequence[Drawn], how: Training
+        self, drawn: Sequence[Drawn], how: Training
     ) -> tuple[list[Drawn], list[Fitted]]:
         """Estimate users and train rankers in one."""
 
-        def targets(cell: Cell, held: ClickRows, users: Any) -> Targets:
-            weights = self._weigh(judging(cell.estimator), held, users, "validation")
+        def targets(one: Drawn, users: Any) -> Targets:
+            weights = self._weigh(replace(one, users=users), "validation")
             return self._lists("validation", [weights]).targets()
 
         held_out = None
         if how.early:
-            part, pairs = self.part("validation"), zip(cells, drawn, strict=True)
-            judges = [partial(targets, cell, one.held) for cell, one in pairs]
+            part, judges = self.part("validation"), [partial(targets, d) for d in drawn]
             held_out = HeldOutLogs(part.features, part.raw.offsets, judges)
-        found = self._estimated(cells, drawn, how, train_on=True, held_out=held_out)
-        known = [
-            replace(one, users=own.users) for one, own in zip(drawn, found, strict=True)
-        ]
+        found = self._estimated(drawn, how, train_on=True, held_out=held_out)
+        pairs = zip(drawn, found, strict=True)
+        known = [replace(one, users=own.users) for one, own in pairs]
         return known, [one.ranker for one in found if one.ranker is not None]
 
     def _fit_apart(
-        self, cells: Sequence[Cell], drawn: Sequence[Drawn], how: Training
+        self, drawn: Sequence[Drawn], how: Training
     ) -> tuple[list[Drawn], list[Fitted]]:
         """Weigh the clicks of each cell, and train rankers on the weights."""
-        known = self._with_users(cells, drawn, how)
-        lists = self._lists("train", self._weighed(cells, known, how.settings))
-        name = Spec.parse(cells[0].ranker or "").name
-        given: dict[str, Any] = {
-            "seeds": [self.seed + cell.run for cell in cells],
-            "settings": how.settings,
-        }
+        known = self._with_users(drawn, how)
+        lists = self._lists("train", self._weighed(known, how.settings))
+        name = Spec.parse(drawn[0].cell.ranker or "").name
+        seeds = [self.seed + one.cell.run for one in drawn]
+        given: dict[str, Any] = {"seeds": seeds, "settings": how.settings}
         if how.chosen:
             fitted = fit_chosen(name, lists, seed=self.seed, **given)
             return known, [replace(one, model=one.kept) for one in fitted]
         held_out = None
         if how.early:
-            by = [
-                self._weigh(judging(cell.estimator), one.held, one.users, "validation")
-                for cell, one in zip(cells, known, strict=True)
-            ]
+            by = [self._weigh(one, "validation") for one in known]
             held_out = self._lists("validation", by)
         given["progress"] = how.progress
-        return known, fit_all(name, lists, held_out=held_out, **given)
+        with self.turn():
+            return known, fit_all(name, lists, held_out=held_out, **given)
 
     def _estimated(
-        self, cells: Sequence[Cell], drawn: Sequence[Drawn], how: Training, **more: Any
+        self, drawn: Sequence[Drawn], how: Training, **more: Any
     ) -> list[Estimate]:
         """Estimate from the logs of cells at once, by their method, which ranks too."""
         rows, features = [one.rows for one in drawn], self.part("train").features
-        asked = [self._estimation(cell, how.settings) for cell in cells]
+        asked = [self._estimation(one.cell, how.settings) for one in drawn]
         fit_many: Any = METHODS[asked[0].method].fit_many
-        found: list[Estimate] = fit_many(rows, features, asked, how.progress, **more)
+        with self.turn():
+            found: list[Estimate] = fit_many(
+                rows, features, asked, how.progress, **more
+            )
         return found
 
-    def _with_users(
-        self, cells: Sequence[Cell], drawn: Sequence[Drawn], how: Training
-    ) -> list[Drawn]:
+    def _with_users(self, drawn: Sequence[Drawn], how: Training) -> list[Drawn]:
         """Estimate users by methods that rank too, each from all its logs at once."""
-        found: dict[Any, Estimate] = {}
-        for users in dict.fromkeys(cell.users for cell in cells if stacked(cell)):
-            own = {cell.log: i for i, cell in enumerate(cells) if cell.users == users}
-            mine = [cells[i] for i in own.values()], [drawn[i] for i in own.values()]
-            made = self._estimated(*mine, replace(how, progress=quiet))
-            found |= zip(((log, users) for log in own), made, strict=True)
+        found: dict[Any, Any] = {}
+        asked = [one for one in drawn if stacked(one.cell)]
+        for users in dict.fromkeys(one.cell.users for one in asked):
+            own = {one.cell.log: one for one in asked if one.cell.users == users}
+            made = self._estimated(list(own.values()), replace(how, progress=quiet))
+            pairs = zip(own, made, strict=True)
+            found |= {(log, users): each.users for log, each in pairs}
+        keys = ((one.cell.log, one.cell.users) for one in drawn)
         return [
-            replace(one, users=found[cell.log, cell.users].users)
-            if stacked(cell)
-            else one
-            for cell, one in zip(cells, drawn, strict=True)
+            replace(one, users=found.get(key, one.users))
+            for key, one in zip(keys, drawn, strict=True)
         ]
 
     def _judged_all(
-        self,
-        cells: Sequence[Cell],
-        drawn: Sequence[Drawn],
-        fitted: Sequence[Fitted],
-        how: Training,
+        self, drawn: Sequence[Drawn], fitted: Sequence[Fitted], how: Training
     ) -> dict[Cell, Measured]:
         """Judge rankers after the last epoch, and after the chosen one."""
         last = self._judged([one.model for one in fitted])
         kept = self._judged([one.kept for one in fitted]) if how.early else last
         found = {}
-        for i, cell in enumerate(cells):
-            about = _about(cell, drawn[i].rows, drawn[i].users)
+        for i, one in enumerate(drawn):
+            about = _about(one)
             if how.early:
                 about["early_ndcg"] = kept[i].mean
                 about["early_epoch"] = fitted[i].chosen_at
-            found[cell] = self._measured(cell, last[i], **about)
+            found[one.cell] = self._measured(one.cell, last[i], **about)
         return found
 
     def _measured(self, cell: Cell, value: MetricValues, **more: Any) -> Measured:
@@ -456,52 +460,31 @@ class World:
             if cell.users not in users and not stacked(cell):
                 asked = self._estimation(cell, how.settings)
                 # Of few clicks fewer make a pool: an estimate that is poor is measured.
-                while pool_ranks(rows, asked.least_clicks).n_pools == 1:
-                    if asked.least_clicks < 1:
-                        break
+                while (
+                    asked.least_clicks >= 1
+                    and pool_ranks(rows, asked.least_clicks).n_pools == 1
+                ):
                     asked = replace(asked, least_clicks=asked.least_clicks / 2)
-                found = estimate_from_rows(
-                    rows, train.features, train.raw, settings=asked
-                )
-                users[cell.users] = found.users
-        return [Drawn(rows, held, users.get(cell.users)) for cell in cells]
+                given = rows, train.features, train.raw
+                users[cell.users] = estimate_from_rows(*given, settings=asked).users
+        return [Drawn(cell, rows, held, users.get(cell.users)) for cell in cells]
 
-    def _weighed(
-        self,
-        cells: Sequence[Cell],
-        drawn: Sequence[Drawn],
-        settings: Any,
-    ) -> list[Weights]:
+    def _weighed(self, drawn: Sequence[Drawn], settings: Any) -> list[Weights]:
         """Weigh the clicks of each cell, with rankers of other queries where asked."""
-        train = self.part("train")
-        logs: dict[Any, Log] = {}
-        keys = []
-        for cell, one in zip(cells, drawn, strict=True):
-            learns = learns_of(cell.estimator)
-            keys.append((cell.log, cell.users, learns))
-            if learns:
-                seed = self.seed + cell.run
-                logs.setdefault(keys[-1], Log(one.rows, one.users, learns, seed))
+        train, logs = self.part("train"), []
+        for one in drawn:
+            learns, seed = learns_of(one.cell.estimator), self.seed + one.cell.run
+            logs.append(Log(one.rows, one.users, learns, seed))
         folds = learn_in_folds(
-            list(logs.values()),
+            logs,
             train.features,
             train.raw.offsets,
-            ranker=Spec.parse(cells[0].ranker or "").name,
+            ranker=Spec.parse(drawn[0].cell.ranker or "").name,
             settings=settings,
             seed=self.seed,
         )
-        outside = dict(zip(logs, folds, strict=True))
-        parts = list(zip(cells, drawn, keys, strict=True))
-        return in_parallel(
-            lambda part: self._weigh(
-                Spec.parse(part[0].estimator),
-                part[1].rows,
-                part[1].users,
-                "train",
-                outside.get(part[2], ()),
-            ),
-            parts,
-        )
+        pairs = zip(drawn, folds, strict=True)
+        return in_parallel(lambda pair: self._weigh(pair[0], "train", pair[1]), pairs)
 
     def _estimation(self, cell: Cell, settings: Any) -> EstimationSettings:
         spec = Spec.parse(cell.users or "")
@@ -509,17 +492,12 @@ class World:
         network: Any = settings if isinstance(settings, mlp.ROW.settings) else None
         return replace(spec.settings(EstimationSettings, **own), network=network)
 
-    def _weigh(
-        self,
-        estimator: Spec,
-        rows: ClickRows,
-        users: Any,
-        split: Split,
-        folds: Sequence[Fold] = (),
-    ) -> Weights:
-        data, above = self.part(split).raw, self.data.relevant_above
-        labels = labels_for([estimator], data, above)
-        weights = weigh(rows, estimator, users, labels=labels, folds=folds)
+    def _weigh(self, one: Drawn, split: Split, folds: Sequence[Fold] = ()) -> Weights:
+        spec, rows = Spec.parse(one.cell.estimator), one.rows
+        if split == "validation":
+            spec, rows = judging(spec), one.held
+        labels = labels_for([spec], self.part(split).raw, self.data.relevant_above)
+        weights = weigh(rows, spec, one.users, labels=labels, folds=folds)
         # Hundreds of them are held at once: leave out what training does not read.
         slope = None if weights.slope is None else np.empty(0)
         return replace(weights, variance=np.empty(0), slope=slope, kappa=None)
@@ -566,7 +544,7 @@ def trained_jointly(cell: Cell) -> bool:
     return not Spec.parse(cell.users or "").settings(EstimationSettings).fresh
 
 
-def click_rng(cell: Cell, seed: int, *, held_out: bool = False) -> np.random.Generator:
+def click_rng(cell: Cell, seed: int, *, held_out: bool = False) -> Rng:
     """Return the stream of a cell's clicks: a function of its coordinates."""
     model, policy = cell.click_model or "", cell.policy or ""
     spec = Spec.parse(model)
@@ -585,8 +563,9 @@ def _number(text: str) -> int:
     return zlib.crc32(text.encode())
 
 
-def _about(cell: Cell, rows: ClickRows, users: Any) -> dict[str, Any]:
+def _about(one: Drawn) -> dict[str, Any]:
     """Return what there is to note of the clicks that a cell learnt from."""
+    cell, rows, users = one.cell, one.rows, one.users
     if cell.clicks is None:
         return {}
     about = {"sessions": rows.n_sessions, "clicks_drawn": int(rows.clicks.sum())}
@@ -596,9 +575,8 @@ def _about(cell: Cell, rows: ClickRows, users: Any) -> dict[str, Any]:
         alpha, beta = users.alpha, users.beta
     else:  # the mean at each rank
         seen = np.maximum(rows.by_rank(rows.impressions), 1.0)
-        alpha, beta = (
-            rows.by_rank(rows.impressions * v) / seen for v in users.at(rows)
-        )
+        n = rows.impressions
+        alpha, beta = (rows.by_rank(n * v) / seen for v in users.at(rows))
     return about | {"alpha": tuple(alpha.tolist()), "beta": tuple(beta.tolist())}
 
 
@@ -606,17 +584,3 @@ def _no_clicks(data: RankingDataset) -> ClickRows:
     none, nothing = np.zeros(0, dtype=np.int64), np.zeros(0)
     columns = (none, none, none, nothing, nothing)
     return ClickRows(*columns, data.query_of_doc, np.zeros(data.n_queries))
-
-
-def _by_log(
-    cells: Sequence[Cell], make: Callable[[Sequence[Cell]], Sequence[T]]
-) -> list[T]:
-    """Make something for each cell, those of one log together, logs in threads."""
-    logs: dict[object, list[Cell]] = {}
-    for cell in cells:
-        logs.setdefault(cell.log, []).append(cell)
-    made = in_parallel(make, list(logs.values()))
-    by_cell: dict[Cell, T] = {}
-    for own, things in zip(logs.values(), made, strict=True):
-        by_cell |= zip(own, things, strict=True)
-    return [by_cell[cell] for cell in cells]

@@ -25,8 +25,9 @@ from affinerank.arrays import Floats
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
-from affinerank.files import writable, written_whole
+from affinerank.files import PathLike, writable, written_whole
 from affinerank.rankers import RANKERS, trees
+from affinerank.rankers.engines import ENGINES, trees_of
 from affinerank.rankers.onnx_graph import INPUT, OUTPUT, build_model
 from affinerank.rankers.ranker import Ranker, score
 from affinerank.tables import Table
@@ -62,14 +63,14 @@ class Export:
         about: The description beside it.
         to: Its format.
         n_features: Features that it reads.
-        parity: How far it is from the ranker.
+        parity: How far it is from the ranker; none where no library here reads it.
     """
 
     path: Path
     about: Path
     to: str
     n_features: int
-    parity: Parity
+    parity: Parity | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ class Format:
         offer: Method that a model must have to be written.
         mapped_by: Who scales features and fills missing values, in words.
         write: From a ranker to the file, and more of its description.
-        scores: Of all documents of some lists, by ranker and file.
+        scores: Of all documents of some lists, by ranker and file, where a library
+            here reads it.
     """
 
     name: str
@@ -90,12 +92,12 @@ class Format:
     offer: str
     mapped_by: str
     write: Callable[[Ranker], tuple[bytes, dict[str, Any]]]
-    scores: Callable[[Ranker, bytes, RankingDataset], Floats]
+    scores: Callable[[Ranker, bytes, RankingDataset], Floats] | None = None
 
 
 def export_ranker(
     ranker: Ranker,
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
     to: str,
     data: RankingDataset | None = None,
@@ -122,7 +124,10 @@ def export_ranker(
     for name in (target, beside):
         writable(name)
     content, more = kind.write(ranker)
-    parity = _compare(ranker, kind, content, _lists(ranker, data))
+    parity = None
+    if kind.scores is not None:
+        lists = _lists(ranker, data)
+        parity = _compare(ranker, lists, kind.scores(ranker, content, lists))
     about = {
         "format": "affinerank-export",
         "version": 1,
@@ -135,7 +140,7 @@ def export_ranker(
         "normalisation": _normalisation(mapping, kind.mapped_by),
         "missing": _missing(ranker, kind.mapped_by),
         **more,
-        "parity": asdict(parity),
+        "parity": None if parity is None else asdict(parity),
     }
     with written_whole(beside) as aside_about, written_whole(target) as aside:
         aside.write_bytes(content)
@@ -176,8 +181,24 @@ def _onnx_scores(ranker: Ranker, content: bytes, lists: RankingDataset) -> Float
 
 
 def _text(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
+    """Write LightGBM's text; converters stop where it names no objective."""
     model: Any = ranker.model
-    return model.to_lightgbm().encode(), {"versions": _versions(TREES)}
+    text: str = model.to_lightgbm()
+    if "\nobjective=" not in text:
+        before = "\nfeature_names="
+        text = text.replace(before, f"\nobjective=lambdarank{before}", 1)
+    return text.encode(), {"versions": _versions(TREES)}
+
+
+def _for_engine(name: str) -> Format:
+    title, write = ENGINES[name]
+
+    def written(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
+        model: Any = ranker.model
+        trees = trees_of(model.booster().dump_model(), ranker.mapping)
+        return write(trees, ranker.mapping.names)
+
+    return Format(name, title, "to_lightgbm", "the file", written)
 
 
 def _text_scores(ranker: Ranker, content: bytes, lists: RankingDataset) -> Floats:
@@ -189,6 +210,7 @@ FORMATS: Table[Format] = Table(
     "export format",
     Format("onnx", "ONNX", "add_to_onnx", "the file", _onnx, _onnx_scores),
     Format(TREES, "LightGBM text", "to_lightgbm", "the caller", _text, _text_scores),
+    *map(_for_engine, ENGINES),
 )
 
 
@@ -202,8 +224,16 @@ def _versions(library: str) -> dict[str, Any]:
 
 def _normalisation(mapping: FeatureMapping, done_by: str) -> dict[str, Any] | None:
     """Describe what is done to each feature within a list, and where."""
-    if not mapping.per_query_min_max:
+    if mapping.scaling == "none":
         return None
+    if mapping.low is not None and mapping.high is not None:
+        rows = zip(mapping.names, mapping.low, mapping.high, strict=True)
+        return {
+            "formula": "(x - low) / (high - low); x - low where high == low",
+            "low, high": {name: (low, high) for name, low, high in rows},
+            "in": "float32",
+            "done_by": done_by,
+        }
     return {
         "formula": "(x - low) / (high - low); 0 where high == low",
         "low, high": "smallest and largest value of the feature among the documents "
@@ -224,12 +254,9 @@ def _missing(ranker: Ranker, filled_by: str) -> str | dict[str, Any]:
     return "a document with a missing value (NaN) is scored NaN"
 
 
-def _compare(
-    ranker: Ranker, kind: Format, content: bytes, lists: RankingDataset
-) -> Parity:
-    """Score lists by ranker and file; reject a file that scores otherwise."""
+def _compare(ranker: Ranker, lists: RankingDataset, got: Floats) -> Parity:
+    """Compare a file's scores with the ranker's; reject one that scores otherwise."""
     wanted = score(ranker, lists)
-    got = kind.scores(ranker, content, lists)
     difference = float(np.max(np.abs(got - wanted)))
     largest = float(np.max(np.abs(wanted)))
     relative = difference / largest if largest else difference

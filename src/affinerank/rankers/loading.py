@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
-from affinerank.data.features import FeatureMapping
+from affinerank.data.features import SCALINGS, FeatureMapping
 from affinerank.errors import AffineRankError, DataError
-from affinerank.files import one_line
+from affinerank.files import PathLike, one_line
 from affinerank.plain_text import read_json
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import ABOUT, FORMAT, Ranker
 
+NUMBERS = ("fill", "low", "high")
 
-def load_ranker(folder: str | os.PathLike[str]) -> Ranker:
+
+def load_ranker(folder: PathLike) -> Ranker:
     """Load what :meth:`Ranker.save` wrote; a model's files hold no code."""
     root = Path(folder)
     path = root / ABOUT
@@ -50,18 +51,33 @@ def _described(about: Any) -> tuple[FeatureMapping, dict[str, Any], tuple[str, .
         )
     _value(about, "kind", "text", str)
     names = _value(about, "features", "a list of names", list, str)
-    scaled = _value(about, "per_query_min_max", "true or false", bool)
-    fill, right = about.get("fill"), f"{len(names)} numbers"
-    if fill is not None and len(_value(about, "fill", right, list, int, float)) != len(
-        names
-    ):
-        raise DataError(f"fill must be {right}, got {len(fill)}")
+    scaling = _scaling(about)
+    numbers = {key: _numbers(about, key, len(names)) for key in NUMBERS}
+    if scaling == "data" and None in (numbers["low"], numbers["high"]):
+        raise DataError("a ranker of scaled data needs low and high")
     provenance = _value(about, "provenance", "an object", dict)
     queries = {"learnt_from": provenance.get("queries", []), **about}
     learnt = _value(queries, "learnt_from", "a list of queries", list, str, int, float)
-    filled = None if fill is None else tuple(map(float, fill))
-    mapping = FeatureMapping(tuple(names), scaled, filled)
+    mapping = FeatureMapping(tuple(names), scaling, **numbers)
     return mapping, provenance, tuple(map(str, learnt))
+
+
+def _scaling(about: dict[str, Any]) -> str:
+    """Return how features are scaled; older versions say whether within the list."""
+    if "scaling" in about:
+        return str(_value(about, "scaling", f"one of {', '.join(SCALINGS)}", str))
+    by_list = _value(about, "per_query_min_max", "true or false", bool)
+    return SCALINGS[0] if by_list else SCALINGS[-1]
+
+
+def _numbers(about: dict[str, Any], key: str, n: int) -> tuple[float, ...] | None:
+    """Return a number for each feature, if there are any."""
+    if about.get(key) is None:
+        return None
+    found = _value(about, key, f"{n} numbers", list, int, float)
+    if len(found) != n:
+        raise DataError(f"{key} must be {n} numbers, got {len(found)}")
+    return tuple(map(float, found))
 
 
 def _value(about: dict[str, Any], key: str, words: str, kind: type, *of: type) -> Any:

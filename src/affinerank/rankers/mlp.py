@@ -10,7 +10,7 @@ from affinerank import limits
 from affinerank.defaults import LOSS
 from affinerank.errors import ConfigError
 from affinerank.rankers.ranker import RankerKind
-from affinerank.settings import require_at_least
+from affinerank.settings import require_at_least, require_choice
 from affinerank.tables import later
 
 ALIGNED = 8  # features are filled up to a multiple, which matrix units want
@@ -65,9 +65,7 @@ class NetworkSettings:
                 f"hidden layer, got {self.dropout}"
             )
         LOSSES[self.loss]
-        if self.precision not in PRECISIONS:
-            known = ", ".join(PRECISIONS)
-            raise ConfigError(f"precision must be {known}, got {self.precision!r}")
+        require_choice("precision", self.precision, PRECISIONS)
         require_at_least(
             self,
             least={"epochs": 1, "batch_queries": 1, "patience": 1, "data_seed": 0},
@@ -99,11 +97,11 @@ def parameter_shapes(
 
 
 ROW = RankerKind(
-    name="mlp",
-    title="Neural network",
-    settings=NetworkSettings,
-    fit=later("affinerank.rankers.training:fit_networks"),
-    load=later("affinerank.rankers.networks:load_network"),
+    "mlp",
+    "Neural network",
+    NetworkSettings,
+    later("affinerank.rankers.training:fit_networks"),
+    later("affinerank.rankers.networks:load_network"),
     resumes=True,
     tuned_rate=True,
     explains_clicks=True,

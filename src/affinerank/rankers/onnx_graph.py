@@ -64,8 +64,12 @@ def build_model(model: Any, mapping: FeatureMapping) -> ModelProto:
 
     graph = Graph()
     values = INPUT
-    if mapping.per_query_min_max:
+    if mapping.by_list:
         values = _add_min_max(graph, values)
+    elif mapping.low is not None:
+        low, span = mapping.shift_and_span()
+        above = graph.add("Sub", [values, graph.constant("low", low)], "above")
+        values = graph.add("Div", [above, graph.constant("span", span)], "scaled")
     if mapping.fill is not None:
         fill = graph.constant("fill", np.array(mapping.fill, np.float32))
         missing = graph.add("IsNaN", [values], "missing_scaled")

@@ -6,7 +6,6 @@ A ranker is saved as a folder: ``ranker.json``, and the files of its model besid
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from affinerank.arrays import Floats, Matrix
-from affinerank.data.features import FeatureMapping
+from affinerank.data.features import SCALINGS, FeatureMapping
 from affinerank.errors import DataError
-from affinerank.files import new_folder
+from affinerank.files import PathLike, new_folder
 from affinerank.metrics import Metric, MetricValues
 
 if TYPE_CHECKING:
@@ -68,14 +67,16 @@ class Ranker:
             )
         return self.model.predict(features) if len(features) else np.zeros(0)
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
+    def save(self, folder: PathLike) -> None:
         """Write ``ranker.json`` and the model into a new folder, all or nothing."""
         about = {
             "format": FORMAT[0],
             "version": FORMAT[1],
             "kind": self.kind,
             "features": self.mapping.names,
-            "per_query_min_max": self.mapping.per_query_min_max,
+            "scaling": self.mapping.scaling,
+            "low": self.mapping.low,
+            "high": self.mapping.high,
             "fill": self.mapping.fill,
             **self.model.about(),
             "provenance": dict(self.provenance),
@@ -150,6 +151,7 @@ class RankerKind:
         patience: Epochs or trees without gain after which a choice by held-out queries
             ends; ``None`` if ``fit`` takes no ``lengths``, so that nothing is chosen.
         rates: Learning rates to choose from alike; none: that of its settings.
+        scaling: Of features, where nobody says: within the list, over the data, none.
         beside: Row that learns beside it where rankers of other queries are asked for:
             weights in its place, and clicks too.
     """
@@ -165,6 +167,7 @@ class RankerKind:
     explains_clicks: bool = False
     patience: int | None = None
     rates: tuple[float, ...] = ()
+    scaling: str = SCALINGS[0]
     beside: str | None = None
 
 

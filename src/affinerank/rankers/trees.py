@@ -13,6 +13,7 @@ import numpy as np
 
 from affinerank import limits
 from affinerank.arrays import Bools, Floats, Ints, Matrix
+from affinerank.data.features import SCALINGS
 from affinerank.defaults import QUICK
 from affinerank.errors import ConfigError, DataError
 from affinerank.plain_text import read_text
@@ -329,5 +330,6 @@ ROW = RankerKind(
     reads_missing=True,
     explains_clicks=True,
     patience=50,
+    scaling=SCALINGS[-1],
     beside=QUICK,
 )

@@ -210,7 +210,10 @@ def test_the_start_is_the_same_click_rates_at_every_rank(
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"parameters": "four"}, "parameters must be two, three, position, got 'four'"),
+        (
+            {"parameters": "four"},
+            "parameters must be two, three or position, got 'four'",
+        ),
         ({"zeta_plus": 0.1, "zeta_minus": 0.2}, "got 0.2 and 0.1"),
         ({"iterations": -1}, "iterations must be 0 or more, got -1"),
         ({"rescored": 0.0}, "rescored must be above 0, got 0"),

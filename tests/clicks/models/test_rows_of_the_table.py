@@ -338,7 +338,9 @@ def test_what_cannot_be_simulated_or_is_not_known_is_said() -> None:
     users = BrowsingModel(
         alpha=np.array([[0.5, 3.0]]), beta=np.array([[0.0, -1.0]]), identified="gauge"
     )
-    with pytest.raises(DataError, match=r"column 1: the click .* irrelevant .* got -1"):
+    with pytest.raises(
+        DataError, match=r"irrelevant .* rank 1, column 1 must .* got -1"
+    ):
         users.require_probabilities()
     with pytest.raises(ConfigError, match="theta is not known"):
         users.examination(rows_in([1], [0]))

@@ -108,8 +108,8 @@ def test_a_model_up_to_gauge_has_no_click_rates(name: str) -> None:
 @pytest.mark.parametrize(
     ("alpha", "beta", "message"),
     [
-        ([0.5, 0.5], [0.1, -0.1], r"rank 2: .* an irrelevant .*got -0\.1 \(1 "),
-        ([0.5, 2.0], [0.1, 0.1], r"rank 2: .* a relevant .*got 2\.1 \(1 "),
+        ([0.5, 0.5], [0.1, -0.1], r"an irrelevant .* rank 2 .*got -0\.1 \(1 "),
+        ([0.5, 2.0], [0.1, 0.1], r"a relevant .* rank 2 .*got 2\.1 \(1 "),
     ],
 )
 def test_probabilities_outside_zero_to_one_are_rejected_where_needed(
@@ -190,7 +190,7 @@ def test_ranks_count_from_one() -> None:
                 identified="all",  # type: ignore[arg-type]
             ),
             ConfigError,
-            "identified .*eps, zeta, gauge, got 'all'",
+            "identified .*eps, zeta or gauge, got 'all'",
         ),
         (
             lambda: TrustModel(alpha=np.ones(1), beta=np.ones(1), identified="eps"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -10,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Ints, Matrix
+from affinerank.arrays import Bools, Ints, Matrix, Rng
 from affinerank.bias.em.run import EMSettings, Parameters, Run
 from affinerank.bias.em.stack import EMStack, Trace, fallen_cells
 from affinerank.bias.em.updates import as_zeta, start_of
 from affinerank.bias.method import Estimate, EstimationSettings, HeldOutLogs
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import AffineRankWarning, DataError
+from affinerank.errors import DataError, warn
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.held_out import Best
 from affinerank.rankers.mlp import NetworkSettings
@@ -97,7 +96,7 @@ def estimate_many(
     return found
 
 
-def resampled(rows: ClickRows, rng: np.random.Generator) -> ClickRows:
+def resampled(rows: ClickRows, rng: Rng) -> ClickRows:
     """Weight each query that was shown by how often a bootstrap draws it.
 
     A draw without a click is drawn again: nothing could be estimated from it.
@@ -239,4 +238,4 @@ def _advise(fits: Sequence[EMFit], settings: EMSettings) -> None:
             "leave such ranks out"
         )
     for text in advice:
-        warnings.warn(text, AffineRankWarning, stacklevel=3)
+        warn(text)

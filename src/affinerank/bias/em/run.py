@@ -9,7 +9,7 @@ import numpy as np
 
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import ConfigError, DataError
-from affinerank.settings import require_at_least
+from affinerank.settings import require_at_least, require_choice
 
 Parameters = Literal["two", "three", "position"]
 
@@ -48,9 +48,7 @@ class EMSettings:
 
     def __post_init__(self) -> None:
         """Reject what cannot be estimated."""
-        if self.parameters not in get_args(Parameters):
-            known = ", ".join(get_args(Parameters))
-            raise ConfigError(f"parameters must be {known}, got {self.parameters!r}")
+        require_choice("parameters", self.parameters, get_args(Parameters))
         require_at_least(
             self,
             least={"early_updates": 0, "updates_per_epoch": 0, "iterations": 0},

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from affinerank.arrays import Floats, Ints
+from affinerank.arrays import Floats, Ints, Rng
 from affinerank.bias.mixture.fit import first_guess, fit_levels
 from affinerank.bias.mixture.levels import Levels, document_levels
 from affinerank.bias.mixture.population import Population, population_of
@@ -91,7 +91,7 @@ class Doubt:
 
 
 def compare_models(
-    population: Population, cells: Cells, levels: Levels, rng: np.random.Generator
+    population: Population, cells: Cells, levels: Levels, rng: Rng
 ) -> tuple[Compared, ...]:
     """Compare click models that a log can tell apart, the simplest first.
 
@@ -120,7 +120,7 @@ def best_model(table: Sequence[Compared]) -> Compared:
 
 
 def hold_against_log(
-    rows: ClickRows, users: ClickModel, least_clicks: float, rng: np.random.Generator
+    rows: ClickRows, users: ClickModel, least_clicks: float, rng: Rng
 ) -> Doubt | None:
     """Compare given users with users estimated from the log, on held-out sessions.
 
@@ -161,9 +161,7 @@ def hold_against_log(
     return Doubt(better.lead, better.lead_error)
 
 
-def halved_sessions(
-    population: Population, rng: np.random.Generator
-) -> tuple[Population, Population]:
+def halved_sessions(population: Population, rng: Rng) -> tuple[Population, Population]:
     """Split the impressions of every row at random into two halves."""
     whole = np.rint(population.impressions).astype(np.int64)
     clicks = np.minimum(np.rint(population.clicks).astype(np.int64), whole)
@@ -185,7 +183,7 @@ def predicted(population: Population, levels: Levels) -> Floats:
     return np.clip(rate, 1e-9, 1 - 1e-9)
 
 
-def _drawn(clicks: Ints, skips: Ints, half: Ints, rng: np.random.Generator) -> Ints:
+def _drawn(clicks: Ints, skips: Ints, half: Ints, rng: Rng) -> Ints:
     """Clicks among half of the impressions; where there are very many, the mean."""
     many = clicks + skips >= 10**9
     mean = np.rint(clicks * half / np.maximum(clicks + skips, 1)).astype(np.int64)

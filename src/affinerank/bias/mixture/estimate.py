@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Matrix
+from affinerank.arrays import Matrix, Rng
 from affinerank.bias.gauge import display_gauge, inference_gauge
 from affinerank.bias.method import AUTO, Estimate, EstimationSettings
 from affinerank.bias.mixture.comparison import Compared, best_model, compare_models
@@ -26,13 +26,7 @@ from affinerank.bias.mixture.precision import (
     precision_of,
     share_identified,
 )
-from affinerank.bias.mixture.search import (
-    aligned_fit,
-    choose_levels,
-    documents_differ,
-    grow_levels,
-    refine_levels,
-)
+from affinerank.bias.mixture.search import aligned_fit, find_levels
 from affinerank.bias.pooling import Cells, pool_cells, pool_ranks
 from affinerank.bias.requirements import DRAWS, LEAST_DOCUMENTS, require_estimable
 from affinerank.bias.trust_test import trust_test
@@ -47,7 +41,6 @@ from affinerank.threads import one_blas_thread
 
 CHOOSING_DOCS = 40_000
 NOTHING = 1e-5  # a slope that is none
-FEW_QUERIES = 30  # with fewer, none are held out to choose the number of levels
 FEATURE_BINS, FEATURE_KNOTS = 16, 4
 QUERY_BINS, QUERY_KNOTS = 6, 2
 # Clicks that take three quarters of the prior variance away halve its deviation.
@@ -106,7 +99,7 @@ def fit_mixture(
     rows: ClickRows,
     features: Matrix | None,
     settings: EstimationSettings,
-    rng: np.random.Generator,
+    rng: Rng,
     first: Mixture | None = None,
     *,
     most_levels: int,
@@ -146,15 +139,7 @@ def fit_mixture(
     # Choose the number of levels on half of the queries, by the other half.
     n_queries = int(population.query.max()) + 1
     learnt, held = (_some(half, n_queries, rng) for half in population.halves())
-    few = len(np.unique(population.query)) < FEW_QUERIES
-    levels = (
-        grow_levels(population, most_levels)
-        if few
-        else choose_levels(learnt, held, most_levels, rng)
-    )
-    # Fit everything to all clicks.
-    fit = refine_levels(population, levels)
-    differ = documents_differ(learnt, held, levels)
+    fit, differ = find_levels(population, (learnt, held), most_levels, rng)
     return Mixture(rows, pools, population, fit, differ, about)
 
 
@@ -166,7 +151,7 @@ def pools_of(rows: ClickRows, settings: EstimationSettings) -> Cells:
     return pool_cells(kept, ranks, least, context=context)
 
 
-def _some(docs: Population, n_queries: int, rng: np.random.Generator) -> Population:
+def _some(docs: Population, n_queries: int, rng: Rng) -> Population:
     """Take all documents, or those of some queries where there are very many."""
     if docs.n_docs <= CHOOSING_DOCS:
         return docs
@@ -217,15 +202,13 @@ def estimate(
     test = trust_test(population, fit) if settings.replicates else None
     if settings.replicates and test is None:
         notes.append("too few queries were clicked to test for trust bias")
-    average = TrustModel(
-        alpha=mean @ fit.levels.alpha,
-        beta=mean @ fit.levels.zeta_minus,
-        identified="gauge",
-    )
+
     inference = partial(inference_gauge, impressions=ranks.pool_impressions)
     return Estimate(
         users=fitted.users,
-        average=None if isinstance(fitted.users, TrustModel) else average,
+        average=None
+        if isinstance(fitted.users, TrustModel)
+        else fit.levels.users(mean),
         pools=ranks,
         clicks=ranks.total(fitted.rows.by_rank(fitted.rows.clicks)),
         inference=mixture_bands(fit, precision, inference, mean),

@@ -15,16 +15,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.arrays import Matrix
+from affinerank.arrays import Matrix, Rng
 from affinerank.bias.method import EstimationSettings
-from affinerank.bias.mixture.estimate import FEW_QUERIES, Mixture, pools_of
+from affinerank.bias.mixture.estimate import Mixture, pools_of
 from affinerank.bias.mixture.population import population_of
-from affinerank.bias.mixture.search import (
-    choose_levels,
-    documents_differ,
-    grow_levels,
-    refine_levels,
-)
+from affinerank.bias.mixture.search import find_levels
 from affinerank.bias.overlap import LEAST_SHARED, moved_rows, overlap_of
 from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.requirements import require_estimable
@@ -36,7 +31,7 @@ def fit_interventions(
     rows: ClickRows,
     _features: Matrix | None,
     settings: EstimationSettings,
-    rng: np.random.Generator,
+    rng: Rng,
     _first: Mixture | None = None,
     *,
     most_levels: int,
@@ -56,15 +51,7 @@ def fit_interventions(
     population = population_of(moved, cells)
     population = population.take(population.moved).in_cells(()).halved(rng)
     # The number of levels by halves of the queries, then all clicks.
-    learnt, held = population.halves()
-    few = len(np.unique(population.query)) < FEW_QUERIES
-    levels = (
-        grow_levels(population, most_levels)
-        if few
-        else choose_levels(learnt, held, most_levels, rng)
-    )
-    fit = refine_levels(population, levels)
-    differ = documents_differ(learnt, held, levels)
+    fit, differ = find_levels(population, population.halves(), most_levels, rng)
     about = {"documents_at_several_ranks": len(np.unique(moved.doc))}
     return Mixture(moved, cells, population, fit, differ, about)
 

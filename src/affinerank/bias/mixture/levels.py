@@ -31,6 +31,7 @@ from scipy.special import expit, logit, softmax
 from affinerank.arrays import Floats, Ints
 from affinerank.bias.mixture import kernel
 from affinerank.bias.mixture.population import Population
+from affinerank.clicks.models.trust import TrustModel
 
 TINY = 1e-12
 
@@ -82,6 +83,11 @@ class Levels:
     def alpha(self) -> Floats:
         """``[n_pools]`` how much more level 1 is clicked than level 0."""
         return self.zeta_plus - self.zeta_minus
+
+    def users(self, mean: Floats) -> TrustModel:
+        """Average alpha and beta, by weights ``[n_ranks, n_pools]``."""
+        alpha, beta = mean @ self.alpha, mean @ self.zeta_minus
+        return TrustModel(alpha=alpha, beta=beta, identified="gauge")
 
     def click_rate(self, levels: Floats) -> Floats:
         """``[n_pools, n]`` click rate of any levels, kept inside (0, 1)."""

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints
+from affinerank.arrays import Bools, Floats, Ints, Rng, runs
 from affinerank.bias.pooling import Cells
 from affinerank.bias.requirements import DRAWS
 from affinerank.clicks.rows import ClickRows
@@ -119,7 +119,7 @@ class Population:
         columns |= {name: getattr(self, name)[rows] for name in BY_ROW}
         return replace(self, first=first, **columns)
 
-    def halved(self, rng: np.random.Generator) -> Population:
+    def halved(self, rng: Rng) -> Population:
         """Draw a half for each query; the halves are as equal as can be."""
         names, place = np.unique(self.query, return_inverse=True)
         half = rng.permutation(np.arange(len(names)) % 2)
@@ -142,14 +142,9 @@ class Population:
         """Count documents of one row and the same cell, impressions and clicks once."""
         if len(self.pool) != self.n_docs:
             return self
-        keys = (self.clicks, self.impressions, self.pool, self.cell)
-        order = np.lexsort(keys)
-        new = np.zeros(len(order), dtype=bool)
-        new[:1] = True
-        for key in keys:
-            new[1:] |= np.diff(key[order]) != 0
-        one = self.take(order[new])
-        weight = np.add.reduceat(self.weight[order], np.flatnonzero(new))
+        order, first = runs(self.clicks, self.impressions, self.pool, self.cell)
+        one = self.take(order[first])
+        weight = np.add.reduceat(self.weight[order], first)
         return replace(one, query=np.zeros_like(one.query), weight=weight)
 
     def capped(self, most: float) -> Population:
@@ -159,7 +154,7 @@ class Population:
             self, impressions=self.impressions * each, clicks=self.clicks * each
         )
 
-    def thinned(self, most: float, rng: np.random.Generator) -> Population:
+    def thinned(self, most: float, rng: Rng) -> Population:
         """Draw about ``most`` impressions of a document from those it has."""
         whole = np.rint(self.impressions).astype(np.int64)
         kept = np.ceil(whole * self._kept_share(most)).astype(np.int64)

@@ -20,7 +20,6 @@ from affinerank.bias.gauge import Gauge
 from affinerank.bias.mixture.fit import Fit
 from affinerank.bias.mixture.levels import Levels, document_levels
 from affinerank.bias.mixture.population import Population
-from affinerank.clicks.models.trust import TrustModel
 
 STEP = 1e-5
 NEVER = 6.0  # of log(zeta+ / zeta-): irrelevant documents are not clicked
@@ -87,12 +86,7 @@ def mixture_bands(fit: Fit, precision: Precision, gauge: Gauge, mean: Floats) ->
     vector, place = layout.vector(fit.levels), layout.slices()
 
     def values(levels: Levels) -> Floats:
-        users = TrustModel(
-            alpha=mean @ levels.alpha,
-            beta=mean @ levels.zeta_minus,
-            identified="gauge",
-        )
-        shown = gauge(users)
+        shown = gauge(levels.users(mean))
         return np.concatenate([shown.alpha, shown.beta])
 
     # Slopes of alpha and beta in the parameters that they depend on.

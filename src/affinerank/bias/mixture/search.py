@@ -13,20 +13,31 @@ from itertools import product
 
 import numpy as np
 
-from affinerank.arrays import Floats
+from affinerank.arrays import Floats, Rng
 from affinerank.bias.mixture.fit import Fit, first_guess, fit_levels
 from affinerank.bias.mixture.levels import Levels, document_levels, query_likelihood
 from affinerank.bias.mixture.population import Population
 
 FEW = 400.0
+FEW_QUERIES = 30  # with fewer, none are held out to choose the number of levels
 CANDIDATES = np.linspace(-0.5, 1.6, 64)
 NEW_SHARE = 0.03
 ALIGNMENTS = 3
 
 
-def choose_levels(
-    seen: Population, held: Population, most: int, rng: np.random.Generator
-) -> Levels:
+def find_levels(
+    population: Population, halves: tuple[Population, Population], most: int, rng: Rng
+) -> tuple[Fit, bool]:
+    """Choose the number of levels by halves of the queries; fit them to all clicks.
+
+    Also tell whether documents differ, by :func:`documents_differ`.
+    """
+    few = len(np.unique(population.query)) < FEW_QUERIES
+    levels = grow_levels(population, most) if few else choose_levels(*halves, most, rng)
+    return refine_levels(population, levels), documents_differ(*halves, levels)
+
+
+def choose_levels(seen: Population, held: Population, most: int, rng: Rng) -> Levels:
     """Grow levels while clicks of other queries become clearly more likely.
 
     Clearly is by more than two standard errors over queries.

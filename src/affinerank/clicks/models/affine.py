@@ -12,7 +12,6 @@ A cell is a rank, or a rank and what was clicked above. What is known differs:
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self, get_args
@@ -21,10 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank import limits
-from affinerank.arrays import Floats, Ints
+from affinerank.arrays import Bools, Floats, Ints
 from affinerank.clicks.models.model import Identified, Users
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.errors import ConfigError, DataError, warn
+from affinerank.settings import require_choice
 
 PARTS = ("theta", "eps_plus", "eps_minus")
 
@@ -72,9 +72,7 @@ class AffineModel(Users):
 
     def __post_init__(self) -> None:
         """Check and freeze the arrays."""
-        if self.identified not in get_args(Identified):
-            known = ", ".join(get_args(Identified))
-            raise ConfigError(f"identified must be {known}, got {self.identified!r}")
+        require_choice("identified", self.identified, get_args(Identified))
         if (self.identified == "eps") != (self._eps is not None):
             raise ConfigError("a model identified as eps is made by from_eps alone")
         alpha, beta = self._stacked(alpha=self.alpha, beta=self.beta)
@@ -125,11 +123,9 @@ class AffineModel(Users):
     def examination(self, rows: ClickRows) -> tuple[Floats, Floats, Floats]:
         """Theta, eps+ and eps- of each row; warns where they are a convention."""
         if self.identified == "zeta":
-            warnings.warn(
+            warn(
                 "the click model knows click rates only, so theta is taken to be "
-                "zeta+, eps+ to be 1 and eps- to be zeta-/zeta+",
-                AffineRankWarning,
-                stacklevel=3,
+                "zeta+, eps+ to be 1 and eps- to be zeta-/zeta+"
             )
         parts, cells = self._parts("theta"), self._cells(rows)
         theta, plus, minus = (part[cells] for part in parts)
@@ -151,13 +147,9 @@ class AffineModel(Users):
         rates = {"an irrelevant": self.beta, "a relevant": self.alpha + self.beta}
         for name, rate in rates.items():
             # Rounding may leave alpha + beta a hair outside.
-            bad = np.argwhere((rate < -1e-12) | (rate > 1 + 1e-12))
-            if len(bad):
-                raise DataError(
-                    f"{_place(bad)}: the click probability of {name} document "
-                    f"must be from 0 to 1, got {rate[tuple(bad[0])]:g} ({len(bad)} "
-                    "such); a model known only up to gauge cannot be simulated"
-                )
+            right = np.abs(rate - 0.5) <= 0.5 + 1e-12
+            rule = "from 0 to 1 (a model known only up to gauge cannot be simulated)"
+            _require(f"the click probability of {name} document", rate, right, rule)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, as :meth:`from_dict` takes it."""
@@ -202,11 +194,9 @@ class AffineModel(Users):
         if wanted.size and wanted.min() < 1:
             raise DataError(f"ranks count from 1, got {wanted.min()}")
         if wanted.size and wanted.max() > self.depth:
-            warnings.warn(
+            warn(
                 f"the user model ends at rank {self.depth}; deeper ranks, down to "
-                f"{wanted.max()}, take its values there",
-                AffineRankWarning,
-                stacklevel=3,
+                f"{wanted.max()}, take its values there"
             )
         return np.minimum(wanted, self.depth) - 1
 
@@ -228,12 +218,9 @@ class AffineModel(Users):
     def _within_limits(self) -> Self:
         """Return a model from a file, unless it is too deep or divides too far."""
         least, size = limits.LEAST_ALPHA, np.abs(self.alpha)
-        bad = np.argwhere((size > 0) & ~((size >= least) & (size <= 1 / least)))
-        if len(bad):
-            raise DataError(
-                f"alpha at {_place(bad)} must be 0, or from {least:g} to "
-                f"{1 / least:g}, got {self.alpha[tuple(bad[0])]:g}"
-            )
+        right = (size == 0) | ((size >= least) & (size <= 1 / least))
+        rule = f"0, or from {least:g} to {1 / least:g}"
+        _require("alpha", self.alpha, right, rule)
         if self.depth > limits.MAX_RANK:
             raise DataError(f"ranks go down to {limits.MAX_RANK}, got {self.depth}")
         return self
@@ -245,12 +232,7 @@ class AffineModel(Users):
         for name, array in arrays.items():
             if array.ndim != cls.n_axes or not array.size:
                 raise DataError(f"{name} must be {cls.shape}, got shape {array.shape}")
-            bad = np.argwhere(~np.isfinite(array))
-            if len(bad):
-                raise DataError(
-                    f"{name} at {_place(bad)} must be finite, "
-                    f"got {array[tuple(bad[0])]}"
-                )
+            _require(name, array, np.isfinite(array), "finite")
         sizes = {name: len(array) for name, array in arrays.items()}
         if len({array.shape for array in arrays.values()}) > 1:
             raise DataError(f"give all for the same ranks, got ranks of each: {sizes}")
@@ -286,15 +268,13 @@ def _estimated(
 
 def _require_shares(name: str, values: Floats) -> None:
     """Reject what leaves [0, 1] by more than rounding."""
-    bad = np.argwhere(~(np.abs(values - 0.5) <= 0.5 + 1e-6))
-    if len(bad):
-        raise DataError(
-            f"{name} at {_place(bad)} must be from 0 to 1, "
-            f"got {values[tuple(bad[0])]:g}"
-        )
+    _require(name, values, np.abs(values - 0.5) <= 0.5 + 1e-6, "from 0 to 1")
 
 
-def _place(found: Ints) -> str:
-    """Say where the first of the cells ``found [n, axes]`` is."""
-    rank, *context = found[0].tolist()
-    return f"rank {rank + 1}" + "".join(f", column {column}" for column in context)
+def _require(name: str, values: Floats, right: Bools, rule: str) -> None:
+    """Reject values that are not right; say where the first of them is."""
+    if not right.all():
+        (rank, *context), *more = np.argwhere(~right).tolist()
+        place = "".join([f"rank {rank + 1}", *(f", column {i}" for i in context)])
+        got = f"{values[rank, *context]:g} ({1 + len(more)} such)"
+        raise DataError(f"{name} at {place} must be {rule}, got {got}")

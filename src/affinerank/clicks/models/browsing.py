@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from affinerank.arrays import Bools, Ints
+from affinerank.arrays import Bools, Ints, Rng
 from affinerank.clicks.models.affine import AffineModel
 from affinerank.clicks.models.model import ClickModelKind, Shown
 from affinerank.clicks.models.trust import PaperUsers, TrustModel, paper_rates
@@ -64,7 +64,7 @@ class BrowsingModel(AffineModel):
         """Furthest distance to the last click that has values of its own."""
         return int(self.alpha.shape[1]) - 1
 
-    def click(self, shown: Shown, rng: np.random.Generator) -> Bools:
+    def click(self, shown: Shown, rng: Rng) -> Bools:
         """Draw clicks down the lists, each after those above it."""
         place = self._places(shown.rank)
         clicked = np.zeros(len(place), dtype=bool)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints
+from affinerank.arrays import Bools, Floats, Ints, Rng
 from affinerank.clicks.models.given import GivenModel
 from affinerank.clicks.models.model import Shown
 from affinerank.clicks.models.trust import PaperUsers, paper_rates
@@ -60,7 +60,7 @@ class UsersByQuery(GivenModel):
         """Theta, eps+ and eps- of each row."""
         return paper_rates(rows.rank, self.eta(rows.query), self.settings.eps_minus_1)
 
-    def click(self, shown: Shown, rng: np.random.Generator) -> Bools:
+    def click(self, shown: Shown, rng: Rng) -> Bools:
         """Draw clicks, each impression by itself."""
         theta, plus, minus = paper_rates(
             shown.rank, self.eta(shown.query), self.settings.eps_minus_1

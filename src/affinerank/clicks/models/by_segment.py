@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints
+from affinerank.arrays import Bools, Floats, Ints, Rng
 from affinerank.clicks.models.affine import EstimatedBy, read_provenance
 from affinerank.clicks.models.model import (
     ClickModel,
@@ -109,12 +109,12 @@ class SegmentedModel(Users):
         theta, plus, minus = self._each(rows, lambda u, part: u.examination(part), 3)
         return theta, plus, minus
 
-    def draw(self, size: int, rng: np.random.Generator) -> Ints:
+    def draw(self, size: int, rng: Rng) -> Ints:
         """``[size]`` draw the segments of sessions, as numbers."""
         shares = np.array([self.share.get(name, 1.0) for name in self.models])
         return rng.choice(len(shares), size, p=shares / shares.sum())
 
-    def click(self, shown: Shown, rng: np.random.Generator) -> Bools:
+    def click(self, shown: Shown, rng: Rng) -> Bools:
         """Draw clicks, each session by the model of its segment."""
         clicked = np.zeros(len(shown.rank), dtype=bool)
         for number, model in enumerate(self.models.values()):

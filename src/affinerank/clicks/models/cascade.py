@@ -35,11 +35,9 @@ class CascadeUsers:
 def _make(settings: CascadeUsers, depth: int) -> BrowsingModel:
     theta = np.zeros((depth, 2))  # column 1: after a click
     theta[:, 0] = settings.persistence ** np.minimum(np.arange(depth), FURTHEST - 1.0)
-    rates = (
-        np.full_like(theta, rate) for rate in (settings.eps_plus, settings.eps_minus)
-    )
+    plus, minus = 0 * theta + settings.eps_plus, 0 * theta + settings.eps_minus
     about = {"family": NAME, **asdict(settings)}
-    return BrowsingModel.from_eps(theta, *rates, provenance=about)
+    return BrowsingModel.from_eps(theta, plus, minus, provenance=about)
 
 
 ROW = ClickModelKind(

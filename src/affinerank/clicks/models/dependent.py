@@ -12,7 +12,7 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
-from affinerank.arrays import Bools
+from affinerank.arrays import Bools, Rng
 from affinerank.clicks.models.given import GivenModel
 from affinerank.clicks.models.model import Shown, require_shares
 from affinerank.clicks.rows import ClickRows
@@ -57,7 +57,7 @@ class DependentClicks(GivenModel):
 
     examination = at
 
-    def click(self, shown: Shown, rng: np.random.Generator) -> Bools:
+    def click(self, shown: Shown, rng: Rng) -> Bools:
         """Draw clicks down the lists, each after those above it."""
         plus, minus = self.settings.eps_plus, self.settings.eps_minus
         rate = minus + (plus - minus) * shown.relevance

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints
+from affinerank.arrays import Bools, Floats, Ints, Rng
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import ConfigError
-from affinerank.files import written_whole
+from affinerank.files import PathLike, written_whole
 
 Identified = Literal["eps", "zeta", "gauge"]
 FORMAT = "affinerank-users"
@@ -86,7 +85,7 @@ class ClickModel(Protocol):
     def examination(self, rows: ClickRows) -> tuple[Floats, Floats, Floats]:
         """Examination theta, eps+ and eps- of each row, where they are known."""
 
-    def click(self, shown: Shown, rng: np.random.Generator) -> Bools:
+    def click(self, shown: Shown, rng: Rng) -> Bools:
         """Draw a click or none for each impression."""
 
     def click_probability(self, rank: Ints, relevance: Floats) -> Floats | None:
@@ -117,7 +116,7 @@ class Users:
         """Return plain data, as the row's ``read`` takes it."""
         raise NotImplementedError
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathLike) -> None:
         """Write the model as JSON, for ``load_users``."""
         save_users(self, path)
 
@@ -150,7 +149,7 @@ def require_shares(settings: object, *names: str) -> None:
             )
 
 
-def save_users(users: ClickModel | Users, path: str | os.PathLike[str]) -> None:
+def save_users(users: ClickModel | Users, path: PathLike) -> None:
     """Write a user model as JSON, for ``load_users``."""
     whole = {"format": FORMAT, "version": VERSION, **users.to_dict()}
     with written_whole(Path(path)) as aside:

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Bools, Floats, Ints
+from affinerank.arrays import Bools, Floats, Ints, Rng
 from affinerank.clicks.models.affine import AffineModel, EstimatedBy
 from affinerank.clicks.models.model import ClickModelKind, Shown, require_shares
 from affinerank.errors import ConfigError
@@ -117,7 +117,7 @@ class TrustModel(AffineModel):
         alpha, beta = self.at_ranks(rank)
         return alpha * np.asarray(relevance, dtype=np.float64) + beta
 
-    def click(self, shown: Shown, rng: np.random.Generator) -> Bools:
+    def click(self, shown: Shown, rng: Rng) -> Bools:
         """Draw clicks, each impression by itself."""
         rate = self.click_probability(shown.rank, shown.relevance)
         return rng.random(len(rate)) < rate

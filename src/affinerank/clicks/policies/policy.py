@@ -13,10 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Ints
+from affinerank.arrays import Ints, Rng
 from affinerank.errors import ConfigError
-
-Rng = np.random.Generator | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +50,7 @@ class Policy(Protocol):
         """Share of the sessions whose lists it changes."""
 
     def moved(
-        self, lengths: Ints, sessions: NDArray[Any], rng: Rng
+        self, lengths: Ints, sessions: NDArray[Any], rng: Rng | None
     ) -> Iterator[Placements]:
         """Where documents are shown that do not stay at their place.
 
@@ -60,7 +58,7 @@ class Policy(Protocol):
         changed.
         """
 
-    def places(self, lengths: Ints, rng: np.random.Generator) -> Ints:
+    def places(self, lengths: Ints, rng: Rng) -> Ints:
         """The place that each rank shows, for one list of each of ``lengths``: flat."""
 
 
@@ -80,7 +78,7 @@ class PolicyKind:
 
 
 def placements(
-    policies: Sequence[Policy], lengths: Ints, sessions: NDArray[Any], rng: Rng
+    policies: Sequence[Policy], lengths: Ints, sessions: NDArray[Any], rng: Rng | None
 ) -> Iterator[Placements]:
     """Where documents are shown, and in how many of each query's ``sessions``."""
     query, place = list_places(lengths)
@@ -109,7 +107,7 @@ def list_places(lengths: Ints) -> tuple[Ints, Ints]:
     return number, np.arange(len(number)) - starts[number]
 
 
-def evenly(totals: NDArray[Any], ways: Ints, rng: Rng) -> NDArray[Any]:
+def evenly(totals: NDArray[Any], ways: Ints, rng: Rng | None) -> NDArray[Any]:
     """Spread each total evenly over its ``ways``: ``[n, max(ways)]``.
 
     Drawn one way after another from what is left, which is the uniform multinomial.

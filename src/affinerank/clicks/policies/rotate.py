@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Ints
+from affinerank.arrays import Ints, Rng
 from affinerank.clicks.policies.policy import (
     Placements,
     PolicyKind,
-    Rng,
     evenly,
     list_places,
     require_share,
@@ -35,7 +34,7 @@ class Rotate:
             raise ConfigError(f"a rotation moves 2 documents or more, got {self.first}")
 
     def moved(
-        self, lengths: Ints, sessions: NDArray[Any], rng: Rng
+        self, lengths: Ints, sessions: NDArray[Any], rng: Rng | None
     ) -> Iterator[Placements]:
         """The first documents, shifted by one place, by two, and so on."""
         turned = np.minimum(lengths, self.first)
@@ -47,7 +46,7 @@ class Rotate:
             rank = (p + shift) % turned[q] + 1
             yield Placements.where_any(q, p, rank, by_shift[q, shift - 1])
 
-    def places(self, lengths: Ints, rng: np.random.Generator) -> Ints:
+    def places(self, lengths: Ints, rng: Rng) -> Ints:
         """Rotate each list; one of a single document stays."""
         turned = np.minimum(lengths, self.first)
         shift = 1 + (rng.random(len(lengths)) * (turned - 1)).astype(np.int64)

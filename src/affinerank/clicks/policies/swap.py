@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Ints
+from affinerank.arrays import Ints, Rng
 from affinerank.clicks.policies.policy import (
     Placements,
     PolicyKind,
-    Rng,
     evenly,
     list_places,
     require_share,
@@ -31,7 +30,7 @@ class Swap:
         require_share(self.share)
 
     def moved(
-        self, lengths: Ints, sessions: NDArray[Any], rng: Rng
+        self, lengths: Ints, sessions: NDArray[Any], rng: Rng | None
     ) -> Iterator[Placements]:
         """The upper documents of swapped pairs one rank down, the lower ones up."""
         pairs = evenly(sessions, np.maximum(lengths - 1, 0), rng)
@@ -40,7 +39,7 @@ class Swap:
         yield Placements(query, upper, upper + 2, number)
         yield Placements(query, upper + 1, upper + 1, number)
 
-    def places(self, lengths: Ints, rng: np.random.Generator) -> Ints:
+    def places(self, lengths: Ints, rng: Rng) -> Ints:
         """Swap a pair of each list; one of a single document stays."""
         upper = (rng.random(len(lengths)) * (lengths - 1)).astype(np.int64)
         number, place = list_places(lengths)
