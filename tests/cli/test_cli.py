@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,8 @@ def test_the_installed_command_answers_for_help() -> None:
     assert done.returncode == 0
     assert "describe" not in done.stdout
     assert "demo" in done.stdout
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"affinerank {metadata.version('affinerank')}\n"

@@ -7,7 +7,8 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import Any
+from importlib import metadata
+from typing import Annotated, Any
 
 import typer
 
@@ -31,12 +32,31 @@ DEBUG = "--debug"
 app = typer.Typer(
     help="Learn a better ranking from clicks you cannot trust.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     epilog=f"{DEBUG} prints the traceback of a fault.",
 )
 data_app = typer.Typer(help="Look at ranking data, and convert them.")
 import_app = typer.Typer(help="Bring the logs of other systems onto our columns.")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"affinerank {metadata.version('affinerank')}")
+        raise typer.Exit
+
+
+@app.callback()
+def top_level(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print it."
+        ),
+    ] = False,
+) -> None:
+    """Learn a better ranking from clicks you cannot trust."""
+    del version
+
 
 COMMANDS: dict[typer.Typer, tuple[Callable[..., None], ...]] = {
     app: (

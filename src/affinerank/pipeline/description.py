@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import Split
@@ -21,33 +19,6 @@ from affinerank.rankers.ranker import JUDGED_BY, judge, score
 RANKS_SHOWN = 10
 
 
-@dataclass(frozen=True, slots=True)
-class ProductionProfile:
-    """How the production ranker orders the data, over several draws of its queries.
-
-    Attributes:
-        relevant_share: ``[10]`` share of relevant documents at ranks 1 to 10.
-        ndcg: ``[draws]`` nDCG@10 of each production ranker.
-        skipped: Queries without a relevant document, left out of nDCG.
-    """
-
-    relevant_share: Floats
-    ndcg: Floats
-    skipped: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {
-            "draws": len(self.ndcg),
-            "queries_learnt_from": PRODUCTION_QUERIES,
-            "relevant_share_by_rank": [
-                None if np.isnan(s) else float(s) for s in self.relevant_share
-            ],
-            str(JUDGED_BY): self.ndcg.tolist(),
-            "queries_skipped": self.skipped,
-        }
-
-
 def profile_production(
     train: RankingDataset,
     judged: RankingDataset,
@@ -56,10 +27,10 @@ def profile_production(
     relevant_above: float = RELEVANT_ABOVE,
     seed: int = 0,
     progress: Progress = quiet,
-) -> ProductionProfile:
-    """Train ``draws`` production rankers; average what each puts where.
+) -> dict[str, Any]:
+    """Train ``draws`` production rankers; tell what each puts where, as plain data.
 
-    The relevant share by rank is taken on ``train``, nDCG@10 on ``judged``.
+    The mean relevant share by rank is taken on ``train``, nDCG@10 on ``judged``.
     """
     shares, values = [], []
     relevance = train.relevance(relevant_above)
@@ -72,8 +43,14 @@ def profile_production(
         shares.append(mean_by_rank(relevance, ranks, depth=RANKS_SHOWN))
         values.append(judge(score(ranker, judged), judged, relevant_above))
     progress("production rankers", draws, draws)
-    ndcg = np.array([value.mean for value in values])
-    return ProductionProfile(np.mean(shares, axis=0), ndcg, values[0].n_skipped)
+    relevant = np.mean(shares, axis=0).tolist()
+    return {
+        "draws": draws,
+        "queries_learnt_from": PRODUCTION_QUERIES,
+        "relevant_share_by_rank": [None if np.isnan(s) else s for s in relevant],
+        str(JUDGED_BY): [value.mean for value in values],
+        "queries_skipped": values[0].n_skipped,
+    }
 
 
 def describe(
@@ -101,17 +78,12 @@ def describe(
     about["relevant_above"] = relevant_above
     about["relevant_share"] = float(data.relevance(relevant_above).mean())
     tested = part == "train" and "test" in source.splits
+    given: dict[str, Any] = {"relevant_above": relevant_above, "seed": seed}
+    judged = source.read("test") if tested else data
     try:
-        profile = profile_production(
-            data,
-            source.read("test") if tested else data,
-            relevant_above=relevant_above,
-            seed=seed,
-            progress=progress,
-        )
+        profile = profile_production(data, judged, progress=progress, **given)
     except DataError as error:
-        about["production"] = {"not_trained": str(error)}
-        return about
-    on = "test" if tested else "the same data"
-    about["production"] = {**profile.to_dict(), "judged_on": on}
-    return about
+        profile = {"not_trained": str(error)}
+    else:
+        profile["judged_on"] = "test" if tested else "the same data"
+    return {**about, "production": profile}

@@ -40,7 +40,6 @@ from affinerank.evaluation.rank_weights import (
 from affinerank.evaluation.refits import (
     REPLICATES,
     Differences,
-    Predict,
     Source,
     Weigh,
     estimate_differences,
@@ -48,7 +47,6 @@ from affinerank.evaluation.refits import (
     mean_alpha,
 )
 from affinerank.evaluation.unseen import (
-    Predicted,
     by_information,
     can_predict,
     predict,
@@ -288,7 +286,9 @@ class _Log:
         weights, query = self.weights, self.rows.query_of_doc
         given = ranked_weights(new, self.rows, settings.rank_weights)
         unknown = unknown_share(weights, given, query)
-        predicted = self._predicted(new) if unknown else None
+        predicted = None
+        if unknown and self.users is not None and can_predict(self.folds):
+            predicted = predict(self.rows, self.users, self.folds, new)
         bounds = predicted is None and unknown > MOST_NEVER_SHOWN
         value = partial(estimate, weights, query=query)
         compared: dict[str, Any] = {}
@@ -315,24 +315,22 @@ class _Log:
         progress: Progress,
     ) -> list[JudgedByClicks]:
         """Estimate differences from the logged ranking with estimated users."""
-        given = [
-            ranked_weights(new, self.rows, settings.rank_weights)
-            for new in scores.values()
-        ]
-        unknown = [
-            unknown_share(self.weights, each, self.rows.query_of_doc) for each in given
-        ]
-        predicts = can_predict(self.folds) and any(unknown)
-        if not predicts:
-            _require_known(dict(zip(scores, unknown, strict=True)))
-        how: list[Predict] = [
-            partial(predict, folds=self.folds, scores=new)
-            for new in scores.values()
-            if predicts
-        ]
-        over = self.over_logged(scores.values(), settings.rank_weights, every=predicts)
+        rows, weights, at = self.rows, self.weights, settings.rank_weights
+        given = {name: ranked_weights(new, rows, at) for name, new in scores.items()}
+        unknown = {
+            name: unknown_share(weights, own, rows.query_of_doc)
+            for name, own in given.items()
+        }
+        predicts, how = can_predict(self.folds) and any(unknown.values()), []
+        if predicts:
+            how = [
+                partial(predict, folds=self.folds, scores=s) for s in scores.values()
+            ]
+        else:
+            _require_known(unknown)
+        over = self.over_logged(scores.values(), at, every=predicts)
         found = estimate_differences(
-            Differences(self.rows, np.stack(over), self.weigh, how),
+            Differences(rows, np.stack(over), self.weigh, how),
             users,
             source,
             replicates=settings.replicates,
@@ -342,9 +340,9 @@ class _Log:
         return [
             JudgedByClicks(
                 name,
-                self._never_shown(given[i]),
+                self._never_shown(given[name]),
                 predicts,
-                exposure(self.rows, self.weights, over[i]),
+                exposure(rows, weights, over[i]),
                 against_logged=found[i],
             )
             for i, name in enumerate(scores)
@@ -364,11 +362,6 @@ class _Log:
         rows, known = self.rows, self.weights.known
         over = [over_logged(new, rows, rank_weights, every=every) for new in scores]
         return over if every else [centred(o, known, rows.query_of_doc) for o in over]
-
-    def _predicted(self, new: Floats) -> Predicted | None:
-        if self.users is None or not can_predict(self.folds):
-            return None
-        return predict(self.rows, self.users, self.folds, new)
 
     def _never_shown(self, given: Floats) -> float:
         shown = self.rows.by_doc(self.rows.impressions) > 0

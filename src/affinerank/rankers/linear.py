@@ -334,11 +334,7 @@ def _chosen(
         if len(trace) - 1 - best >= patience:
             break
     ridge, chosen = tried[best]
-    report = {
-        "ridge": ridge,
-        "first_held_out": trace[0],
-        "best_held_out": trace[best],
-    }
+    report = {"ridge": ridge, "first_held_out": trace[0], "best_held_out": trace[best]}
     return Fitted(tried[-1][1], chosen, best + 1, report, trace)
 
 
@@ -399,10 +395,10 @@ def _require_order(i: int, weights: Floats, away: Floats) -> None:
 
 
 ROW = RankerKind(
-    name="linear-model",
-    title="Linear model",
-    settings=LinearSettings,
-    fit=fit_linear,
-    load=load_linear,
+    "linear-model",
+    "Linear model",
+    LinearSettings,
+    fit_linear,
+    load_linear,
     explains_clicks=True,
 )
