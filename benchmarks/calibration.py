@@ -29,9 +29,9 @@ from affinerank.defaults import CORRECTION, ESTIMATOR, RANKER
 from affinerank.estimators import ESTIMATORS, Fold
 from affinerank.estimators.unit import UnitLink
 from affinerank.pipeline import prepare_simulation, train_production_ranker
-from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
+from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.simulation import relevance_of
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.weighing import learns_of, weigh
 from affinerank.rankers import RANKERS
 from affinerank.seeds import stage_rng
 from affinerank.settings import from_pairs

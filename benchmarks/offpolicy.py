@@ -42,7 +42,8 @@ from affinerank.evaluation.refits import Differences, Source, estimate_differenc
 from affinerank.evaluation.unseen import by_information, predict
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import train_production_ranker, weigh
-from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
+from affinerank.pipeline.folds import Log, learn_in_folds
+from affinerank.pipeline.weighing import learns_of
 from affinerank.rankers import RANKERS, score
 from affinerank.seeds import stage_rng
 

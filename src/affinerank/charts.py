@@ -122,12 +122,7 @@ def lines_by_rank(
     ]
     deep = max(value["mean_rank"] for value in values) > RANKS_LINEAR
     drawn = by_rank(values, list(series), title, log=deep, line=True, zero=zero)
-    return {
-        "data": {"values": values},
-        "width": "container",
-        **drawn,
-        "config": CONFIG,
-    }
+    return {"data": {"values": values}, "width": "container", **drawn, "config": CONFIG}
 
 
 def bias_figure(

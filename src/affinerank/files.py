@@ -98,8 +98,7 @@ def writable(path: Path) -> None:
 
 
 def require_other_files(
-    outputs: Iterable[Path | None],
-    inputs: Iterable[PathLike | None],
+    outputs: Iterable[Path | None], inputs: Iterable[PathLike | None]
 ) -> None:
     """Reject an output that is an input, or another output, by whatever name.
 

@@ -17,6 +17,7 @@ from affinerank.estimators.prior import spread_around, stacked_prior
 from affinerank.estimators.shrinkage import shrink
 from affinerank.estimators.unit import UnitLink
 from affinerank.pipeline import folds as pipeline_folds
+from affinerank.pipeline.weighing import learns_of
 from affinerank.rankers import RANKERS
 
 USERS = TrustModel.from_zeta([0.9, 0.7, 0.5, 0.4], [0.4, 0.2, 0.1, 0.05])
@@ -276,7 +277,7 @@ def test_nor_when_rankers_learn_anew(query: int) -> None:
     rows = simulated(relevance, 10)
     own = rows.query == query
     changed = replace(rows, clicks=np.where(own, (rows.clicks + 5) % 11, rows.clicks))
-    learns = pipeline_folds.learns_of(posterior.ROW.name)
+    learns = learns_of(posterior.ROW.name)
     kind = RANKERS["linear-model"]
     learnt = [
         pipeline_folds.learn_in_folds(

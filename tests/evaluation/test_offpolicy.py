@@ -27,8 +27,7 @@ from affinerank.evaluation.rank_weights import (
     ranked_weights,
 )
 from affinerank.metrics import Metric
-from affinerank.pipeline.folds import learns_of
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.weighing import learns_of, weigh
 
 from .conftest import USERS, World
 

@@ -296,6 +296,18 @@ def _letor(rng: Random) -> Files:
     return {"data.txt": "".join(lines).encode()}
 
 
+def _features_csv(rng: Random) -> Files:
+    values, text = Random(7), io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator=rng.choice(("\n", "\r\n")))
+    names = ["price", "rating", "größe"]
+    writer.writerow(["query_id", "doc_id", "label", *names])
+    for doc in _world()[0]:
+        row = [rng.choice(("", "NA", f"{values.random():.3g}")) for _ in names]
+        row[0] = f"{values.random() * 9:.4g}"  # one of them always differs
+        writer.writerow([f"q {doc['query']}", f"d,{doc['doc']}", doc["label"], *row])
+    return {"features.csv": text.getvalue().encode()}
+
+
 def _plan(rng: Random) -> Files:
     text = rng.choice(("", "# a comment\n")) + PLAN
     run = {f"run/{path.name}": path.read_bytes() for path in (KEPT / "run").iterdir()}
@@ -403,6 +415,12 @@ FORMATS = {
         _measured,
         {"features.parquet": spoil_table},
         (*(c.format("features.parquet") for c in (CONVERT, DESCRIBE)), EVALUATE, TRAIN),
+    ),
+    "features-csv": Format(
+        _features_csv,
+        {"features.csv": spoil_text},
+        tuple(c.format("features.csv") for c in (CONVERT, CONVERT, DESCRIBE)),
+        ("", ".gz"),
     ),
     "letor": Format(
         _letor,

@@ -20,7 +20,7 @@ from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Weights
 from affinerank.estimators.correction import standard_error
 from affinerank.pipeline import debias, prepare_simulation, save_labels, weigh
-from affinerank.pipeline.folds import learns_of
+from affinerank.pipeline.weighing import learns_of
 
 USERS = TrustModel.paper(depth=3)
 COUNTS = ClickCounts.from_columns(

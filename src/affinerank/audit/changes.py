@@ -70,9 +70,8 @@ def _examples(facts: Facts, found: FirstRank) -> list[dict[str, Any]]:
     clear = np.flatnonzero(found.better)
     order = clear[np.argsort(-found.difference[clear], kind="stable")][:EXAMPLES]
     first, other = found.first[order], found.challenger[order]
-    place, shown = (
-        rows.by_doc(rows.impressions * each)[other] for each in (rows.rank, 1)
-    )
+    n = rows.impressions
+    place, shown = (rows.by_doc(n * each)[other] for each in (rows.rank, 1))
     columns = {
         "query_id": query.take(first),
         "first": doc.take(first),

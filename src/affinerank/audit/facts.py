@@ -78,9 +78,7 @@ class Facts:
     def misfit(self) -> bool:
         """Whether users were estimated by rank, and do not go by rank alone."""
         by_rank = self.estimate is not None and self.estimate.average is None
-        return by_rank and any(
-            a.broken and a.name == DEPENDENT for a in self.assumptions
-        )
+        return by_rank and DEPENDENT in [a.name for a in self.assumptions if a.broken]
 
     @property
     def identified(self) -> Literal["yes", "partly", "no"]:

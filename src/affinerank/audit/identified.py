@@ -88,10 +88,8 @@ def _parameters(facts: Facts) -> list[Parameter]:
         why = "users are compared by segment, and kept apart where that predicts clicks"
         found.append(Parameter("alpha and beta of each segment", "partly", why))
     gauge = "clicks and rankings are the same in any gauge"
-    needy = " and ".join(
-        e.name for e in ESTIMATORS.values() if e.needs == "examination"
-    )
-    theta = f"clicks show alpha and beta only; {needy} need theirs given"
+    needy = [e.name for e in ESTIMATORS.values() if e.needs == "examination"]
+    theta = f"clicks show alpha and beta only; {' and '.join(needy)} need theirs given"
     unseen = "no one saw them: features may predict it, clicks cannot tell"
     dependent = "clicks that depend on other clicks of the session, or on the user"
     known = Parameter(dependent, "no", f"counts add sessions up; {COUNT_CONTEXT}")

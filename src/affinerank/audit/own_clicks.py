@@ -16,9 +16,8 @@ def own_clicks(facts: Facts) -> Section:
     if facts.labels is None:
         why = "Clicks cannot be weighed without knowing how users click."
         return Section(QUESTION, "unknown", (why,), {"documents": 0})
-    own, seen = (
-        facts.labels[name].to_numpy() for name in ("own_clicks", "impressions")
-    )
+    columns = ("own_clicks", "impressions")
+    own, seen = (facts.labels[name].to_numpy() for name in columns)
     shown, decided = int((seen > 0).sum()), own > 0.5
     clicks, traffic = int(decided.sum()), float(seen[decided].sum() / seen.sum())
     by = "features" if facts.features else "the rank it was shown at"

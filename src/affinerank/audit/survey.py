@@ -43,10 +43,7 @@ class LogSurvey:
 
 
 def survey_log(
-    table: ir.Table,
-    target: PathLike,
-    options: LogOptions,
-    progress: Progress,
+    table: ir.Table, target: PathLike, options: LogOptions, progress: Progress
 ) -> LogSurvey:
     """Check and count a log; sessions with faults are left out, whole, and reported.
 

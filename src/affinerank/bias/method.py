@@ -56,10 +56,9 @@ class EstimationSettings:
 
     def __post_init__(self) -> None:
         """Reject one replicate, which has no spread."""
-        if self.replicates < 0 or self.replicates == 1:
-            raise ConfigError(
-                f"replicates must be 0, or 2 or more, got {self.replicates}"
-            )
+        number = self.replicates
+        if number < 0 or number == 1:
+            raise ConfigError(f"replicates must be 0, or 2 or more, got {number}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -128,7 +128,7 @@ class Cells:
         """``[n_rows]`` cell of each row."""
         away = distance(rows, self.table.shape[1] - 1)
         segment = 0 if not self.segments or rows.segment is None else rows.segment
-        return np.asarray(self.table[rows.rank - 1, away] + segment * self.size)
+        return self.table[rows.rank - 1, away] + segment * self.size
 
     def tables(self) -> list[Ints]:
         """The table of each segment, or the only one."""

@@ -33,11 +33,7 @@ def demo(
 
 def reproduce(
     name: Annotated[
-        str,
-        Argument(
-            metavar="NAME",
-            help=f"{PLANS}, or a plan's .toml file.",
-        ),
+        str, Argument(metavar="NAME", help=f"{PLANS}, or a plan's .toml file.")
     ],
     profile: Annotated[
         str | None, Option(help="smoke, laptop (the default) or paper: how large.")

@@ -44,8 +44,7 @@ Set = Annotated[
     Option("--set", metavar="KEY=VALUE", help="A setting, as in epochs=12."),
 ]
 ListId = Annotated[
-    str | None,
-    Option(help="Column of the id that a list has, if not query_id."),
+    str | None, Option(help="Column of the id that a list has, if not query_id.")
 ]
 
 
@@ -59,15 +58,22 @@ class DataOptions:
         str, Option(help="What NULL and nan become: error, keep, or a number.")
     ] = "keep"
     list_id: ListId = None
+    features: Annotated[
+        str | None, Option(help="Columns to learn from, as in 'price,rating*'; or all.")
+    ] = None
+    ignore: Annotated[str | None, Option(help="Columns that are no features.")] = None
 
     def source(self, data: str) -> Any:
         """Find out what DATA is."""
         from affinerank.data.catalog import DataSource
-        from affinerank.data.reading import parse_missing
+        from affinerank.data.reading import Chosen, parse_missing
 
+        chosen = None
+        if self.features is not None or self.ignore is not None:
+            chosen = Chosen(self.features, self.ignore)
         missing = parse_missing(self.missing)
         return DataSource.parse(
-            data, fold=self.fold, missing=missing, list_id=self.list_id
+            data, fold=self.fold, missing=missing, list_id=self.list_id, chosen=chosen
         )
 
     def read(

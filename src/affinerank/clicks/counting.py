@@ -163,10 +163,7 @@ def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
 
 
 def write_counts(
-    parts: Sequence[ir.Table],
-    target: PathLike,
-    *,
-    holdout: float | None = None,
+    parts: Sequence[ir.Table], target: PathLike, *, holdout: float | None = None
 ) -> None:
     """Write the results of :func:`counts_expression` into one Parquet file.
 

@@ -23,12 +23,7 @@ import ibis.expr.types as ir
 from ibis.common.exceptions import IbisTypeError
 
 from affinerank.clicks.log_files import Layout, layouts, require_distinct
-from affinerank.errors import (
-    AffineRankError,
-    ConfigError,
-    DataError,
-    warn,
-)
+from affinerank.errors import AffineRankError, ConfigError, DataError, warn
 from affinerank.files import one_line, scratch_folder
 from affinerank.limits import LINE_BYTES, LOG_LAYOUTS
 from affinerank.settings import require_choice

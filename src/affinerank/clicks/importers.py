@@ -43,10 +43,7 @@ class ImportedLog:
 
 
 def read_ubi(
-    queries: PathLike,
-    events: PathLike,
-    *,
-    click_actions: Sequence[str] = UBI_CLICKS,
+    queries: PathLike, events: PathLike, *, click_actions: Sequence[str] = UBI_CLICKS
 ) -> ImportedLog:
     """Read OpenSearch User Behavior Insights, exported as JSON Lines.
 

@@ -62,6 +62,13 @@ class ClickRows:
     segments: tuple[str, ...] = ()
     segment: Ints | None = None
 
+    @classmethod
+    def of_ranks(cls, depth: int) -> ClickRows:
+        """One document, shown once at each rank."""
+        none, rank = np.zeros(depth, dtype=np.int64), np.arange(1, depth + 1)
+        one = np.ones(depth)
+        return cls(none, rank, none, one, 0.0 * one, none[:1], one[:1])
+
     def __len__(self) -> int:
         """Number of rows."""
         return len(self.doc)
@@ -210,7 +217,7 @@ def note_unmatched(rows: ClickRows) -> None:
         )
     warn(
         f"{share:.1%} of the impressions are of documents without features, and were "
-        "left out",
+        "left out"
     )
 
 

@@ -31,11 +31,7 @@ IMPRESSIONS_AT_ONCE = 1_000_000  # bounds the memory that sessions take
 
 
 def simulate_counts(
-    simulation: Simulation,
-    n_sessions: int,
-    *,
-    rng: Rng,
-    context: bool = False,
+    simulation: Simulation, n_sessions: int, *, rng: Rng, context: bool = False
 ) -> ClickCounts:
     """Draw the counts of ``n_sessions`` sessions, by the last click above if asked."""
     _require_sessions(n_sessions)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from affinerank.data.dataset import RankingDataset, concatenate
 from affinerank.data.letor import read_letor
-from affinerank.data.reading import SPLITS, Missing, Split
+from affinerank.data.reading import SPLITS, Chosen, Missing, Split
 from affinerank.data.synthetic import WORLDS, generate_world
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike
@@ -129,17 +130,21 @@ class DataSource:
         missing: Missing = "error",
         cache: bool = False,
         list_id: str | None = None,
+        chosen: Chosen | None = None,
     ) -> DataSource:
         """Find a world, the folder of a public set, or a file.
 
         ``list_id`` names the column of a Parquet file that replaces ``query_id``. A
         world is ``yahoo-like:2000`` (training queries) or ``yahoo-like:2000@7`` (and
-        its seed, instead of ``seed``).
+        its seed, instead of ``seed``). ``chosen`` says which columns are features.
         """
+        if chosen is not None and not _is_table(Path(text)):
+            found = cls.parse(text, fold=fold, seed=seed, missing=missing, cache=cache)
+            return replace(found, read_split=partial(_chosen, found, chosen))
         path = Path(text)
-        if list_id is not None and path.suffix != ".parquet":
+        if list_id is not None and not _is_table(path):
             raise ConfigError(
-                f"--list-id names a column of a Parquet file, and {text} is not one"
+                f"--list-id names a column of Parquet or CSV, and {text} is neither"
             )
         if _is_world(text):
             return _world_source(text, seed)
@@ -147,7 +152,10 @@ class DataSource:
             return _folder_source(path, fold, missing, cache)
         if path.is_file():
             return cls(
-                text, (), False, lambda _: _read_file(path, missing, cache, list_id)
+                text,
+                (),
+                False,
+                lambda _: _read_file(path, missing, cache, list_id, chosen),
             )
         raise DataError(
             f"{text!r} is neither a file, nor a folder, nor a built-in world; "
@@ -289,11 +297,29 @@ def _found(folder: Path, file: str, fold: int) -> Path | None:
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def _read_file(
-    path: Path, missing: Missing, cache: bool, list_id: str | None = None
-) -> RankingDataset:
-    if path.suffix == ".parquet":
-        from affinerank.data.parquet import read_parquet
+def _chosen(source: DataSource, chosen: Chosen, split: Split | None) -> RankingDataset:
+    data = source.read_split(split)
+    names = [name for name in data.feature_names if chosen(name)]
+    if not names:
+        raise DataError(f"{source.name}: --features and --ignore leave no feature")
+    return data.select_features(names)
 
-        return read_parquet(path, missing=missing, list_id=list_id or "query_id")
+
+def _is_table(path: Path) -> bool:
+    return path.name.endswith((".parquet", ".csv", ".csv.gz"))
+
+
+def _read_file(
+    path: Path,
+    missing: Missing,
+    cache: bool,
+    list_id: str | None = None,
+    chosen: Chosen | None = None,
+) -> RankingDataset:
+    if _is_table(path):
+        from affinerank.data import parquet, tables
+
+        read = parquet.read_parquet if path.suffix == ".parquet" else tables.read_csv
+        own, taken = list_id or "query_id", chosen or Chosen()
+        return read(path, missing=missing, list_id=own, chosen=taken)
     return read_letor(path, missing=missing, cache=cache)

@@ -104,9 +104,8 @@ class RankingDataset:
         (['b', 'a'], [0, 2, 3])
         """
         row_ids = as_ids("query_ids", query_ids, len(np.asarray(features)))
-        unique, first, inverse = np.unique(
-            row_ids, return_index=True, return_inverse=True
-        )
+        found = np.unique(row_ids, return_index=True, return_inverse=True)
+        unique, first, inverse = found
         appearance = np.argsort(first, kind="stable")
         return cls.from_groups(
             features,

@@ -24,7 +24,7 @@ from affinerank import limits
 from affinerank.arrays import Ids, Matrix
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.mapped import ROWS_AT_ONCE, empty_matrix, release
-from affinerank.data.reading import Missing, parse_missing
+from affinerank.data.reading import Chosen, Missing, parse_missing
 from affinerank.errors import DataError, warn
 from affinerank.files import PathLike, existing_file, one_line, written_whole
 
@@ -41,6 +41,7 @@ def read_parquet(
     *,
     missing: Missing = "keep",
     list_id: str = "query_id",
+    chosen: Chosen = Chosen(),  # noqa: B008
 ) -> RankingDataset:
     """Read ranking data from Parquet.
 
@@ -52,6 +53,7 @@ def read_parquet(
             them, or replace them by a number.
         list_id: Column that identifies lists: ``session_id`` where features are logged
             per session.
+        chosen: Which columns are features.
     """
     source = existing_file(path)
     missing = parse_missing(missing)
@@ -60,7 +62,7 @@ def read_parquet(
         parquet_errors(source),
         pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER) as file,
     ):
-        return _read(file, missing, list_id)
+        return _read(file, missing, list_id, chosen)
 
 
 @contextmanager
@@ -104,9 +106,11 @@ def read_through_cache(
     return data
 
 
-def _read(file: pq.ParquetFile, missing: Missing, list_id: str) -> RankingDataset:
+def _read(
+    file: pq.ParquetFile, missing: Missing, list_id: str, chosen: Chosen
+) -> RankingDataset:
     schema = file.schema_arrow
-    names = _feature_names(schema, list_id)
+    names = _feature_names(schema, list_id, chosen)
     others = [name for name in (list_id, "doc_id", "label") if name in schema.names]
     table = file.read(columns=others)
     table.validate(full=True)  # ids that are not UTF-8, among others
@@ -133,7 +137,7 @@ def _read(file: pq.ParquetFile, missing: Missing, list_id: str) -> RankingDatase
     )
 
 
-def _feature_names(schema: pa.Schema, list_id: str) -> list[str]:
+def _feature_names(schema: pa.Schema, list_id: str, chosen: Chosen) -> list[str]:
     """Check the columns; return those that are features."""
     if len(set(schema.names)) != len(schema.names):
         raise DataError("two columns have the same name; give each a name of its own")
@@ -150,15 +154,19 @@ def _feature_names(schema: pa.Schema, list_id: str) -> list[str]:
             f"{', '.join(logged)}: by their names columns of a log, so they are not "
             "taken for features"
         )
-    used = [name for name in schema.names if name not in logged]
+    own = (*ids, "label")
+    used = [n for n in schema.names if n in own or (n not in logged and chosen(n))]
     for name in used:
         kind = schema.field(name).type
         numeric = pa.types.is_floating(kind) or pa.types.is_boolean(kind)
         fits = kind in STRINGS if name in ids else numeric
         if not (fits or pa.types.is_integer(kind)):
             right = "integers or strings" if name in ids else "numbers"
-            raise DataError(f"column {name!r} must hold {right}, holds {kind}")
-    names = [name for name in used if name not in (*ids, "label")]
+            raise DataError(
+                f"column {name!r} must hold {right}, holds {kind}; if it is no "
+                "feature, leave it out (--ignore)"
+            )
+    names = [name for name in used if name not in own]
     if not 0 < len(names) <= limits.FEATURES:
         raise DataError(
             f"expected columns of features, f1 .. fn, up to {limits.FEATURES:,}, "

@@ -1,7 +1,9 @@
-"""Settings of all readers of ranking data: the split, and missing values."""
+"""Settings of all readers of ranking data: split, missing values, columns."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
 from affinerank.errors import ConfigError
@@ -36,3 +38,25 @@ def parse_missing(missing: str | float) -> Missing:
         raise ConfigError(
             f"missing must be error, keep or a number to put there, got {missing!r}"
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which columns are features, by patterns as in ``price,rating*``.
+
+    Attributes:
+        features: Only these; all where left out.
+        ignore: And not these.
+    """
+
+    features: str | None = None
+    ignore: str | None = None
+
+    def __call__(self, name: str) -> bool:
+        """Whether the column is taken."""
+        taken = self.features is None or _matches(name, self.features)
+        return taken and not (self.ignore and _matches(name, self.ignore))
+
+
+def _matches(name: str, patterns: str) -> bool:
+    return any(fnmatchcase(name, part.strip()) for part in patterns.split(","))

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -95,44 +95,30 @@ class World:
     thresholds: tuple[float, float, float, float]
 
 
-_YAHOO_LIKE = World(
-    name="yahoo-like",
-    key=1,
-    queries=(19_944, 2_994, 6_983),
-    n_features=501,
-    values="sparse",
-    median_docs=20.0,
-    docs_spread=0.6,
-    max_docs=139,
-    intercept_sd=1.1,
-    size_effect=0.85,
-    match=0.365,
-    gradual=1.3,
-    noise_sd=1.35,
-    clear=(80, 0.5),
-    faint=(330, 0.4),
-    thresholds=(-0.6, 1.73, 4.24, 6.45),
-)
-_MSLR_LIKE = World(
-    name="mslr-like",
-    key=2,
-    queries=(18_919, 6_306, 6_306),
-    n_features=131,
-    values="heavy",
-    median_docs=95.0,
-    docs_spread=0.7,
-    max_docs=1_250,
-    intercept_sd=0.95,
-    size_effect=0.4,
-    match=0.188,
-    gradual=0.97,
-    noise_sd=1.45,
-    clear=(20, 0.9),
-    faint=(90, 0.4),
-    thresholds=(0.63, 2.67, 4.75, 5.81),
-)
+# Each world's values, side by side.
+_VALUES: Mapping[str, tuple[Any, Any]] = {
+    "name": ("yahoo-like", "mslr-like"),
+    "key": (1, 2),
+    "queries": ((19_944, 2_994, 6_983), (18_919, 6_306, 6_306)),
+    "n_features": (501, 131),
+    "values": ("sparse", "heavy"),
+    "median_docs": (20.0, 95.0),
+    "docs_spread": (0.6, 0.7),
+    "max_docs": (139, 1_250),
+    "intercept_sd": (1.1, 0.95),
+    "size_effect": (0.85, 0.4),
+    "match": (0.365, 0.188),
+    "gradual": (1.3, 0.97),
+    "noise_sd": (1.35, 1.45),
+    "clear": ((80, 0.5), (20, 0.9)),
+    "faint": ((330, 0.4), (90, 0.4)),
+    "thresholds": ((-0.6, 1.73, 4.24, 6.45), (0.63, 2.67, 4.75, 5.81)),
+}
 WORLDS: Mapping[str, World] = MappingProxyType(
-    {world.name: world for world in (_YAHOO_LIKE, _MSLR_LIKE)}
+    {
+        own[0]: World(**dict(zip(_VALUES, own, strict=True)))
+        for own in zip(*_VALUES.values(), strict=True)
+    }
 )
 
 

@@ -46,9 +46,8 @@ def corrected(rows: ClickRows, alpha: ArrayLike, beta: ArrayLike = 0.0) -> Weigh
     n = np.where(slope != 0, rows.impressions, 0.0)
     total = rows.by_doc(n)
     known = total > 0
-    per_click = np.divide(
-        1.0, slope * total[rows.doc], out=np.zeros(size), where=slope != 0
-    )
+    per_click, shown = np.zeros(size), slope * total[rows.doc]
+    np.divide(1.0, shown, out=per_click, where=slope != 0)
     weight = rows.by_doc(per_click * (rows.clicks - base * n))
     variance = rows.by_doc(per_click**2 * click_variance(rows))
     return Weights(weight, known, rows.share, variance, per_click)
@@ -61,7 +60,7 @@ def standard_error(weights: Weights, rows: ClickRows) -> Floats:
     wrong for the document. So click rates are drawn towards the mean of their rank.
     """
     if weights.slope is None:
-        return np.asarray(np.sqrt(weights.variance), dtype=np.float64)
+        return np.sqrt(weights.variance)
     return np.sqrt(rows.by_doc(weights.slope**2 * smoothed_variance(rows)))
 
 
@@ -95,7 +94,7 @@ def mean_click_rate(rows: ClickRows) -> Floats:
     With half a click in one impression added, so that no rate is 0 or 1.
     """
     rate = (rows.by_rank(rows.clicks) + 0.5) / (rows.by_rank(rows.impressions) + 1.0)
-    return np.asarray(rate[rows.rank - 1], dtype=np.float64)
+    return rate[rows.rank - 1]
 
 
 def _require_usable(alpha: Floats, beta: Floats) -> None:

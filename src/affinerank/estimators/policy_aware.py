@@ -59,7 +59,7 @@ def _by_policy(evidence: Evidence, policy: Floats) -> Weights:
     """
     rows = evidence.rows
     _require_policy(policy, rows)
-    alpha, beta = evidence.known_users.at(_ranks(policy.shape[1]))
+    alpha, beta = evidence.known_users.at(ClickRows.of_ranks(policy.shape[1]))
     mean_alpha, mean_beta = policy @ alpha, policy @ beta
     sessions = rows.sessions[rows.query_of_doc]
     known = (mean_alpha != 0) & (sessions > 0)
@@ -70,15 +70,6 @@ def _by_policy(evidence: Evidence, policy: Floats) -> Weights:
     rate = (clicks + 0.5) / (n + 1.0)
     variance = np.where(known, rate * (1.0 - rate) / (n * slope**2), 0.0)
     return Weights(weight, known, rows.share, variance)
-
-
-def _ranks(depth: int) -> ClickRows:
-    """One document at each rank, to ask users for their alpha and beta."""
-    one = np.zeros(depth, dtype=np.int64)
-    rank = np.arange(1, depth + 1)
-    return ClickRows(
-        one, rank, one, np.ones(depth), np.zeros(depth), one[:1], np.ones(1)
-    )
 
 
 def _require_policy(policy: Floats, rows: ClickRows) -> None:

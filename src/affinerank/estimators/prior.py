@@ -38,9 +38,7 @@ FARTHEST = 4.0  # columns in units of their spread: nothing is expected beyond
 LEAST_MEAN = 1e-3
 KNOT = 10  # up to this rank the logarithm of the rank counts, and then differently
 LEAST_RHO, RHO_GUESS, RHO_SD = 0.02, 1.0, 0.5
-Column = tuple[
-    Floats, int
-]  # of documents, with the sign of its coefficient (0: either)
+Column = tuple[Floats, int]  # of documents, with its coefficient's sign; 0: either
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,9 +84,7 @@ def stacked_prior(link: UnitLink, folds: Sequence[Fold]) -> Prior:
 
 
 def prior_of(
-    link: UnitLink,
-    folds: Sequence[Fold],
-    expected: Callable[[Fold, UnitLink], Floats],
+    link: UnitLink, folds: Sequence[Fold], expected: Callable[[Fold, UnitLink], Floats]
 ) -> Prior:
     """Take what each fold expects of the queries it predicts; how far off, by moments.
 
@@ -192,7 +188,7 @@ def explain(columns: Columns, link: UnitLink) -> Floats:
         "ij,ji->i", columns.values, np.linalg.solve(precision, columns.values.T)
     )
     expected = sigmoid(score / np.sqrt(1.0 + np.pi / 8.0 * open_))
-    return np.asarray(np.clip(expected, LEAST_MEAN, 1.0 - LEAST_MEAN))
+    return np.clip(expected, LEAST_MEAN, 1.0 - LEAST_MEAN)
 
 
 def spread_around(mean: Floats, link: UnitLink) -> float:

@@ -155,10 +155,7 @@ def estimate(
 
 
 def by_query(
-    weights: Weights,
-    rank_weights: Floats,
-    query: Ints,
-    unknown: Floats | float = 0.0,
+    weights: Weights, rank_weights: Floats, query: Ints, unknown: Floats | float = 0.0
 ) -> Floats:
     """``[n_queries]`` relevance times rank weights, added up.
 
@@ -245,9 +242,7 @@ def exposure(rows: ClickRows, weights: Weights, rank_weights: Floats) -> Exposur
     among_top = np.clip(TOP * number - before, 0, shown)
     total = float(shown @ weight)
     return Exposure(
-        number,
-        total**2 / float(shown @ weight**2),
-        float(among_top @ weight) / total,
+        number, total**2 / float(shown @ weight**2), float(among_top @ weight) / total
     )
 
 

@@ -60,12 +60,10 @@ class RankWeights:
             )
         if metric.name == "P" and metric.cutoff is None:
             raise ConfigError("P without a cutoff is the same for every ranking; P@5?")
-        depth = metric.cutoff or np.inf
+        name, depth = str(metric), metric.cutoff or np.inf
         if metric.name == "P":
-            return cls(str(metric), lambda ranks: (ranks <= depth) / depth)
-        return cls(
-            str(metric), lambda ranks: np.where(ranks <= depth, discount(ranks), 0.0)
-        )
+            return cls(name, lambda ranks: (ranks <= depth) / depth)
+        return cls(name, lambda ranks: np.where(ranks <= depth, discount(ranks), 0.0))
 
     @classmethod
     def listed(cls, weights: Sequence[float]) -> RankWeights:
@@ -81,10 +79,8 @@ class RankWeights:
                 "rank weights must be numbers of 0 or more, not all 0, got "
                 f"{text or 'none'}"
             )
-        last = len(values) - 1
-        return cls(
-            f"rank weights {text}", lambda ranks: values[np.minimum(ranks - 1, last)]
-        )
+        name, last = f"rank weights {text}", len(values) - 1
+        return cls(name, lambda ranks: values[np.minimum(ranks - 1, last)])
 
 
 DCG_10 = RankWeights.of_metric(Metric("DCG", 10))

@@ -122,11 +122,7 @@ class Source:
             )
 
     def fit(
-        self,
-        rows: ClickRows,
-        rng: Rng,
-        first: Any = None,
-        part: float = 1.0,
+        self, rows: ClickRows, rng: Rng, first: Any = None, part: float = 1.0
     ) -> Any:
         """Estimate users from ``part`` of the clicks, starting from a ``first`` fit."""
         # As many fewer clicks are enough, so that ranks pool alike.
@@ -181,10 +177,7 @@ def estimate_differences(
 
 
 def _replicates(
-    held: Differences,
-    source: Source,
-    rngs: Sequence[Rng],
-    progress: Progress,
+    held: Differences, source: Source, rngs: Sequence[Rng], progress: Progress
 ) -> Floats:
     """Differences of resamples ``[n, sessions or queries, n_differences]``."""
     progress("refitting users", 0, len(rngs))
@@ -234,7 +227,7 @@ def _sessions_again(held: Differences, source: Source, first: Any, rng: Rng) -> 
         rate = rows.by_rank(rows.clicks) / np.maximum(rows.by_rank(rows.impressions), 1)
         learnt = clicked_again(rows, rate[rows.rank - 1], rng)
     users = source.fit(learnt, rng, first).users
-    return np.asarray(replace(held, rows=again).by_query(users) @ again.share)
+    return replace(held, rows=again).by_query(users) @ again.share
 
 
 def _half_of_queries(held: Differences, source: Source, first: Any, rng: Rng) -> Floats:

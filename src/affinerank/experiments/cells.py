@@ -10,13 +10,7 @@ import numpy as np
 
 from affinerank.estimators import ESTIMATORS
 from affinerank.experiments.plan import Grid, Plan
-from affinerank.pipeline.worlds import (
-    PRODUCTION,
-    TRUE,
-    Cell,
-    stacked,
-    trained_jointly,
-)
+from affinerank.pipeline.worlds import PRODUCTION, TRUE, Cell, stacked, trained_jointly
 from affinerank.settings import Spec
 
 

@@ -14,11 +14,7 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import AffineRankError, DataError
 from affinerank.estimators import affine
-from affinerank.evaluation.significance import (
-    Comparison,
-    compare_queries,
-    compare_runs,
-)
+from affinerank.evaluation.significance import Comparison, compare_queries, compare_runs
 from affinerank.experiments.coordinates import UNNAMED, settings_of, title_of
 from affinerank.experiments.results import Result
 from affinerank.pipeline.simulation import users_of
@@ -180,20 +176,16 @@ def users_found(results: Sequence[Result]) -> list[UsersFound]:
         own = {r.cell.run: r for r in reversed(runs) if r.cell.clicks == most}
         truth = _truth(panel.click_model)
         found = np.stack([_shown(own[run]) for run in sorted(own)], axis=1)
-        aligned = np.stack(
-            [_aligned(one, truth) for one in found.swapaxes(0, 1)], axis=1
-        )
+        each = [_aligned(one, truth) for one in found.swapaxes(0, 1)]
+        aligned = np.stack(each, axis=1)
         collected.append(UsersFound(panel, users, found, aligned, truth))
     return collected
 
 
 def _truth(click_model: str) -> Floats:
     """``[2, ranks]`` true alpha and beta; NaN for users who have none by rank."""
-    ranks, ones = np.arange(1, RANKS + 1), np.ones(RANKS)
-    first = np.zeros_like(ranks)
-    rows = ClickRows(first, ranks, first, ones, ones, first[:1], ones[:1])
     try:
-        return np.stack(users_of(click_model, RANKS).at(rows))
+        return np.stack(users_of(click_model, RANKS).at(ClickRows.of_ranks(RANKS)))
     except AffineRankError:
         return np.full((2, RANKS), np.nan)
 

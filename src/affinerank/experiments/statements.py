@@ -159,6 +159,11 @@ def _lead(summary: Summary, better: Line, worse: Line) -> Floats:
     return summary.means(*better) - summary.means(*worse)
 
 
+def _leads(summary: Summary, *pairs: tuple[Line, Line]) -> Floats:
+    """Leads of several, side by side on the second axis."""
+    return np.stack([_lead(summary, *pair) for pair in pairs], axis=1)
+
+
 def _ends(values: Floats, least: int = 1) -> Floats:
     """``[n_panels, 2]`` first and last of what was measured, if ``least`` were."""
     known = np.isfinite(values)
@@ -215,10 +220,8 @@ def p_values(summary: Summary) -> Floats:
 
 def clipping_gain(summary: Summary) -> Floats:
     """What clipping adds to affine at the fewest clicks."""
-    names = {Spec.parse(point.place.estimator) for point in summary.points}
-    clipped = [
-        str(spec) for spec in names if spec.name == AFFINE[0] and spec.parameters
-    ]
+    specs = {Spec.parse(point.place.estimator) for point in summary.points}
+    clipped = [str(s) for s in specs if s.name == AFFINE[0] and s.parameters]
     gains = [_ends(_lead(summary, (name, TRUE), AFFINE))[:, 0] for name in clipped]
     return np.stack(gains, axis=1) if gains else np.empty(0)
 
@@ -373,9 +376,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "Soft-min-max outperforms the other activations at every number of clicks.",
         "it is above both in every setting and at every number of clicks",
-        lambda s: np.stack(
-            [_lead(s, SOFT_MIN_MAX, other) for other in (SOFTMAX, SIGMOID)], axis=1
-        ),
+        lambda s: _leads(s, (SOFT_MIN_MAX, SOFTMAX), (SOFT_MIN_MAX, SIGMOID)),
         partial(smallest, what="lead", above=0.0),
     ),
     Statement(
@@ -394,13 +395,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "Sigmoid performs poorest.",
         "its mean over clicks is below both others in every setting",
-        lambda s: np.stack(
-            [
-                mean_of_known(_lead(s, other, SIGMOID))
-                for other in (SOFT_MIN_MAX, SOFTMAX)
-            ],
-            axis=1,
-        ),
+        lambda s: mean_of_known(_leads(s, (SOFT_MIN_MAX, SIGMOID), (SOFTMAX, SIGMOID))),
         partial(smallest, what="mean lead of the others", above=0.0),
     ),
     *(

@@ -21,8 +21,8 @@ from affinerank.errors import DataError
 from affinerank.estimators import Estimator, Fold, Weights
 from affinerank.estimators.correction import standard_error
 from affinerank.files import PathLike, written_whole
-from affinerank.pipeline.folds import Log, learn_quickly, learns_of
-from affinerank.pipeline.weighing import rows_named, weigh, with_clip
+from affinerank.pipeline.folds import Log, learn_quickly
+from affinerank.pipeline.weighing import learns_of, rows_named, weigh, with_clip
 from affinerank.progress import Progress, quiet
 
 ESTIMATED_BY = "affinerank.estimator"

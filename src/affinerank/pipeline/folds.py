@@ -20,7 +20,7 @@ from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import QUICK
-from affinerank.estimators import ESTIMATORS, Weights
+from affinerank.estimators import Weights
 from affinerank.estimators.evidence import CLICKS, Fold
 from affinerank.estimators.unit import UnitLink
 from affinerank.pipeline.estimation import filled_features
@@ -30,11 +30,11 @@ from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import RankerKind, predict_all
 from affinerank.rankers.targets import ClickTargets, Targets, Validation
 from affinerank.seeds import stage_rng
-from affinerank.settings import Spec
 
 FOLDS = 5
 WEIGHING = 0.3  # of the queries outside a part: they stop and weigh its rankers
 LEAST_QUERIES = 10
+
 SLOTS = 8  # ranks of a document that are told apart where clicks are explained
 
 
@@ -69,14 +69,6 @@ class Learner:
     def title(self, name: str) -> str:
         """Tell apart what two kinds learn of the same clicks."""
         return name if self.alone or name != CLICKS else f"{name} {self.kind.name}"
-
-
-def learns_of(estimator: str | Spec) -> tuple[str, ...]:
-    """Return what rankers must learn out of fold for an estimator."""
-    spec = Spec.of(estimator)
-    row = ESTIMATORS[spec.name]
-    options: Any = spec.settings(row.options)
-    return row.learns(options)
 
 
 def learn_in_folds(
@@ -115,17 +107,12 @@ def learn_in_folds(
             usable = [i for i, t in enumerate(targets) if _differ(t, learns, offsets)]
             if not usable:
                 continue
+            given = learner.features, [targets[i] for i in usable], offsets
             fitted = learner.kind.fit(
-                learner.features[_docs(learns, offsets)],
-                _chosen([targets[i] for i in usable], learns, offsets),
-                _bounds(learns, offsets),
+                *_part(*given, learns),
                 seeds=[logs[firsts[i][0]].seed for i in usable],
                 settings=learner.settings,
-                validation=Validation(
-                    learner.features[_docs(weighs, offsets)],
-                    _chosen([targets[i] for i in usable], weighs, offsets),
-                    _bounds(weighs, offsets),
-                ),
+                validation=Validation(*_part(*given, weighs)),
             )
             by_each = predict_all([one.kept for one in fitted], learner.features)
             for i, own in zip(usable, by_each, strict=True):
@@ -272,38 +259,28 @@ def _differ(targets: Weights | ClickTargets, learns: Bools, offsets: Ints) -> bo
     return bool(np.abs(away).max(initial=0.0) > 1e-9)
 
 
-def _chosen(
-    targets: Sequence[Any], queries: Bools, offsets: Ints
-) -> Targets | ClickTargets:
-    """Put what rankers learn from some queries side by side."""
+def _part(
+    features: Matrix, targets: Sequence[Any], offsets: Ints, queries: Bools
+) -> tuple[Matrix, Targets | ClickTargets, Ints]:
+    """Features, targets of each ranker, and boundaries of some queries."""
     docs = _docs(queries, offsets)
-    if isinstance(targets[0], ClickTargets):
-        slots = max(one.clicks.shape[2] for one in targets)
-        return ClickTargets(
-            *(
-                np.concatenate(
-                    [_padded(getattr(one, f.name)[:, docs], slots) for one in targets]
-                )
-                for f in fields(ClickTargets)
-            )
-        )
-    return Targets(
-        np.stack([one.weight[docs] for one in targets]),
-        np.stack([one.known[docs] for one in targets]),
-        np.stack([one.share[queries] for one in targets]),
-    )
-
-
-def _padded(values: NDArray[np.float32], slots: int) -> NDArray[np.float32]:
-    return np.pad(values, ((0, 0), (0, 0), (0, slots - values.shape[2])))
+    bounds = np.concatenate([[0], np.cumsum(np.diff(offsets)[queries])])
+    if not isinstance(targets[0], ClickTargets):
+        weights = np.stack([one.weight[docs] for one in targets])
+        known = np.stack([one.known[docs] for one in targets])
+        share = np.stack([one.share[queries] for one in targets])
+        return features[docs], Targets(weights, known, share), bounds
+    slots = max(one.clicks.shape[2] for one in targets)
+    found = []
+    for f in fields(ClickTargets):
+        parts = (getattr(one, f.name)[:, docs] for one in targets)
+        wide = [np.pad(p, ((0, 0), (0, 0), (0, slots - p.shape[2]))) for p in parts]
+        found.append(np.concatenate(wide))
+    return features[docs], ClickTargets(*found), bounds
 
 
 def _docs(queries: Bools, offsets: Ints) -> Bools:
     return np.repeat(queries, np.diff(offsets))
-
-
-def _bounds(queries: Bools, offsets: Ints) -> Ints:
-    return np.concatenate([[0], np.cumsum(np.diff(offsets)[queries])])
 
 
 def _with(settings: Any, **values: Any) -> Any:

@@ -44,18 +44,18 @@ class Lists:
         """Keep some queries."""
         sizes = np.diff(self.offsets)
         docs = np.repeat(queries, sizes)
-        made: dict[int, Weights] = {}
-        for weights in self.weights:
-            if id(weights) not in made:
-                made[id(weights)] = replace(
-                    weights,
-                    weight=weights.weight[docs],
-                    known=weights.known[docs],
-                    share=weights.share[queries],
-                    variance=np.empty(0),
-                    slope=None if weights.slope is None else np.empty(0),
-                    kappa=None,
-                )
+        made = {
+            number: replace(
+                weights,
+                weight=weights.weight[docs],
+                known=weights.known[docs],
+                share=weights.share[queries],
+                variance=np.empty(0),
+                slope=None if weights.slope is None else np.empty(0),
+                kappa=None,
+            )
+            for number, weights in {id(w): w for w in self.weights}.items()
+        }
         offsets = np.concatenate([[0], np.cumsum(sizes[queries])])
         of_each = [made[id(weights)] for weights in self.weights]
         return Lists(self.features[docs], offsets, of_each)

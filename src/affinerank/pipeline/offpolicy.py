@@ -46,16 +46,12 @@ from affinerank.evaluation.refits import (
     is_estimated,
     mean_alpha,
 )
-from affinerank.evaluation.unseen import (
-    by_information,
-    can_predict,
-    predict,
-)
+from affinerank.evaluation.unseen import by_information, can_predict, predict
 from affinerank.pipeline.estimation import filled_features
-from affinerank.pipeline.folds import Log, learn_quickly, learns_of
+from affinerank.pipeline.folds import Log, learn_quickly
 from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.parts import held_part, train_part
-from affinerank.pipeline.weighing import rows_named, weigh
+from affinerank.pipeline.weighing import learns_of, rows_named, weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.ranker import Ranker, score
 from affinerank.seeds import stage_rng

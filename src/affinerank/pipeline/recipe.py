@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,23 +60,16 @@ def fit_chosen(
     """
     kind = RANKERS[ranker]
     tried = list(kind.rates if rates is None else rates) or [settings.learning_rate]
-    held = _held_out(lists, seed)
+    held, fit = _held_out(lists, seed), partial(fit_all, ranker, progress=progress)
     if held is None:
         how = replace(settings, learning_rate=tried[-1])
-        given: dict[str, Any] = {"checkpoint": checkpoint, "progress": progress}
-        return fit_all(ranker, lists, seeds=seeds, settings=how, **given)
+        return fit(lists, seeds=seeds, settings=how, checkpoint=checkpoint)
     chosen: list[tuple[float, int, float]] = [(-np.inf, 1, tried[0]) for _ in seeds]
     for rate in tried:
         patience = settings.patience or kind.patience
         how = replace(settings, learning_rate=rate, patience=patience)
-        fitted = fit_all(
-            ranker,
-            lists.part(~held),
-            seeds=seeds,
-            settings=how,
-            held_out=lists.part(held),
-            progress=progress,
-        )
+        learnt, judged = lists.part(~held), lists.part(held)
+        fitted = fit(learnt, seeds=seeds, settings=how, held_out=judged)
         for i, one in enumerate(fitted):
             smooth = _smoothed(np.array(one.trace))
             best = int(np.argmax(smooth))
@@ -87,14 +81,12 @@ def fit_chosen(
         resumed = checkpoint
         if checkpoint is not None and len(rates_taken) > 1:  # a file for each training
             resumed = checkpoint.with_name(f"{checkpoint.name}.{rate:g}")
-        fitted = fit_all(
-            ranker,
+        fitted = fit(
             Lists(lists.features, lists.offsets, [lists.weights[i] for i in own]),
             seeds=[seeds[i] for i in own],
             settings=replace(settings, learning_rate=rate, patience=None),
             lengths=[chosen[i][1] for i in own],
             checkpoint=resumed,
-            progress=progress,
         )
         for i, one in zip(own, fitted, strict=True):
             value, length, _ = chosen[i]
@@ -106,7 +98,7 @@ def fit_chosen(
 def _smoothed(trace: Floats) -> Floats:
     """Average each value with its neighbours: held-out clicks are noisy."""
     inside = np.pad(trace, 1, mode="edge")
-    return np.asarray((inside[:-2] + inside[1:-1] + inside[2:]) / 3.0)
+    return (inside[:-2] + inside[1:-1] + inside[2:]) / 3.0
 
 
 def _held_out(lists: Lists, seed: int) -> Bools | None:

@@ -20,13 +20,14 @@ from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
 from affinerank.estimators import Fold
 from affinerank.files import new_folder
-from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
+from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.pipeline.parts import train_part
 from affinerank.pipeline.recipe import fit_chosen, require_recipe
 from affinerank.pipeline.weighing import (
     judging,
     labels_for,
+    learns_of,
     require_clips,
     require_depth,
     rows_named,

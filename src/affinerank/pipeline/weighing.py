@@ -43,14 +43,24 @@ def weigh(
         folds: Rankers of other queries, where the estimator asks for some.
         strict: Reject ranks deeper than the user model instead of extending it.
     """
-    spec = Spec.of(estimator)
-    row = ESTIMATORS[spec.name]
+    row, options = _row(estimator)
     if row.needs_users and users is None:
         raise ConfigError(f"the estimator {row.name} needs a user model (--users)")
     if strict:
-        require_depth([spec], rows, users)
-    options: Any = spec.settings(row.options)
+        require_depth([estimator], rows, users)
     return row.weigh(Evidence(rows, users, labels=labels, folds=folds, options=options))
+
+
+def learns_of(estimator: str | Spec) -> tuple[str, ...]:
+    """Return what rankers must learn out of fold for an estimator."""
+    row, options = _row(estimator)
+    return row.learns(options)
+
+
+def _row(estimator: str | Spec) -> tuple[Estimator, Any]:
+    spec = Spec.of(estimator)
+    row = ESTIMATORS[spec.name]
+    return row, spec.settings(row.options)
 
 
 def require_depth(
@@ -84,10 +94,9 @@ def require_clips(estimators: Sequence[str | Spec], clip: str | float | None) ->
     if clip is None:
         return
     parse_clip(clip, 1)
-    names = [Spec.of(estimator).name for estimator in estimators]
-    if all(
-        with_clip(estimator, clip) == Spec.of(estimator) for estimator in estimators
-    ):
+    specs = [Spec.of(estimator) for estimator in estimators]
+    if all(with_clip(spec, clip) == spec for spec in specs):
+        names = [spec.name for spec in specs]
         divide = [name for name in ESTIMATORS if with_clip(name, clip).parameters]
         raise ConfigError(
             f"{', '.join(names)} does not divide by alpha, so there is nothing to "
@@ -102,8 +111,7 @@ def judging(estimator: str | Spec) -> Spec:
     queries, the default with its prior by rank.
     """
     spec = Spec.of(estimator)
-    row = ESTIMATORS[spec.name]
-    if row.learns(spec.settings(row.options)):
+    if learns_of(spec):
         return Spec.parse(JUDGE)
     kept = tuple(p for p in spec.parameters if p[0] != "clip")
     return Spec(spec.name, kept)

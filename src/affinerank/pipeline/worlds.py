@@ -40,22 +40,15 @@ from affinerank.estimators import Fold, Weights, affine
 from affinerank.files import PathLike
 from affinerank.metrics import MetricValues, ranks_by_score
 from affinerank.pipeline.estimation import estimate_from_rows
-from affinerank.pipeline.folds import Log, learn_in_folds, learns_of
+from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.recipe import fit_chosen, require_recipe
 from affinerank.pipeline.simulation import users_of
-from affinerank.pipeline.weighing import judging, labels_for, weigh
+from affinerank.pipeline.weighing import judging, labels_for, learns_of, weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import mlp
-from affinerank.rankers.ranker import (
-    Fitted,
-    Model,
-    Ranker,
-    judge,
-    predict_all,
-    score,
-)
+from affinerank.rankers.ranker import Fitted, Model, Ranker, judge, predict_all, score
 from affinerank.rankers.targets import Targets
 from affinerank.seeds import stage_rng
 from affinerank.settings import Spec, require_at_least
@@ -400,13 +393,11 @@ class World:
         self, drawn: Sequence[Drawn], how: Training, **more: Any
     ) -> list[Estimate]:
         """Estimate from the logs of cells at once, by their method, which ranks too."""
-        rows, features = [one.rows for one in drawn], self.part("train").features
+        logs = [one.rows for one in drawn], self.part("train").features
         asked = [self._estimation(one.cell, how.settings) for one in drawn]
         fit_many: Any = METHODS[asked[0].method].fit_many
         with self.turn():
-            found: list[Estimate] = fit_many(
-                rows, features, asked, how.progress, **more
-            )
+            found: list[Estimate] = fit_many(*logs, asked, how.progress, **more)
         return found
 
     def _with_users(self, drawn: Sequence[Drawn], how: Training) -> list[Drawn]:
@@ -514,10 +505,8 @@ class World:
 
     def _ranked(self, ranker: Ranker, splits: Iterable[Split]) -> Production:
         train, test = self.part("train").raw, self.part("test").raw
-        parts = {split: self.part(split).raw for split in splits}
-        ranks = {
-            s: ranks_by_score(score(ranker, p), p.offsets) for s, p in parts.items()
-        }
+        raw = {split: self.part(split).raw for split in splits}
+        ranks = {s: ranks_by_score(score(ranker, r), r.offsets) for s, r in raw.items()}
         digest = hashlib.blake2b(digest_size=16)
         for array in (train.known_labels(), ranks["train"]):
             digest.update(np.ascontiguousarray(array).data)

@@ -224,7 +224,7 @@ class Clicks:
         _, p = self._rates(relevance)
         by_rate = self.impressions * self.alpha**2 / (p * (1.0 - p))
         curve = np.bincount(self.doc, by_rate, minlength=len(scores))
-        return np.asarray(curve * (relevance * (1.0 - relevance)) ** 2)
+        return curve * (relevance * (1.0 - relevance)) ** 2
 
     def _rates(self, relevance: Floats) -> tuple[Floats, Floats]:
         """Return click rates as they are, and kept in (0, 1)."""
@@ -273,16 +273,14 @@ def _explain(
 def _square(x: Matrix, times: Floats) -> Matrix:
     """Return ``x' x`` with each document so many times."""
     scaled = x * np.sqrt(times).astype(np.float32)[:, None]
-    return np.asarray(scaled.T @ scaled)
+    return scaled.T @ scaled
 
 
-def _ridges(
-    square: Floats, strengths: Iterable[float]
-) -> Iterator[tuple[float, float]]:
+def _ridges(square: Floats, tried: Iterable[float]) -> Iterator[tuple[float, float]]:
     """Yield each strength, and so many percent of the mean of the diagonal."""
     diagonal = np.diag(square)
     mean = diagonal.sum() / max(np.count_nonzero(diagonal), 1) or 1.0
-    for strength in strengths:
+    for strength in tried:
         yield strength, strength / 100.0 * mean
 
 

@@ -137,9 +137,8 @@ def _numbers(
     pattern = WHOLE if isinstance(span[0], int) else DECIMAL
     right = pattern.fullmatch(text) is not None
     values = np.array(text.split() if right else [np.nan], dtype=np.float64)
-    right = len(values) == size and bool(
-        np.all((values >= span[0]) & (values <= span[1]))
-    )
+    inside = (values >= span[0]) & (values <= span[1])
+    right = len(values) == size and bool(inside.all())
     _require(right, f"{key} to be {size} numbers from {span[0]:g} to {span[1]:g}")
     return values
 

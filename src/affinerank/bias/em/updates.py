@@ -65,9 +65,8 @@ class CellRows:
 
     def only(self, taken: Tensor) -> CellRows:
         """Let the rows that are not ``taken [n_rows]`` count for nothing."""
-        return replace(
-            self, impressions=self.impressions * taken, clicks=self.clicks * taken
-        )
+        shown, clicks = self.impressions * taken, self.clicks * taken
+        return replace(self, impressions=shown, clicks=clicks)
 
     def summed(self, values: Tensor) -> Tensor:
         """Add up ``values [n_rows]`` by cell."""

@@ -196,7 +196,7 @@ def _by_rank(population: Population) -> Floats:
     rank, n = population.rank_of[population.pool], population.n_ranks
     clicks = np.bincount(rank, population.clicks, n)
     rate = (clicks + 0.1) / (np.bincount(rank, population.impressions, n) + 0.2)
-    return np.asarray(rate[rank])
+    return rate[rank]
 
 
 def _averaged(levels: Levels, population: Population, to: Ints, size: int) -> Levels:

@@ -77,7 +77,7 @@ class Levels:
     @property
     def zeta_minus(self) -> Floats:
         """``[n_pools]`` click rate at level 0."""
-        return np.asarray(self.zeta_plus * np.exp(-self.log_ratio), dtype=np.float64)
+        return self.zeta_plus * np.exp(-self.log_ratio)
 
     @property
     def alpha(self) -> Floats:
@@ -108,8 +108,7 @@ class Levels:
 
     def log_odds(self, population: Population) -> Floats:
         """``[n_cells]`` eta: how much a cell leans to relevance."""
-        tilted = population.basis @ self.tilt
-        return np.asarray(tilted + self.by_rank[population.home], dtype=np.float64)
+        return population.basis @ self.tilt + self.by_rank[population.home]
 
     def log_shares(self, population: Population) -> Floats:
         """``[n_cells, n_levels]`` log share of each level among a cell's documents."""

@@ -150,9 +150,8 @@ class Population:
     def capped(self, most: float) -> Population:
         """Keep the click rates as if from at most ``most`` impressions per document."""
         each = self._kept_share(most)
-        return replace(
-            self, impressions=self.impressions * each, clicks=self.clicks * each
-        )
+        shown, clicks = self.impressions * each, self.clicks * each
+        return replace(self, impressions=shown, clicks=clicks)
 
     def thinned(self, most: float, rng: Rng) -> Population:
         """Draw about ``most`` impressions of a document from those it has."""
@@ -235,7 +234,7 @@ def hinges(values: Floats, n: int) -> Floats:
     basis = np.stack(pieces, axis=1)
     basis -= basis.mean(axis=0)
     spread = basis.std(axis=0)
-    return np.asarray(basis / np.where(spread > 1e-12, spread, 1.0), dtype=np.float64)
+    return basis / np.where(spread > 1e-12, spread, 1.0)
 
 
 def _bin(values: Floats, bins: int) -> Ints:

@@ -88,11 +88,7 @@ class AffineModel(Users):
 
     @classmethod
     def from_eps(
-        cls,
-        theta: ArrayLike,
-        eps_plus: ArrayLike,
-        eps_minus: ArrayLike,
-        **about: Any,
+        cls, theta: ArrayLike, eps_plus: ArrayLike, eps_minus: ArrayLike, **about: Any
     ) -> Self:
         """Build from examination and the click rates of examined documents."""
         parts = cls._stacked(theta=theta, eps_plus=eps_plus, eps_minus=eps_minus)
