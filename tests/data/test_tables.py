@@ -5,12 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from affinerank.cli import main
 from affinerank.data.catalog import DataSource
+from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import Chosen
 from affinerank.data.tables import read_csv
 from affinerank.errors import DataError
@@ -98,3 +104,32 @@ def test_commands_take_the_options(tmp_path: Path) -> None:
     path.write_text("query_id,doc_id,brand,price\nq,a,nike,1\nq,b,puma,2\n")
     assert main(["data", "describe", str(path)]) == 2
     assert main(["data", "describe", str(path), "--ignore", "brand"]) == 0
+
+
+COLUMNS: dict[str, list[Any]] = {
+    "query_id": ["q", "q", 7],
+    "doc_id": ["a", "b", "a"],
+    "price": [1.0, None, 3.0],
+}
+
+
+def frames() -> dict[str, Any]:
+    texts = {**COLUMNS, "query_id": list(map(str, COLUMNS["query_id"]))}
+    table = pa.table(texts)
+    found = {"pyarrow": table, "pandas": pd.DataFrame(texts, index=[5, 3, 1])}
+    return found | {"polars": pl.DataFrame(texts), "duckdb": duckdb.from_arrow(table)}
+
+
+@pytest.mark.parametrize("name", ["pyarrow", "pandas", "polars", "duckdb"])
+def test_frames_go_in_without_a_file(name: str) -> None:
+    data = RankingDataset.from_frame(frames()[name])
+    assert data.query_ids.tolist() == ["q", "7"]
+    assert data.feature_names == ("price",)
+    np.testing.assert_array_equal(data.features[:, 0], np.array([1, np.nan, 3], "f4"))
+
+
+def test_what_is_no_frame_is_said() -> None:
+    with pytest.raises(DataError, match="expected a frame that speaks Arrow"):
+        RankingDataset.from_frame(3)
+    with pytest.raises(DataError, match="the frame: there is no column 'query_id'"):
+        RankingDataset.from_frame(pa.table({"x": [1]}))

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from affinerank.audit.survey import LogSurvey
 
 
+Average = tuple[ClickRows, Floats, Floats]  # rows by rank, with their alpha and beta
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
     """A log, and what was estimated from it.
@@ -61,7 +64,7 @@ class Facts:
     estimate: Estimate | None
     refused: str | None
     warned: tuple[str, ...]
-    average: tuple[ClickRows, Floats, Floats] | None
+    average: Average | None
     first: FirstRank | None
     assumptions: tuple[Assumption, ...]
     labels: pa.Table | None
@@ -149,9 +152,7 @@ def facts_of(
     )
 
 
-def average_users(
-    estimate: Estimate, rows: ClickRows
-) -> tuple[ClickRows, Floats, Floats]:
+def average_users(estimate: Estimate, rows: ClickRows) -> Average:
     """Average alpha and beta of each document at each rank over its impressions.
 
     A document of relevance g has alpha g + beta clicks per impression there, whatever

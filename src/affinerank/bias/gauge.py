@@ -110,11 +110,9 @@ def gauge_error(
     )
 
 
-def error_by_row(
-    estimate: ClickModel, truth: ClickModel, rows: ClickRows
-) -> GaugeError:
+def error_by_row(found: ClickModel, truth: ClickModel, rows: ClickRows) -> GaugeError:
     """Compare over rows, where users go by more than the rank."""
-    both = [model.at(rows) for model in (estimate, truth)]
+    both = [model.at(rows) for model in (found, truth)]
     first, second = (TrustModel(alpha=a, beta=b, identified="gauge") for a, b in both)
     return gauge_error(first, second, rows.impressions)
 

@@ -22,7 +22,7 @@ from scipy import stats
 
 from affinerank.arrays import Floats
 from affinerank.bias.mixture.fit import Fit, fit_levels
-from affinerank.bias.mixture.levels import Levels, query_likelihood
+from affinerank.bias.mixture.levels import query_likelihood
 from affinerank.bias.mixture.population import Population
 from affinerank.bias.mixture.precision import document_scores, precision_of
 
@@ -66,7 +66,9 @@ def trust_test(population: Population, fit: Fit) -> TrustTest | None:
     learnt, held = population.halves()
     if min(_clicked_queries(learnt), _clicked_queries(held)) < LEAST_CLICKED:
         return None
-    without = fit_levels(learnt, _tied(fit.levels), tied=True)
+    ratio = np.full_like(fit.levels.log_ratio, fit.levels.log_ratio.mean())
+    start = replace(fit.levels, log_ratio=ratio, common_ratio=float(ratio[0]))
+    without = fit_levels(learnt, start, tied=True)
     with_trust = fit_levels(learnt, without.levels)
     slope = _slopes_towards_trust(learnt, held, without)
     likelihood = query_likelihood(held, with_trust.levels)
@@ -88,12 +90,6 @@ def _clicked_queries(population: Population) -> int:
     """Number of queries that have a click."""
     clicked = population.doc_of_row[population.clicks > 0]
     return len(np.unique(population.query[clicked]))
-
-
-def _tied(levels: Levels) -> Levels:
-    """The same click rates at the highest level, with one ratio for all ranks."""
-    ratio = np.full_like(levels.log_ratio, levels.log_ratio.mean())
-    return replace(levels, log_ratio=ratio, common_ratio=float(ratio[0]))
 
 
 def _slopes_towards_trust(learnt: Population, held: Population, without: Fit) -> Floats:

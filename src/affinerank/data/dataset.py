@@ -117,6 +117,17 @@ class RankingDataset:
         )
 
     @classmethod
+    def from_frame(cls, frame: Any, **how: Any) -> RankingDataset:
+        """Build from a frame: pandas, polars, pyarrow, DuckDB, anything of Arrow.
+
+        Columns are those of a feature table in Parquet, and so is ``how`` it is read
+        (:func:`~affinerank.data.parquet.read_parquet`).
+        """
+        from affinerank.data.parquet import read_frame
+
+        return read_frame(frame, **how)
+
+    @classmethod
     def from_groups(
         cls,
         features: ArrayLike,

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +64,35 @@ def read_parquet(
         pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER) as file,
     ):
         return _read(file, missing, list_id, chosen)
+
+
+def read_frame(
+    frame: Any,
+    *,
+    missing: Missing = "keep",
+    list_id: str = "query_id",
+    chosen: Chosen = Chosen(),  # noqa: B008
+) -> RankingDataset:
+    """Read ranking data from a frame that speaks Arrow, as from Parquet."""
+    try:
+        table = pa.table(frame)
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        raise DataError(
+            "expected a frame that speaks Arrow (pandas, polars, pyarrow, DuckDB), got "
+            f"{type(frame).__name__}: {one_line(error):.100}"
+        ) from None
+    index = [n for n in table.column_names if n.startswith("__index_level_")]
+    plain = pa.schema(
+        f.with_type(pa.string()) if f.type == pa.string_view() else f
+        for f in table.drop_columns(index).schema
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.drop_columns(index).cast(plain), sink)
+    with (
+        parquet_errors(Path("the frame")),
+        pq.ParquetFile(pa.BufferReader(sink.getvalue())) as file,
+    ):
+        return _read(file, parse_missing(missing), list_id, chosen)
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from affinerank.bias import METHODS, EstimationSettings
 from affinerank.clicks.models import CLICK_MODELS
 from affinerank.clicks.policies import POLICIES
 from affinerank.clicks.traffic import Traffic
-from affinerank.defaults import POLICY, RANKER
-from affinerank.estimators import ESTIMATORS, affine
+from affinerank.defaults import CORRECTION, POLICY, RANKER
+from affinerank.estimators import ESTIMATORS
 from affinerank.pipeline.worlds import PRODUCTION, TRUE
 from affinerank.rankers import RANKERS
 from affinerank.settings import Spec
@@ -65,9 +65,7 @@ class Figure:
 FIGURES: Table[Figure] = Table(
     "figure",
     Figure("figure1", "Figure 1", "clicks", "estimator", {"users": TRUE}),
-    Figure(
-        "figure2", "Figure 2", "clicks", "users", {"estimator": affine.ROW.name}, TRUE
-    ),
+    Figure("figure2", "Figure 2", "clicks", "users", {"estimator": CORRECTION}, TRUE),
     Figure("figure3", "Figure 3", "rank", "users"),
     Figure("figure4", "Figure 4: quality per click", "clicks", "method", held_out=True),
     Figure("figure5", "Figure 5: cutoffs", "clicks", "method", held_out=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -101,12 +101,12 @@ class SegmentedModel(Users):
 
     def at(self, rows: ClickRows) -> tuple[Floats, Floats]:
         """Alpha and beta of each row, by the model of its segment."""
-        alpha, beta = self._each(rows, lambda users, part: users.at(part), 2)
+        alpha, beta = self._each("at", rows, 2)
         return alpha, beta
 
     def examination(self, rows: ClickRows) -> tuple[Floats, Floats, Floats]:
         """Theta, eps+ and eps- of each row, by the model of its segment."""
-        theta, plus, minus = self._each(rows, lambda u, part: u.examination(part), 3)
+        theta, plus, minus = self._each("examination", rows, 3)
         return theta, plus, minus
 
     def draw(self, size: int, rng: Rng) -> Ints:
@@ -153,12 +153,7 @@ class SegmentedModel(Users):
         share = {name: float(part) for name, part in about.get("share", {}).items()}
         return cls(models, share, read_provenance(about))
 
-    def _each(
-        self,
-        rows: ClickRows,
-        values: Callable[[ClickModel, ClickRows], tuple[Floats, ...]],
-        size: int,
-    ) -> Floats:
+    def _each(self, method: str, rows: ClickRows, size: int) -> Floats:
         """``[size, n_rows]`` put the values of every segment's rows together."""
         if not rows.segments or rows.segment is None:
             raise DataError(
@@ -174,7 +169,7 @@ class SegmentedModel(Users):
                     f"{', '.join(map(repr, self.models))}"
                 )
             if here.any():
-                found[:, here] = values(self.models[name], rows.select(here))
+                found[:, here] = getattr(self.models[name], method)(rows.select(here))
         return found
 
 
