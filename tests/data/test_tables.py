@@ -74,6 +74,13 @@ def test_what_is_wrong_is_one_sentence_about_the_file_given(
     assert "\n" not in str(caught.value)
 
 
+def test_names_that_are_not_utf_8_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "shop.csv"
+    path.write_bytes(b"query_id,doc_id,pri\xff\nq,a,1\n")
+    with pytest.raises(DataError, match="could not be read as CSV"):
+        read_csv(path)
+
+
 def test_commands_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "features.csv"
     path.write_text(TEXT)

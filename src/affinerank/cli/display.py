@@ -160,13 +160,10 @@ def trained(about: Mapping[str, Any]) -> None:
     rows, left = about["rankers"], about["unmatched"]
     fixed = ("estimator", "seed", "written")
     reported = [name for name in rows[0] if name not in fixed]
-    table(
-        ("estimator", *(name.replace("_", " ") for name in reported), "written"),
-        (
-            (row["estimator"], *(_number(row[n]) for n in reported), row["written"])
-            for row in rows
-        ),
-    )
+    heads = ("estimator", *(name.replace("_", " ") for name in reported), "written")
+    numbers = ([_number(row[name]) for name in reported] for row in rows)
+    pairs = zip(rows, numbers, strict=True)
+    table(heads, ((row["estimator"], *own, row["written"]) for row, own in pairs))
     if left["documents"]:
         line(
             f"{left['documents']:,} documents of {left['queries']:,} queries with "
@@ -238,39 +235,26 @@ def estimated(about: Mapping[str, Any]) -> None:
     )
     rows = about["by_rank"]
     line("alpha and beta up to gauge: in units of clicks at the first rank (1 and 0)")
-    table(
-        ("rank", "impressions", "clicks", "alpha", "beta"),
-        (
-            (
-                row["ranks"],
-                f"{row['impressions']:,}",
-                f"{row['clicks']:,}",
-                *(_with_band(row["display"], name) for name in ("alpha", "beta")),
-            )
-            for row in rows[:RANKS_PRINTED]
-        ),
-    )
+    shown = []
+    for row in rows[:RANKS_PRINTED]:
+        numbers = (f"{row[name]:,}" for name in ("impressions", "clicks"))
+        bands = (_with_band(row["display"], name) for name in ("alpha", "beta"))
+        shown.append((row["ranks"], *numbers, *bands))
+    table(("rank", "impressions", "clicks", "alpha", "beta"), shown)
     if len(rows) > RANKS_PRINTED:
         line(f"... and {len(rows) - RANKS_PRINTED} more in the file and with --json")
     for note in about["notes"]:
         line(f"note: {note}")
     if "models" in about:
         line("which users predict held-out sessions (the simplest that is not behind):")
-        table(
-            ("users go by", "log-likelihood", "perplexity", "lead over the simpler"),
-            (
-                (
-                    row["model"],
-                    f"{row['log_likelihood']:.4f}",
-                    f"{row['perplexity']:.4f}",
-                    f"{row['lead']:+.5f} +- {row['lead_error']:.5f}"
-                    + (" *" if row["clear"] else "")
-                    if row["lead_error"]
-                    else "",
-                )
-                for row in about["models"]
-            ),
-        )
+        shown = []
+        for row in about["models"]:
+            numbers = (f"{row[name]:.4f}" for name in ("log_likelihood", "perplexity"))
+            clear = " *" if row["clear"] else ""
+            lead = f"{row['lead']:+.5f} +- {row['lead_error']:.5f}{clear}"
+            shown.append((row["model"], *numbers, lead if row["lead_error"] else ""))
+        heads = ("users go by", "log-likelihood", "perplexity", "lead over the simpler")
+        table(heads, shown)
     test, error = about.get("trust_bias"), about.get("against_truth")
     if test is not None:
         verdict = "there is trust bias" if test["found"] else "no trust bias was found"
@@ -370,15 +354,11 @@ def findings(report: Any, *, to_stderr: bool) -> None:
     """Print what is wrong or peculiar about a log, with example rows."""
     if not report.findings:
         return
-    rows = (
-        (
-            "fault" if found.fault else "note",
-            found.what,
-            f"{found.number:,} {found.unit}",
-            "\n".join(json.dumps(row, default=str) for row in found.examples[:3]),
-        )
-        for found in report.findings
-    )
+    rows = []
+    for found in report.findings:
+        kind, number = "fault" if found.fault else "note", f"{found.number:,}"
+        examples = (json.dumps(row, default=str) for row in found.examples[:3])
+        rows.append((kind, found.what, f"{number} {found.unit}", "\n".join(examples)))
     console = faults if to_stderr else out
     table(("", "what", "how many", "for example"), rows, console)
 

@@ -47,7 +47,7 @@ def _named(source: Path, file: Path) -> Iterator[None]:
         yield
     except DataError as error:
         raise DataError(str(error).replace(str(file), str(source))) from None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{source}: could not be read as CSV: {one_line(error)}"
         ) from None

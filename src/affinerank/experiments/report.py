@@ -132,14 +132,10 @@ def _statements(judged: Sequence[tuple[Statement, Finding]]) -> str:
             left.append(f"<li>{escape(statement.text)}</li>")
             continue
         word = found.verdict.split()[0]
-        rows.append(
-            [
-                escape(statement.text),
-                f'<span class="{word}">{found.verdict}</span>',
-                "<br>".join(escape(number) for number in found.numbers),
-                f"<small>{escape(statement.rule)}</small>",
-            ]
-        )
+        verdict = f'<span class="{word}">{found.verdict}</span>'
+        numbers = "<br>".join(escape(number) for number in found.numbers)
+        rule = f"<small>{escape(statement.rule)}</small>"
+        rows.append([escape(statement.text), verdict, numbers, rule])
     table = html_table(("Statement", "Here", "Number", "Holds if"), rows)
     if not left:
         return table

@@ -44,7 +44,7 @@ MOST_BELOW = 0.1  # of estimates of relevance: sum of those below 0 to sum above
 STEPS = 255  # of relevance, from 0 to the largest
 LONGEST = 10_000  # documents of a query that LightGBM's own objective takes
 
-Derivatives = NDArray[np.float32]
+Derivatives = tuple[NDArray[np.float32], NDArray[np.float32]]  # first and second
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,25 +61,21 @@ class LambdaObjective:
     offsets: Ints
     truncation: int = 30
 
-    def __call__(
-        self, scores: Floats, data: object = None
-    ) -> tuple[Derivatives, Derivatives]:
+    def __call__(self, scores: Floats, data: object = None) -> Derivatives:
         """Return gradient and second derivative of each score, ``[n_docs]`` both.
 
         ``data``, which LightGBM passes, adds nothing.
         """
         del data
         longest = int(np.diff(self.offsets).max(initial=0))
-        discounts = discount(np.arange(1, longest + 1))
-        return _derivatives(
-            scores, self.gains, self.offsets, discounts, self.truncation
-        )
+        worth = discount(np.arange(1, longest + 1))
+        return _derivatives(scores, self.gains, self.offsets, worth, self.truncation)
 
 
 @numba.njit(cache=True, nogil=True)
 def _derivatives(
     scores: Floats, gains: Floats, offsets: Ints, discounts: Floats, truncation: int
-) -> tuple[Derivatives, Derivatives]:
+) -> Derivatives:
     """Return the derivatives of every list, one list after another."""
     gradient = np.zeros(len(scores), dtype=np.float32)
     hessian = np.zeros(len(scores), dtype=np.float32)
@@ -138,9 +134,7 @@ class ClickObjective:
     start: float = 0.0
     scale: float = 1.0
 
-    def __call__(
-        self, scores: Floats, data: object = None
-    ) -> tuple[Derivatives, Derivatives]:
+    def __call__(self, scores: Floats, data: object = None) -> Derivatives:
         """Return gradient and second derivative of each score, ``[n_docs]`` both.
 
         ``data``, which LightGBM passes, adds nothing.

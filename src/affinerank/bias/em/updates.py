@@ -111,12 +111,10 @@ def update_zeta(zeta: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
     clicked = rows.summed(rows.clicks * given_click)
     skipped = rows.summed(skips * given_none)
     clicks, passed = rows.summed(rows.clicks), rows.summed(skips)
-    return torch.stack(
-        [
-            _share(clicked, clicked + skipped, zeta[0]),
-            _share(clicks - clicked, clicks - clicked + passed - skipped, zeta[1]),
-        ]
-    ).clamp(0.0, 1.0)
+    others = clicks - clicked
+    new_plus = _share(clicked, clicked + skipped, zeta[0])
+    new_minus = _share(others, others + passed - skipped, zeta[1])
+    return torch.stack([new_plus, new_minus]).clamp(0.0, 1.0)
 
 
 def update_eps(eps: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
@@ -149,13 +147,10 @@ def update_eps(eps: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
     clicked = rows.summed(rows.clicks * given_click)
     skipped, skipped_other = rows.summed(seen), rows.summed(seen_other)
     clicked_other = clicks - clicked
-    return torch.stack(
-        [
-            _share(clicks + skipped + skipped_other, shown, eps[0]),
-            _share(clicked, clicked + skipped, eps[1]),
-            _share(clicked_other, clicked_other + skipped_other, eps[2]),
-        ]
-    ).clamp(0.0, 1.0)
+    new_theta = _share(clicks + skipped + skipped_other, shown, eps[0])
+    new_plus = _share(clicked, clicked + skipped, eps[1])
+    new_minus = _share(clicked_other, clicked_other + skipped_other, eps[2])
+    return torch.stack([new_theta, new_plus, new_minus]).clamp(0.0, 1.0)
 
 
 def log_likelihood(zeta: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
