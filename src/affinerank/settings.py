@@ -68,9 +68,9 @@ class Spec:
         return f"{self.name}({inner})" if inner else self.name
 
 
-def from_pairs(kind: type[T], pairs: Sequence[str], where: str = "--set") -> T:
+def from_pairs(kind: type[T], pairs: Sequence[str]) -> T:
     """Build a dataclass from texts as in ``epochs=12`` or ``hidden=64,32``."""
-    return from_table(kind, dict(pair(text, where) for text in pairs), where)
+    return from_table(kind, dict(pair(text, "--set") for text in pairs), "--set")
 
 
 def from_table(kind: type[T], raw: Mapping[str, Any], where: str) -> T:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from affinerank.cli import main
@@ -140,3 +141,20 @@ def test_what_is_no_frame_is_said() -> None:
         RankingDataset.from_frame(3)
     with pytest.raises(DataError, match="the frame: there is no column 'query_id'"):
         RankingDataset.from_frame(pa.table({"x": [1]}))
+
+
+def test_columns_may_have_names_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "shop.csv"
+    path.write_text("search,sku,grade,price\n1,a,0,5\n1,b,2,6\n")
+    names = (("query_id", "search"), ("doc_id", "sku"), ("label", "grade"))
+    data = read_csv(path, chosen=Chosen(columns=names))
+    assert data.feature_names == ("price",)
+    assert data.known_labels().tolist() == [0, 2]
+    words = ["data", "describe", str(path)]
+    for ours, theirs in names:
+        words += ["--data-column", f"{ours}={theirs}"]
+    assert main(words) == 0
+    table = tmp_path / "shop.parquet"
+    pq.write_table(pa.table({"search": [1], "sku": ["a"], "price": [2.0]}), table)
+    found = DataSource.parse(str(table), chosen=Chosen(columns=names)).read(None)
+    assert found.query_ids.tolist() == [1]

@@ -104,8 +104,6 @@ def _slopes_towards_trust(learnt: Population, held: Population, without: Fit) ->
     ended = freed.layout.vector(freed.levels) >= most - 0.1
     uphill[ended] = np.minimum(uphill[ended], 0.0)
     step = precision_of(learnt, freed).inverse @ uphill
-    slopes = []
-    for part in held.parts():
-        each = part.weight * (document_scores(part, freed) @ step)
-        slopes.append(part.by_query(each))
-    return np.concatenate(slopes)
+    parts = held.parts()
+    each = [p.by_query(p.weight * (document_scores(p, freed) @ step)) for p in parts]
+    return np.concatenate(each)

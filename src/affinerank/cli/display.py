@@ -161,9 +161,11 @@ def trained(about: Mapping[str, Any]) -> None:
     fixed = ("estimator", "seed", "written")
     reported = [name for name in rows[0] if name not in fixed]
     heads = ("estimator", *(name.replace("_", " ") for name in reported), "written")
-    numbers = ([_number(row[name]) for name in reported] for row in rows)
-    pairs = zip(rows, numbers, strict=True)
-    table(heads, ((row["estimator"], *own, row["written"]) for row, own in pairs))
+    cells = (
+        (row["estimator"], *(_number(row[name]) for name in reported), row["written"])
+        for row in rows
+    )
+    table(heads, cells)
     if left["documents"]:
         line(
             f"{left['documents']:,} documents of {left['queries']:,} queries with "

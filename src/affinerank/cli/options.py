@@ -62,15 +62,20 @@ class DataOptions:
         str | None, Option(help="Columns to learn from, as in 'price,rating*'; or all.")
     ] = None
     ignore: Annotated[str | None, Option(help="Columns that are no features.")] = None
+    data_column: Annotated[
+        list[str] | None, Option(help="Name in DATA, as in query_id=search_id.")
+    ] = None
 
     def source(self, data: str) -> Any:
         """Find out what DATA is."""
         from affinerank.data.catalog import DataSource
         from affinerank.data.reading import Chosen, parse_missing
+        from affinerank.settings import pair
 
-        chosen = None
-        if self.features is not None or self.ignore is not None:
-            chosen = Chosen(self.features, self.ignore)
+        names = tuple(pair(text, "--data-column") for text in self.data_column or ())
+        chosen: Chosen | None = Chosen(self.features, self.ignore, names)
+        if chosen == Chosen():
+            chosen = None
         missing = parse_missing(self.missing)
         return DataSource.parse(
             data, fold=self.fold, missing=missing, list_id=self.list_id, chosen=chosen

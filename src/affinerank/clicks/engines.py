@@ -11,7 +11,7 @@ import math
 import re
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -145,11 +145,10 @@ def without_password(url: str) -> str:
     >>> without_password("postgres://me:secret@host/db")
     'postgres://me:***@host/db'
     """
-    try:
-        password = urlsplit(url).password
-    except ValueError:
-        password = None
-    return url.replace(f":{password}@", ":***@") if password else url
+    with suppress(ValueError):
+        if password := urlsplit(url).password:
+            return url.replace(f":{password}@", ":***@")
+    return url
 
 
 def _duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any:

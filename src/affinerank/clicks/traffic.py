@@ -60,7 +60,7 @@ class Traffic:
             raise ConfigError("the share of each ranker must be above 0")
 
     @classmethod
-    def of(cls, policy: Spec, **more: Any) -> Traffic:
+    def of(cls, policy: Spec) -> Traffic:
         """Read a policy as plans have it: with ``top_k`` among its parameters."""
         parameters = dict(policy.parameters)
         top_k = parameters.pop("top_k", None)
@@ -69,7 +69,7 @@ class Traffic:
             cut = None if top_k is None else int(top_k)
         except ValueError:
             raise ConfigError(f"top_k must be a number, got {top_k!r:.60}") from None
-        return cls(top_k=cut, policies=(str(bare),), **more)
+        return cls(top_k=cut, policies=(str(bare),))
 
     def changes(self) -> list[Policy]:
         """The policies."""

@@ -140,8 +140,9 @@ def _read(
     file: pq.ParquetFile, missing: Missing, list_id: str, chosen: Chosen
 ) -> RankingDataset:
     schema = file.schema_arrow
-    names = _feature_names(schema, list_id, chosen)
-    others = [name for name in (list_id, "doc_id", "label") if name in schema.names]
+    ids, label = (chosen.named(list_id), chosen.named("doc_id")), chosen.named("label")
+    names = _feature_names(schema, ids, label, chosen)
+    others = [name for name in (*ids, label) if name in schema.names]
     table = file.read(columns=others)
     table.validate(full=True)  # ids that are not UTF-8, among others
     for name in others:
@@ -156,27 +157,28 @@ def _read(
         raise DataError(
             f"holds {table.num_rows} of the {file.metadata.num_rows} rows that it names"
         )
-    queries = table[list_id].combine_chunks().dictionary_encode()
+    queries = table[ids[0]].combine_chunks().dictionary_encode()
     return RankingDataset.from_groups(
         _features(file, names, missing),
         queries.indices.to_numpy(),
         _ids(queries.dictionary),
-        labels=table["label"].to_numpy() if "label" in others else None,
-        doc_ids=_ids(table["doc_id"].combine_chunks()),
+        labels=table[label].to_numpy() if label in others else None,
+        doc_ids=_ids(table[ids[1]].combine_chunks()),
         feature_names=names,
     )
 
 
-def _feature_names(schema: pa.Schema, list_id: str, chosen: Chosen) -> list[str]:
+def _feature_names(
+    schema: pa.Schema, ids: tuple[str, str], label: str, chosen: Chosen
+) -> list[str]:
     """Check the columns; return those that are features."""
     if len(set(schema.names)) != len(schema.names):
         raise DataError("two columns have the same name; give each a name of its own")
-    ids = (list_id, "doc_id")
     for name in ids:
         if name not in schema.names:
             raise DataError(
-                f"there is no column {name!r}; expected {list_id}, doc_id, "
-                f"optionally label, and features; found {', '.join(schema.names[:8])}"
+                f"there is no column {name!r}; expected {', '.join(ids)}, optionally "
+                f"{label}, and features; found {', '.join(schema.names[:8])}"
             )
     logged = [n for n in schema.names if n in OF_LOGS.split() and n not in ids]
     if logged:
@@ -184,7 +186,7 @@ def _feature_names(schema: pa.Schema, list_id: str, chosen: Chosen) -> list[str]
             f"{', '.join(logged)}: by their names columns of a log, so they are not "
             "taken for features"
         )
-    own = (*ids, "label")
+    own = (*ids, label)
     used = [n for n in schema.names if n in own or (n not in logged and chosen(n))]
     for name in used:
         kind = schema.field(name).type

@@ -47,10 +47,16 @@ class Chosen:
     Attributes:
         features: Only these; all where left out.
         ignore: And not these.
+        columns: What ``query_id``, ``doc_id`` and ``label`` are called.
     """
 
     features: str | None = None
     ignore: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+
+    def named(self, ours: str) -> str:
+        """Return what a column of ours is called."""
+        return dict(self.columns).get(ours, ours)
 
     def __call__(self, name: str) -> bool:
         """Whether the column is taken."""

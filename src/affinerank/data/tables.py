@@ -37,7 +37,12 @@ def read_csv(
         file = folder / "features.parquet"
         with _named(source, file):
             _convert(source, file, list_id, chosen)
-            return read_parquet(file, missing=missing, list_id=list_id)
+            return read_parquet(
+                file,
+                missing=missing,
+                list_id=list_id,
+                chosen=Chosen(columns=chosen.columns),
+            )
 
 
 @contextmanager
@@ -56,17 +61,18 @@ def _named(source: Path, file: Path) -> Iterator[None]:
 def _convert(source: Path, file: Path, list_id: str, chosen: Chosen) -> None:
     with pyarrow.csv.open_csv(source) as reader:  # the header, and the first block
         names = reader.schema.names
-    for name in (list_id, "doc_id"):
+    ids, label = (chosen.named(list_id), chosen.named("doc_id")), chosen.named("label")
+    for name in ids:
         if name not in names:
             raise DataError(
-                f"{file}: there is no column {name!r}; expected {list_id}, doc_id, "
-                f"optionally label, and features; found {', '.join(names[:8])}"
+                f"{file}: there is no column {name!r}; expected {', '.join(ids)}, "
+                f"optionally {label}, and features; found {', '.join(names[:8])}"
             )
-    texts = {list_id, "doc_id", *OF_LOGS.split()}
+    texts = {*ids, *OF_LOGS.split()}
     types = {n: pa.string() if n in texts else pa.float64() for n in names}
     how = pyarrow.csv.ConvertOptions(
         column_types=types,
-        include_columns=[n for n in names if n in (*texts, "label") or chosen(n)],
+        include_columns=[n for n in names if n in (*texts, label) or chosen(n)],
         null_values=ABSENT,
         strings_can_be_null=True,
     )

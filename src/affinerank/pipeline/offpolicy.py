@@ -241,10 +241,8 @@ def gain_over_logged(
     counts: ClickCounts,
     data: RankingDataset,
     users: ClickModel,
-    *,
-    rank_weights: RankWeights = DCG_10,
 ) -> float:
-    """Return the value of a ranker less that of the logged ranking, as a bare number.
+    """Return the DCG@10 of a ranker less that of the logged ranking, as a bare number.
 
     By the default correction, in units of clicks at an average rank, so that users need
     be known up to gauge only. Documents that were never shown do not count. For
@@ -256,10 +254,9 @@ def gain_over_logged(
         counts: Clicks on the logged ranking.
         data: Features of the documents.
         users: How users click.
-        rank_weights: The metric.
     """
     log = _corrected(counts, data, users, CORRECTION, None)
-    [over] = log.over_logged([score(ranker, data)], rank_weights)
+    [over] = log.over_logged([score(ranker, data)], DCG_10)
     gain = estimate(log.weights, over, log.rows.query_of_doc)
     return gain.least * mean_alpha(log.rows, log.users or users)
 

@@ -218,10 +218,9 @@ def _nearest(usable: Bools) -> Ints:
 
 def _advise(fits: Sequence[EMFit], settings: EMSettings) -> None:
     """Warn of estimations that are not what they should be, and advise."""
-    advice = []
     moving = [i for i, fit in enumerate(fits) if not fit.converged]
     if moving:
-        advice.append(
+        warn(
             f"regression EM stopped with {len(moving)} of {len(fits)} estimations "
             f"(the first is run {moving[0]}) still moving by more than "
             f"{settings.tolerance:g} per epoch; raise epochs, updates_per_epoch or "
@@ -230,12 +229,10 @@ def _advise(fits: Sequence[EMFit], settings: EMSettings) -> None:
     fell = [i for i, fit in enumerate(fits) if fit.fallen_ranks]
     if fell:
         ranks = ", ".join(map(str, fits[fell[0]].fallen_ranks))
-        advice.append(
+        warn(
             f"zeta+ fell to zeta- in {len(fell)} of {len(fits)} estimations (in run "
             f"{fell[0]} at ranks {ranks}): clicks there do not separate relevant "
             "documents from others, and the user model has the values of the nearest "
             "rank that did not fall, or the start where all did; use more clicks, or "
             "leave such ranks out"
         )
-    for text in advice:
-        warn(text)

@@ -1,0 +1,77 @@
+"""From a shop's own tables to a model that its search engine serves: five commands."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from random import Random
+
+import pyarrow.parquet as pq
+import pytest
+
+from affinerank.cli import main
+
+LOG = {
+    "session_id": "visit",
+    "query_id": "search",
+    "doc_id": "sku",
+    "rank": "position",
+    "clicked": "clicked",
+    "timestamp": "at",
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log with 0-based positions, True and False, times and duplicates; features."""
+    monkeypatch.chdir(tmp_path)
+    world, rng = "yahoo-like:60", Random(0)
+    assert main(["simulate", world, "--sessions", "6000", "--log", "log.parquet"]) == 0
+    assert main(["data", "convert", world, "f.parquet", "--split", "train"]) == 0
+    with Path("shop.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(LOG.values())
+        for i, row in enumerate(pq.read_table("log.parquet").to_pylist()):
+            at = f"2026-01-{1 + i % 28:02d}T10:00:00Z"
+            own = (f"s{row['query_id']}", f"p{row['doc_id']}", row["rank"] - 1)
+            line = [row["session_id"], *own, bool(row["clicked"]), at]
+            writer.writerows([line] * (2 if i % 997 == 0 else 1))
+    table = pq.read_table("f.parquet")
+    names = table.schema.names[3:33]
+    with Path("features.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["search", "sku", "brand", *(f"Feature {n}" for n in names)])
+        for row in table.to_pylist():
+            values = ["" if rng.random() < 0.02 else row[name] for name in names]
+            own = [f"s{row['query_id']}", f"p{row['doc_id']}"]
+            writer.writerow([*own, rng.choice(["nike", "puma", ""]), *values])
+    return tmp_path
+
+
+def test_five_commands_lead_to_a_served_model_and_an_interval(
+    shop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = [word for pair in LOG.items() for word in ("--column", "=".join(pair))]
+    data = ["--data", "features.csv", "--ignore", "brand"]
+    data += ["--data-column", "query_id=search", "--data-column", "doc_id=sku"]
+    commands = [
+        ["count", "shop.csv", *log, "--ranks-from", "0", "--bad-rows", "drop"],
+        ["estimate", "counts.parquet", *data, "-o", "users.json"],
+        ["train", "counts.parquet", *data, "--users", "users.json"],
+        ["evaluate", "model", *data, "--counts", "counts.parquet"],
+        ["export", "model", "--to", "opensearch", "-o", "model.json"],
+    ]
+    commands[0] += ["--holdout", "0.3", "-o", "counts.parquet"]
+    commands[2] += ["--ranker", "lightgbm", "--set", "trees=20", "-o", "model"]
+    commands[3] += ["--users", "users.json", "--against", "logged"]
+    commands[3] += ["--replicates", "2", "--json"]
+    printed = {}
+    for words in commands:
+        assert main(words) == 0, capsys.readouterr().err
+        printed[words[0]] = capsys.readouterr().out
+    assert "verdict" in printed["evaluate"]
+    trees = json.loads((shop / "model.json").read_text())
+    used = {tree["split"] for tree in trees if "split" in tree}
+    assert used
+    assert all(name.startswith("Feature ") for name in used)
