@@ -574,9 +574,9 @@ def test_the_checks_of_scikit_learn_pass_but_for_those_expected(ranker: str) -> 
         )
     failed = {r["check_name"]: r["exception"] for r in found if r["status"] == "failed"}
     assert failed == {}
-    assert {r["check_name"] for r in found if r["status"] == "xfail"} == set(
-        EXPECTED_FAILURES
-    )
+    # Trees are not scaled within the list, so that a score is a document's own.
+    expected = set(EXPECTED_FAILURES) if ranker == "mlp" else set()
+    assert {r["check_name"] for r in found if r["status"] == "xfail"} == expected
     assert sum(r["status"] == "passed" for r in found) > 30
 
 

@@ -264,9 +264,7 @@ def _ranked(
         raise DataError("every query must have a document; offsets must rise")
     bad = np.flatnonzero(np.isnan(values))
     if bad.size:
-        raise DataError(
-            f"document {bad[0]} has the score NaN ({bad.size} such documents)"
-        )
+        raise DataError(f"document {bad[0]} has the score NaN ({bad.size} such)")
     if labelled and not np.all(np.isfinite(relevance) & (relevance >= 0)):
         raise DataError("labels must be numbers that are 0 or more")
     return _Ranked(_ranks(values, bounds), relevance, bounds)

@@ -44,8 +44,8 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         writer.writerow(["search", "sku", "brand", *(f"Feature {n}" for n in names)])
         for row in table.to_pylist():
             values = ["" if rng.random() < 0.02 else row[name] for name in names]
-            own = [f"s{row['query_id']}", f"p{row['doc_id']}"]
-            writer.writerow([*own, rng.choice(["nike", "puma", ""]), *values])
+            ids = [f"s{row['query_id']}", f"p{row['doc_id']}"]
+            writer.writerow([*ids, rng.choice(["nike", "puma", ""]), *values])
     return tmp_path
 
 

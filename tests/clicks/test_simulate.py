@@ -361,9 +361,8 @@ def numbers_by_key(counts: ClickCounts, column: str) -> dict[Any, int]:
 
 
 def test_a_policy_of_a_plan_may_hold_the_cutoff() -> None:
-    read = Traffic.of(Spec.parse("swap(share=0.25, top_k=4)"), queries="zipf:1")
+    read = Traffic.of(Spec.parse("swap(share=0.25, top_k=4)"))
     assert read.top_k == 4
-    assert read.queries == "zipf:1"
     assert read.changes() == [Swap(share=0.25)]
     assert Traffic.of(Spec.parse("fixed")).top_k is None
 

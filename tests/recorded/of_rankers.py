@@ -189,6 +189,7 @@ def trained_trees() -> Pairs:
         seeds=[3],
         clip=CLIP,
         recipe="paper",
+        scaling="list",
     )
     scores = ar.score(trained.rankers["affine", 3], split_of("test"))
     yield "trees/train_trees/affine", scores[:50]
@@ -213,6 +214,7 @@ def sklearn() -> Pairs:
                 ranker,
                 users=users if who == "known" else None,
                 recipe="paper",
+                scaling="list",
                 settings=settings,
                 random_state=3,
             ).fit(**table)

@@ -77,9 +77,7 @@ def audit_file(
         counted = {"impressions", "clicks", "sessions"} <= set(table.columns)
         if counted and "clicked" not in table.columns:
             if replace(settings, list_id=None) != LogOptions():  # features have it too
-                raise ConfigError(
-                    f"{source}: holds counts, not a log, which the options are for"
-                )
+                raise ConfigError(f"{source}: holds counts; the options are for logs")
             counts = ClickCounts.load(source)
         else:
             target = folder / "counts.parquet"

@@ -173,9 +173,7 @@ def _duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any:
 def _connected(url: str, memory: str, spill: str) -> Any:
     """Connect by URL; a DuckDB file is only read, and within ``memory``."""
     if not re.match(r"\w+://", url):
-        raise ConfigError(
-            f"expected a connection as in duckdb:///clicks.duckdb, got {url!r}"
-        )
+        raise ConfigError(f"expected a URL as in duckdb:///clicks.duckdb, got {url!r}")
     if url.startswith("duckdb://"):
         place = url.removeprefix("duckdb://")  # from the root, or from here
         for path in (Path(place), Path(place.removeprefix("/"))):

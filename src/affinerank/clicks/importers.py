@@ -190,7 +190,5 @@ def _numbers(text: str, where: str, what: str) -> list[int]:
     """Read ``[1, 2, 3]``."""
     numbers = _parsed(text)
     if not isinstance(numbers, list) or {*map(type, numbers)} - {int}:
-        raise DataError(
-            f"{where}: expected a list of {what} as in [1, 2], got {text[:60]!r}"
-        )
+        raise DataError(f"{where}: expected {what} as in [1, 2], got {text[:60]!r}")
     return numbers

@@ -53,9 +53,7 @@ class Traffic:
             raise ConfigError(f"top_k must be 1 or more, got {self.top_k}")
         total = sum(policy.share for policy in self.changes())
         if total > 1 + 1e-12:
-            raise ConfigError(
-                f"shares of policies must add up to 1 or less, got {total:g}"
-            )
+            raise ConfigError(f"shares of policies add up to 1 at most, got {total:g}")
         if any(not share > 0 for share in self.shares.values()):
             raise ConfigError("the share of each ranker must be above 0")
 

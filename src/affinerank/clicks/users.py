@@ -29,9 +29,7 @@ def load_users(path: PathLike, segment: str | None = None) -> Any:
         raise DataError(f"{path}: {error}") from None
     except Exception as error:  # a row of the table may raise what it likes
         reason = f"{type(error).__name__}: {one_line(error)}"[:200]
-        raise DataError(
-            f"{path}: not a user model written by AffineRank ({reason})"
-        ) from None
+        raise DataError(f"{path}: not a user model of AffineRank ({reason})") from None
 
 
 def _model(about: Mapping[str, Any], segment: str | None) -> ClickModel:

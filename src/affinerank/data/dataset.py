@@ -28,6 +28,7 @@ from affinerank.data.validation import (
     read_only,
 )
 from affinerank.errors import DataError
+from affinerank.tables import later
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
@@ -123,9 +124,9 @@ class RankingDataset:
         Columns are those of a feature table in Parquet, and so is ``how`` it is read
         (:func:`~affinerank.data.parquet.read_parquet`).
         """
-        from affinerank.data.parquet import read_frame
-
-        return read_frame(frame, **how)
+        read = later("affinerank.data.parquet:read_frame")
+        found: RankingDataset = read(frame, **how)
+        return found
 
     @classmethod
     def from_groups(
@@ -205,9 +206,7 @@ class RankingDataset:
         chosen = np.asarray(queries, dtype=np.int64)
         bad = chosen[(chosen < 0) | (chosen >= self.n_queries)]
         if bad.size:
-            raise DataError(
-                f"query positions run from 0 to {self.n_queries - 1}, got {bad[0]}"
-            )
+            raise DataError(f"queries run from 0 to {self.n_queries - 1}, got {bad[0]}")
         sizes = self.docs_per_query[chosen]
         offsets = np.append(0, np.cumsum(sizes))
         shift = np.repeat(self.offsets[chosen] - offsets[:-1], sizes)

@@ -123,9 +123,8 @@ def read_through_cache(
     """
     cached = source.with_name(f"{source.name}.cache.parquet")
     status = source.stat()
-    key = json.dumps(
-        {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "how": how}
-    ).encode()
+    about = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "how": how}
+    key = json.dumps(about).encode()
     # What is not a cache of this version of the source is written anew.
     with suppress(pa.ArrowException, OSError, DataError):
         if (pq.read_schema(cached).metadata or {}).get(_CACHE_KEY) == key:

@@ -82,9 +82,7 @@ def _require_policy(policy: Floats, rows: ClickRows) -> None:
     if not (np.all(policy >= 0) and np.all(policy.sum(axis=1) <= 1 + 1e-9)):
         raise DataError("policy must be probabilities, at most 1 in all per document")
     if np.any(rows.context):
-        raise DataError(
-            "policy goes by rank, and these rows by what happened above as well"
-        )
+        raise DataError("policy goes by rank, and these rows by clicks above as well")
     never = np.flatnonzero(policy[rows.doc, rows.rank - 1] == 0)
     if never.size:
         row = never[0]

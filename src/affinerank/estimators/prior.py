@@ -183,11 +183,9 @@ def explain(columns: Columns, link: UnitLink) -> Floats:
     by_row = n * link.alpha**2 / (p * (1.0 - p))
     known = np.bincount(back, by_row, minlength=len(doc)) * (m * (1.0 - m)) ** 2
     precision = (x.T * known) @ x + np.diag(ridge)
-    score = columns.values @ w
-    open_ = np.einsum(
-        "ij,ji->i", columns.values, np.linalg.solve(precision, columns.values.T)
-    )
-    expected = sigmoid(score / np.sqrt(1.0 + np.pi / 8.0 * open_))
+    every = columns.values
+    open_ = np.einsum("ij,ji->i", every, np.linalg.solve(precision, every.T))
+    expected = sigmoid(every @ w / np.sqrt(1.0 + np.pi / 8.0 * open_))
     return np.clip(expected, LEAST_MEAN, 1.0 - LEAST_MEAN)
 
 

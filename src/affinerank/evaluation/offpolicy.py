@@ -263,16 +263,14 @@ class Decision:
     clicks_needed: float | None
 
 
-def decide(
-    difference: Estimate, clicks: int, second: Estimate | None = None
-) -> Decision:
+def decide(found: Estimate, clicks: int, second: Estimate | None = None) -> Decision:
     """Judge a difference by its interval over queries, and by that of a second judge.
 
     Intervals narrow with the root of the number of clicks, so ``clicks (reach / d)^2``
     of them decide, with the reach of the interval and the difference d (with bounds,
     the one nearer to 0; where 0 lies between them no number of clicks decides).
     """
-    least, most, interval = difference.least, difference.most, difference.queries
+    least, most, interval = found.least, found.most, found.queries
     needed = None
     if least > 0:
         needed = clicks * ((least - interval.low) / least) ** 2

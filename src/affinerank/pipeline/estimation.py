@@ -191,9 +191,8 @@ def only_clicked_lists(rows: ClickRows) -> bool:
     """Whether every query has as many clicks as sessions, and queries are many."""
     clicks = np.bincount(rows.query, rows.clicks, rows.n_queries)
     issued = rows.sessions > 0
-    return int(issued.sum()) >= MANY_QUERIES and bool(
-        np.all(clicks[issued] >= rows.sessions[issued])
-    )
+    enough = int(issued.sum()) >= MANY_QUERIES
+    return enough and bool(np.all(clicks[issued] >= rows.sessions[issued]))
 
 
 def _about_log(pools: RankPools, data: RankingDataset | None) -> list[str]:

@@ -100,7 +100,6 @@ def learn_in_folds(
     for number, (learns, weighs, predicts) in enumerate(_parts(len(offsets) - 1, seed)):
         progress("learning out of fold", number, FOLDS)
         scores: list[dict[str, Floats]] = [{} for _ in logs]
-
         for learner, asked in _asked(logs, learners):
             firsts = [(logs_of[0], name) for logs_of, name in asked]
             targets = [_targets(name, logs[i], ~predicts) for i, name in firsts]

@@ -149,12 +149,10 @@ def train(
     if not estimators or not seeds:
         raise ConfigError("give an estimator or more, and a seed or more")
     kind = RANKERS[ranker]
-    how = settings or kind.settings()
+    how, impute = settings or kind.settings(), not kind.reads_missing
     chosen = require_recipe(recipe) and kind.patience and validation is None
     require_clips(estimators, clip)
-    mapping = FeatureMapping.fit(
-        data, scaling=scaling or kind.scaling, impute=not kind.reads_missing
-    )
+    mapping = FeatureMapping.fit(data, scaling=scaling or kind.scaling, impute=impute)
     known, estimate = users_for(
         estimators, counts, data, users, seed=seeds[0], progress=progress
     )
@@ -167,8 +165,7 @@ def train(
     features = within = mapping.apply(data).features
     if not mapping.by_list and any(learns_of(spec) for spec in specs):
         # What other queries say of a document is not served, so it may use its list.
-        by_list = FeatureMapping.fit(data, impute=not kind.reads_missing)
-        within = by_list.apply(data).features
+        within = FeatureMapping.fit(data, impute=impute).apply(data).features
     logs = [Log(rows, known, learns_of(spec), seeds[0]) for spec in specs]
     given: dict[str, Any] = {"settings": how, "progress": progress}
     outside = learn_in_folds(logs, within, data.offsets, ranker=ranker, **given)
@@ -179,9 +176,8 @@ def train(
         part, of = rows_of(*validation), validation[1]
         parts.append((part, of))
         judges, none = [judging(spec) for spec in specs], [()] * len(specs)
-        held = _lists(
-            judges, part, known, of, mapping.apply(of).features, *weighed, none
-        )
+        mapped = mapping.apply(of).features
+        held = _lists(judges, part, known, of, mapped, *weighed, none)
     names = [(str(name), seed) for name in estimators for seed in seeds]
     given |= {"seeds": [seed for _, seed in names], "checkpoint": checkpoint}
     if chosen:

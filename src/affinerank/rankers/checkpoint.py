@@ -39,10 +39,8 @@ def restore_state(path: Path, mark: str, state: Mapping[str, Tensor]) -> None:
             found = (file.metadata() or {}).get("fingerprint")
             saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except Exception as error:  # what a broken file raises is not documented
-        why = f"{one_line(error):.200}"
-        raise DataError(
-            f"{path}: not a checkpoint ({why}); remove it to start anew"
-        ) from None
+        text = f"{path}: not a checkpoint ({one_line(error):.200})"
+        raise DataError(f"{text}; remove it to start anew") from None
     own, there = ({k: (v.shape, v.dtype) for k, v in s.items()} for s in (state, saved))
     if found != mark or own != there:
         raise DataError(

@@ -73,7 +73,7 @@ class HeldOut:
         return self.judge(torch.from_numpy(scores)[None], i).item()
 
 
-class HeldOutClicks:
+class HeldOutClicks(HeldOut):
     """Judges scores by the likelihood of held-out clicks, per impression."""
 
     def __init__(self, validation: Validation, device: torch.device | str) -> None:
@@ -87,14 +87,8 @@ class HeldOutClicks:
         shown = some.values[0].sum(dim=(1, 2), dtype=torch.float64)
         return -click_loss(scores.float(), some).double() / shown.clamp(min=1.0)
 
-    def value(self, i: int, scores: Floats) -> float:
-        """Judge ``scores [n_docs]`` by the clicks of ranker ``i``."""
-        return self.judge(torch.from_numpy(scores)[None], i).item()
 
-
-def judge_of(
-    validation: Validation, device: torch.device | str
-) -> HeldOut | HeldOutClicks:
+def judge_of(validation: Validation, device: torch.device | str) -> HeldOut:
     """Return the judge of what rankers learn: weights, or clicks themselves."""
     clicks = isinstance(validation.targets, ClickTargets)
     return (HeldOutClicks if clicks else HeldOut)(validation, device)

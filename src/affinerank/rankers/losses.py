@@ -145,7 +145,7 @@ def _gathered(
         # A block of ranks against all at a time.
         rows = max(1, PAIRS_AT_ONCE // max(1, s.numel()))
         blocks = [
-            _pairs_of(s, w, there, slice(first, first + rows))
+            _pairs(s, w, there, slice(first, first + rows))
             for first in range(0, s.shape[-1], rows)
         ]
         value, slope = (torch.cat(part, dim=-1) for part in zip(*blocks, strict=True))
@@ -156,9 +156,7 @@ def _gathered(
     return loss, gradient
 
 
-def _pairs_of(
-    s: Tensor, w: Tensor, there: Tensor, rows: slice
-) -> tuple[Tensor, Tensor]:
+def _pairs(s: Tensor, w: Tensor, there: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
     r"""Half the pair losses of the documents ``rows``, sorted by score, and slopes.
 
     With :math:`x = \mathrm{sign}(w_i - w_j)(s_j - s_i)` a pair's loss is

@@ -132,11 +132,8 @@ class AffineModel(Users):
         if depth <= self.depth:
             return self
         index = self._places(np.arange(1, depth + 1))
-        if self._eps is None:
-            return replace(self, alpha=self.alpha[index], beta=self.beta[index])
-        return self.from_eps(
-            *self._eps[:, index], provenance=self.provenance, estimated=self.estimated
-        )
+        parts = None if self._eps is None else self._eps[:, index]
+        return replace(self, alpha=self.alpha[index], beta=self.beta[index], _eps=parts)
 
     def require_probabilities(self) -> None:
         """Reject a model whose click probabilities leave [0, 1] somewhere."""
@@ -166,9 +163,8 @@ class AffineModel(Users):
     @classmethod
     def from_dict(cls, about: Mapping[str, Any]) -> Self:
         """Build from what :meth:`to_dict` gives, or gave in version 0.1."""
-        provenance = read_provenance(about)
-        known: dict[str, Any] = {"provenance": provenance}
-        known["estimated"] = _estimated(about, provenance)
+        known: dict[str, Any] = {"provenance": read_provenance(about)}
+        known["estimated"] = _estimated(about, known["provenance"])
         if about["identified"] != "eps":
             known |= {name: about[name] for name in ("alpha", "beta", "identified")}
             if about.get("span") is not None:
@@ -199,7 +195,7 @@ class AffineModel(Users):
     def _require_rates(self, name: str) -> None:
         if self.identified == "gauge":
             raise ConfigError(
-                f"{name} is not known: this user model is known only up to gauge"
+                f"{name} is not known: the model is known only up to gauge"
             )
 
     def _parts(self, name: str) -> Floats:
