@@ -3,9 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from affinerank.experiments.our_statements import OURS, RIVALS, judge_ours
+from affinerank.experiments.our_statements import (
+    OURS,
+    RIVALS,
+    at_most_clicks,
+    judge_ours,
+)
 from affinerank.experiments.results import Result
 from affinerank.experiments.statements import Finding
 from affinerank.pipeline.worlds import Cell
@@ -148,3 +154,10 @@ def test_affine_has_ten_times_the_clicks(measured: Callable[..., list[Result]]) 
     (known, _) = findings(results, "needs a tenth")
     # .65 and .80 against .70: gaps of -.05 and .10.
     assert known.numbers[0] == "last epoch: mean gap +0.0250 (world)"
+
+
+def test_a_panel_that_has_not_come_to_the_most_clicks_is_not_judged_there() -> None:
+    gap = np.array([[[0.1], [0.2]], [[0.3], [np.nan]]])
+    np.testing.assert_array_equal(
+        at_most_clicks(gap), [[[np.nan], [0.2]], [[np.nan], [np.nan]]]
+    )

@@ -85,10 +85,9 @@ def below_tenfold(summary: Summary, users: str) -> Floats:
 
 
 def at_most_clicks(gap: Floats) -> Floats:
-    """Gap at the most clicks of each panel."""
-    at = np.arange(gap.shape[1])
-    last = np.max(np.where(np.isfinite(mean_of_known(gap)), at, -1), axis=1)
-    return np.where((at == last[:, None])[:, :, None], gap, np.nan)
+    """Gap at the most clicks of all; a panel that has not come to them has none."""
+    at = np.arange(gap.shape[1])[:, None]
+    return np.where(at == gap.shape[1] - 1, gap, np.nan)
 
 
 def below_labels(summary: Summary, users: str) -> Floats:
