@@ -19,7 +19,7 @@ NAMES = {
     ("direct", "true"): "Direct method",
     ("doubly-robust", "true"): "Doubly robust",
     ("posterior", "true"): "Posterior",
-    ("posterior", "mixture"): "Posterior, our default",
+    ("posterior", "mixture"): "Posterior, mixture",
 }
 
 

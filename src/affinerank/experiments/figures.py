@@ -66,7 +66,7 @@ OTHERS: tuple[Look, ...] = (
     ("#cc6677", "triangle-left", (2, 2)),
     ("#44aa99", "cross", (5, 2, 1, 2)),
 )
-WIDTH, HEIGHT = 205, 165
+ROW, WIDTH, HEIGHT = 620, 205, 165  # few panels share a row, more are as wide each
 LABEL_ROOM = 0.17  # of the axis, for a number of clicks
 SHARED = {"color": "shared", "shape": "shared", "strokeDash": "shared"}
 # A click on the legend picks a series, in all panels at once: one view owns the pick.
@@ -246,14 +246,15 @@ def _panel_row(title: str, rows: Rows, x: Spec, y: Spec, tip: Spec) -> Spec:
     """Draw a row of panels, one for each setting, on one scale."""
     order = list(dict.fromkeys(row["setting"] for row in rows))
     column = {"field": "setting", "type": "nominal", "sort": order, "title": None}
-    size = min(12.0, 2.05 * WIDTH / max(map(len, order), default=1))  # what has room
+    width = max(WIDTH, ROW // max(2, len(order)))
+    size = min(12.0, 2.05 * width / max(map(len, order), default=1))  # what has room
     facet = {**column, "header": {"labelFontSize": size}}
-    layers = _layers(_looks(rows), x, y, tip)
+    looks = _looks(rows, columns=len(order) * width // 120)
     return {
         "title": title,
         "data": {"values": rows},
         "facet": {"column": facet},
-        "spec": {"width": WIDTH, "height": HEIGHT, "layer": layers},
+        "spec": {"width": width, "height": HEIGHT, "layer": _layers(looks, x, y, tip)},
     }
 
 
@@ -287,19 +288,19 @@ def _layers(looks: Spec, x: Spec, y: Spec, tip: Spec) -> list[Spec]:
     ]
 
 
-def _looks(rows: Rows) -> Spec:
+def _looks(rows: Rows, columns: int) -> Spec:
     """Colour, shape and dashes of the series there are, in one legend."""
     names = {row["series"] for row in rows}
     series = [name for name in LOOKS if name in names]
     others = sorted(names - set(series))
     looks = [LOOKS[name] for name in series]
     looks += [OTHERS[i % len(OTHERS)] for i in range(len(others))]
-    legend = {"title": None, "orient": "bottom", "symbolOpacity": 1.0, "columns": 7}
+    legend = {"title": None, "orient": "bottom", "symbolOpacity": 1.0}
     return {
         channel: {
             "field": "series",
             "type": "nominal",
-            "legend": legend,
+            "legend": {**legend, "columns": columns},
             "scale": {"domain": [*series, *others], "range": list(values)},
         }
         for channel, values in zip(

@@ -13,7 +13,7 @@ def _row(name: str, title: str, function: str, most_levels: int) -> Method:
 
 
 ROWS = (
-    _row("mixture", "Our default", "estimate:fit_mixture", 7),
+    _row("mixture", "Mixture", "estimate:fit_mixture", 7),
     _row("two-level", "Two levels", "estimate:fit_mixture", 2),
     _row("interventions", "Interventions", "interventions:fit_interventions", 7),
 )
