@@ -169,7 +169,7 @@ def test_one_ranker_of_several_that_logged_is_production(held: Held) -> None:
     assert gauged["estimate"] == pytest.approx(
         lead * mean_alpha(rows_of(counts, held.data), KNOWN), rel=0.02
     )
-    with pytest.raises(ConfigError, match="no ranker 'x' logged .* there are new, old"):
+    with pytest.raises(ConfigError, match=r"no ranker 'x' .* there are new, old"):
         mixed.judge(KNOWN, production="x")
 
 

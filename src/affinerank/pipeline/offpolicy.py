@@ -345,7 +345,7 @@ class _Log:
         value = partial(estimate, weights, query=query)
         about: dict[str, Any] = {"bounds": bounds, "predicted": predicted}
         logged = logged_weights(self.rows, at)
-        compared = {"logged": value(logged)}
+        compared: dict[str, Any] = {"logged": value(logged)}
         compared["against_logged"] = value(given - logged, **about)
         if self.production is not None:
             before = logged_weights(self.production, at)
@@ -568,7 +568,9 @@ def _lists_of(own: ClickRows, rows: ClickRows) -> ClickRows:
     has = own.sessions > 0
     rest = rows.of_queries(~has)
     names = ("doc", "rank", "impressions", "clicks")
-    both = {n: np.append(getattr(own, n), getattr(rest, n)) for n in names}
+    both: dict[str, Any] = {
+        n: np.append(getattr(own, n), getattr(rest, n)) for n in names
+    }
     return replace(rows, **both, sessions=own.sessions + rest.sessions)
 
 
