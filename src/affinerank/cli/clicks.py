@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -198,14 +198,16 @@ def ubi(
     click_action: Annotated[
         list[str] | None, Option(help="Name of the events that are clicks.")
     ] = None,
+    memory: Annotated[str, Option(help="DuckDB spills beyond this.")] = "4GB",
     as_json: Json = False,
 ) -> None:
     """OpenSearch User Behavior Insights: searches and events to a click log."""
-    from affinerank.clicks.importers import UBI_CLICKS, read_ubi
+    from affinerank.clicks.importers import UBI_CLICKS, import_ubi
 
     require_writable(output, suffix=".parquet", reads=[queries, events])
-    imported = read_ubi(queries, events, click_actions=click_action or UBI_CLICKS)
-    _save_imported(imported, output, as_json)
+    actions = click_action or UBI_CLICKS
+    found = import_ubi(queries, events, output, click_actions=actions, memory=memory)
+    show({"written": str(output), **found}, as_json, display.notes)
 
 
 def tiangong(
@@ -217,10 +219,7 @@ def tiangong(
     from affinerank.clicks.importers import read_tiangong
 
     require_writable(output, suffix=".parquet", reads=files)
-    _save_imported(read_tiangong(*files), output, as_json)
-
-
-def _save_imported(imported: Any, output: Path, as_json: bool) -> None:
+    imported = read_tiangong(*files)
     imported.save(output)
     rows = imported.table.num_rows
     about = {"written": str(output), "impressions": rows, **imported.notes}
