@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -137,6 +138,19 @@ def count(
     ] = None,
     reading: LogReading,
     list_id: ListId = None,
+    value: Annotated[
+        str | None,
+        Option(help="Column of what a click is worth (purchase, dwell), 0 or more."),
+    ] = None,
+    user_buckets: Annotated[
+        int | None,
+        Option(
+            min=10,
+            max=1024,
+            help="Count by so many buckets of user_id, as in 100: intervals of "
+            "evaluate are then clustered by user.",
+        ),
+    ] = None,
     bad_rows: Annotated[
         str, Option(help="error, or drop: sessions with faults, whole.")
     ] = "error",
@@ -169,12 +183,14 @@ def count(
     opened = open_table(
         source, engine=engine, master=master, table=table, **reading.opening()
     )
+    more = {"value": value, "user_buckets": user_buckets}
+    options = replace(reading.options(list_id), **more)
     try:
         with opened as rows, bars() as progress:
             found = count_log(
                 rows,
                 output,
-                options=reading.options(list_id),
+                options=options,
                 bad_rows=bad_rows,
                 context=context,  # type: ignore[arg-type]  # checked there
                 holdout=holdout,

@@ -319,6 +319,8 @@ def evaluated_from_clicks(about: Mapping[str, Any]) -> None:
             "users were estimated, so only differences are told; for each interval "
             f"they were refitted to {refits['replicates']} resamples of {refits['to']}"
         )
+    if about["user_buckets"]:
+        line(f"intervals are clustered by user, in {about['user_buckets']:,} buckets")
     if about["among"] == "shown":
         line("rankings order the documents that were shown, and no others")
     _concluded(about)

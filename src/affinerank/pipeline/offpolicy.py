@@ -18,9 +18,11 @@ from affinerank.clicks.models.trust import EstimatedBy
 from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import BASELINE, CORRECTION, METHOD
-from affinerank.errors import AffineRankError, ConfigError, DataError
+from affinerank.errors import AffineRankError, ConfigError, DataError, warn
 from affinerank.estimators import Fold, Weights
 from affinerank.estimators.evidence import CLICKS as EXPLAINED
+from affinerank.estimators.value import valued
+from affinerank.evaluation.clusters import UserClusters
 from affinerank.evaluation.offpolicy import (
     MOST_NEVER_SHOWN,
     Estimate,
@@ -64,6 +66,12 @@ from affinerank.settings import require_choice
 RELEVANCE = "relevance from 0 to 1"
 CLICKS = "clicks at an average rank; users are known up to gauge"
 LEARNT = "the clicks they were estimated from"
+VALUES = "the value of an average click, times "
+FEW = (
+    "there are too few clicks to predict them, so there are only bounds, and bounds "
+    "need users that are known: what relevance 0 and 1 are"
+)
+WORTH = "what clicks on them are worth is not known"
 HELD = "the held-out clicks, for want of those they were estimated from"
 LEAST_QUERIES = 20  # from which relevance of other documents is predicted
 
@@ -181,6 +189,9 @@ class ByClicks:
         among: Which documents were ranked: ``all``, or those ``shown``.
         left_out: Queries of the log that a ranker learnt from, and that do not count.
         production: Name of the ranker compared with, where several logged.
+        user_buckets: Number of clusters of users that intervals rest on; ``None`` if
+            sessions count as independent.
+        values: Whether clicks have a value: then that is judged, not relevance.
         refits: How estimated users were refitted, ``replicates`` and ``to`` what;
             ``None`` if users are known, or not needed.
     """
@@ -194,6 +205,8 @@ class ByClicks:
     among: str = "all"
     left_out: int = 0
     production: str | None = None
+    user_buckets: int | None = None
+    values: bool = False
     refits: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -202,7 +215,7 @@ class ByClicks:
             "metric": self.metric,
             "estimator": self.estimator,
             "users_estimated": self.refits is not None,
-            "units": CLICKS if self.refits else RELEVANCE,
+            "units": VALUES * self.values + (CLICKS if self.refits else RELEVANCE),
             "refits": self.refits,
             "queries": self.queries,
             "sessions": self.sessions,
@@ -210,6 +223,7 @@ class ByClicks:
             "among": self.among,
             "left_out": self.left_out,
             "production": self.production,
+            "user_buckets": self.user_buckets,
             "rankers": [row.to_dict(self.clicks) for row in self.rankers],
             "conclusions": [
                 row.conclude(f"{self.metric} on future queries") for row in self.rankers
@@ -263,6 +277,15 @@ def evaluate_from_clicks(
     if production is not None:
         own = rows_of(held.select("ranker", production), data)
         log = replace(log, production=_lists_of(own.of_queries(~seen), rows))
+    if "user_bucket" in held.keys:
+        if log.weights.slope is None:
+            warn(
+                f"{chosen.estimator} is not linear in clicks, so intervals are not "
+                f"clustered by user; use {CORRECTION}"
+            )
+        else:
+            by_user = rows_of(held, data, by_user=True).of_queries(~seen)
+            log = replace(log, clusters=UserClusters.of(by_user))
     scores = {name: score(ranker, data) for name, ranker in rankers.items()}
     refits = None
     if log.users is None or not log.up_to_gauge:
@@ -285,6 +308,8 @@ def evaluate_from_clicks(
         chosen.among,
         int(seen.sum()),
         production,
+        log.clusters.number if log.clusters else None,
+        log.rows.values is not None,
         refits,
     )
 
@@ -327,6 +352,7 @@ class _Log:
     up_to_gauge: bool
     folds: Sequence[Fold] = ()
     production: ClickRows | None = None
+    clusters: UserClusters | None = None
 
     def valued(
         self, name: str, new: Floats, settings: OffPolicySettings
@@ -338,11 +364,17 @@ class _Log:
         if settings.among == "shown":
             given = shown_weights(new, self.rows, at)
         unknown = unknown_share(weights, given, query)
-        predicted = None
-        if unknown and self.users is not None and can_predict(self.folds):
+        predicted, values = None, self.rows.values is not None
+        if values:
+            _require_known({name: unknown}, WORTH)
+        elif unknown and self.users is not None and can_predict(self.folds):
             predicted = predict(self.rows, self.users, self.folds, new)
         bounds = predicted is None and unknown > MOST_NEVER_SHOWN
-        value = partial(estimate, weights, query=query)
+
+        def value(given: Floats, **about: Any) -> Estimate:
+            found = estimate(weights, given, query, **about)
+            return self._clustered(found, self.rows, weights, given)
+
         about: dict[str, Any] = {"bounds": bounds, "predicted": predicted}
         logged = logged_weights(self.rows, at)
         compared: dict[str, Any] = {"logged": value(logged)}
@@ -379,6 +411,9 @@ class _Log:
         predicts, how = can_predict(self.folds) and any(unknown.values()), []
         if settings.among == "shown":
             predicts = False
+        elif rows.values is not None:
+            predicts = False
+            _require_known(unknown, WORTH)
         elif predicts:
             how = [
                 partial(predict, folds=self.folds, scores=s) for s in scores.values()
@@ -399,6 +434,10 @@ class _Log:
             rng=stage_rng("estimation", settings.seed, 1),
             progress=progress,
         )
+        found = [
+            self._clustered(each, rows, weights, own)
+            for each, own in zip(found, over, strict=True)
+        ]
         return [
             JudgedByClicks(
                 name,
@@ -429,6 +468,13 @@ class _Log:
         over = [over_logged(new, rows, rank_weights, **how) for new in scores]
         return over if every else [centred(o, known, rows.query_of_doc) for o in over]
 
+    def _clustered(
+        self, found: Estimate, rows: ClickRows, weights: Weights, given: Floats
+    ) -> Estimate:
+        if self.clusters is None:
+            return found
+        return self.clusters.widen(found, rows, weights, given)
+
     def _never_shown(self, given: Floats) -> float:
         shown = self.rows.by_doc(self.rows.impressions) > 0
         weights = replace(self.weights, known=shown & self.weights.known)
@@ -447,7 +493,9 @@ def _second(
     judge, weights = second_judge(rows, explaining, log.users)
     for new in scores.values():
         over = over_logged(new, rows, settings.rank_weights)
-        yield {"second": estimate(weights, over, rows.query_of_doc), "judge": judge}
+        found = estimate(weights, over, rows.query_of_doc)
+        found = log._clustered(found, rows.merged(), weights, over)
+        yield {"second": found, "judge": judge}
 
 
 def _uncorrected(rows: ClickRows, data: RankingDataset, seed: int) -> list[Floats]:
@@ -462,16 +510,15 @@ def _uncorrected(rows: ClickRows, data: RankingDataset, seed: int) -> list[Float
     return [scores] if scores.any() else []
 
 
-def _require_known(unknown: Mapping[str, float]) -> None:
+def _require_known(unknown: Mapping[str, float], why: str = FEW) -> None:
     """Reject a ranking much of whose weight is on documents that are not known."""
     for name, share in unknown.items():
         if share > MOST_NEVER_SHOWN:
             raise DataError(
                 f"{name}: {share:.0%} of its rank weight is on documents that were "
-                "never shown, and there are too few clicks to predict them, so there "
-                "are only bounds, and bounds need users that are known: what relevance "
-                "0 and 1 are; judge among the documents that were shown (--among "
-                "shown), choose a smaller cutoff, or a log that shows more documents"
+                f"never shown, and {why}; judge among the documents that were shown "
+                "(--among shown), choose a smaller cutoff, or a log that shows more "
+                "documents"
             )
 
 
@@ -509,7 +556,7 @@ def _corrected(
 
     def by_estimator(rows: ClickRows, users: ClickModel | None) -> Weights:
         if best and users is not None:
-            return by_information(rows, users, folds)
+            return valued(by_information(rows, users, folds), rows, users)
         return weigh(rows, estimator, users, folds=folds)
 
     up_to_gauge = row.needs == "gauge" and estimated
