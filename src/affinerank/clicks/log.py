@@ -139,9 +139,10 @@ def _named(table: ir.Table, options: LogOptions) -> ir.Table:
         if theirs in table.columns:
             columns[name] = _converted(name, table[theirs], options)
         elif name in (*REQUIRED, *options.columns) or (chosen and theirs):
+            remedy = "--value" if name == "value" else f"--column {name}=NAME"
             raise DataError(
                 f"the log has no column {theirs!r} for {name}; it has "
-                f"{', '.join(table.columns[:12])}; map others with --column {name}=NAME"
+                f"{', '.join(table.columns[:12])}; name another with {remedy}"
             )
     if "value" in columns:  # of what was not clicked, none
         columns["value"] = ibis.ifelse(columns["clicked"] == 1, columns["value"], 0.0)
