@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ from affinerank.cli.options import (
     show,
 )
 from affinerank.defaults import CORRECTION, RELEVANT_ABOVE
-from affinerank.errors import ConfigError
+from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import ESTIMATORS
 
 
@@ -99,12 +100,13 @@ def evaluate(
                 "--users, --among, --rank-weights and --estimated-from are about "
                 "clicks: give --counts with them"
             )
-        if against is None and of.source(data).synthetic:
-            against = "production"
-        if against is not None:
+        if against is not None or of.source(data).synthetic:
             learnt = of.read(data, named=False)
             how: dict[str, Any] = {"relevant_above": relevant_above, "seed": seed}
-            rankers = simulation_rankers([against], learnt, **how)[0] | rankers
+            named = [against or "production"]
+            # A world may be too small to train a production ranker.
+            with nullcontext() if against else suppress(DataError):
+                rankers = simulation_rankers(named, learnt, **how)[0] | rankers
         judged = evaluate_rankers(
             rankers,
             of.read(data, "test"),
