@@ -151,9 +151,12 @@ def test_values_of_clicks_and_buckets_of_users_are_counted(count: Count) -> None
     with pytest.raises(DataError, match=r"cannot be added to .* with values"):
         _ = plain + merged
     for price in ("much", "-1", None, "nan"):
-        texts = [{**row, "price": str(row["price"])} for row in rows]
+        texts = [{**row, "price": str(row["price"])} for row in rows[: -len(rows) // 8]]
         clicked = next(row for row in texts if row["clicked"])
         clicked["price"] = price
+        if price is None:  # nothing was joined to the click: it is worth 0
+            assert count(texts, options)[0].clicks.sum()
+            continue
         with pytest.raises(LogFaultsError, match="value of a click is not a number"):
             count(texts, options)
 

@@ -198,14 +198,15 @@ def _as_whole(column: ir.Value) -> ir.Value:
 
 
 def _as_number(column: ir.Value) -> ir.Value:
-    """A number; null where the text is none."""
+    """A number, 0 where there is none; null where the text is something else."""
     kind = column.type()
     if kind.is_string():
-        plain = ibis.ifelse(column.contains("_"), ibis.null(), column)
+        text = column.fill_null("0")  # a click that nothing was joined to
+        plain = ibis.ifelse(text.contains("_"), ibis.null(), text)
         return plain.try_cast("float64")
     if not kind.is_numeric() or kind.is_boolean():
         raise DataError(f"the value of clicks must hold numbers, holds {kind}")
-    return column.cast("float64")
+    return column.cast("float64").fill_null(0.0)
 
 
 def _as_click(column: ir.Value) -> ir.Value:
