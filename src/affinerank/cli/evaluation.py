@@ -63,7 +63,7 @@ def evaluate(
     ] = None,
     among: Annotated[
         str,
-        Option(help="With --counts: rank all documents, or those that were shown."),
+        Option(help="With --counts, which documents are ranked: all, or shown."),
     ] = "all",
     rank_weights: Annotated[
         str | None,
@@ -85,8 +85,7 @@ def evaluate(
 ) -> None:
     """Judge rankers by labels, or by the clicks that another ranking brought.
 
-    Queries that a ranker learnt from are left out. The last line says whether it is
-    better than production.
+    Leaves out queries learnt from. Ends with: better than production or not.
     """
     from affinerank.metrics import Metric
     from affinerank.pipeline import evaluate_rankers, simulation_rankers
