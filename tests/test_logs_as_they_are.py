@@ -122,7 +122,8 @@ def test_a_log_with_features_per_session_goes_from_count_to_evaluate(
     model, text = tmp_path / "model", tmp_path / "again"
     pq.write_table(log_with_features(), log)
     by_session = ["--list-id", "session_id"]
-    counted = answered(capsys, "count", str(log), "-o", str(counts), *by_session)
+    command = ["count", str(log), "-o", str(counts), "--holdout", "0.3"]
+    counted = answered(capsys, *command, *by_session)
     assert counted["queries"] == counted["sessions"] == 60
     learn = ["train", str(counts), "--data", str(log), *by_session]
     learn += ["--estimator", "naive", "--set", "epochs=1", "--set", "hidden=4"]
@@ -137,6 +138,7 @@ def test_a_log_with_features_per_session_goes_from_count_to_evaluate(
     judge = ["evaluate", str(model), "--data", str(log), "--relevant-above", "0"]
     judged = answered(capsys, *judge, *by_session)
     assert 0 < judged["rankers"][0]["mean"] <= 1
+    assert judged["left_out"] + judged["queries"] == 60
 
 
 def test_a_list_id_is_a_column_of_parquet(capsys: Capture, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ LINE_BYTES = 16 * 2**20  # of one line of a text file
 ID_BYTES = 65_536  # of one id: a query, a document, a session
 LOG_LAYOUTS = 100  # sets of columns that the files of one log may have
 MAX_RANK = 10_000
+MOST_VALUE = 1e12  # of one click
 MAX_COUNT = 2**53  # impressions, clicks or sessions of one row: exact as a float
 DOCUMENTS_PER_QUERY = 1_000_000
 FEATURES = 100_000

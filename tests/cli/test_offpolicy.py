@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -180,7 +182,8 @@ def test_bad_questions_are_one_sentence(
     replace(em, estimated=EstimatedBy("sigmoid")).save(tmp_path / "em.json")
     for options, counts, words in (
         ((*known, "--metric", "nDCG@10"), "all", "nDCG@10 cannot be estimated"),
-        ((*known, "--against", "me"), "all", "--against must be logged"),
+        ((*known, "--against", "me"), "all", "no ranker 'me' logged"),
+        ((*known, "--among", "me"), "all", "--among must be all or shown"),
         ((*known, "--rank-weights", "a"), "all", "rank weights are numbers"),
         ((*known, "--metric", "P@5", "--rank-weights", "1"), "all", "not both"),
         ((), "all", "needs a user model"),
@@ -202,19 +205,83 @@ def test_bad_questions_are_one_sentence(
     assert "are about clicks: give --counts" in capsys.readouterr().err
 
 
-def test_queries_that_the_model_learnt_from_are_refused(
+def test_queries_that_the_model_learnt_from_are_left_out(
     folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     test = DataSource.parse(WORLD).read("test")
     ranker = train_production_ranker(test, n_queries=20)
     ranker.save(tmp_path / "leaky")
-    counts = str(folder / "all.parquet")
-    command = ["evaluate", str(tmp_path / "leaky"), "--data", WORLD, "--counts", counts]
-    assert main([*command, *users(folder)]) == 2
-    fault = capsys.readouterr().err
-    assert f"trained on 20 of the {test.n_queries} queries" in fault
-    example = fault.split("counts are of, '")[1].split("'")[0]
-    assert example in ranker.learnt_from
+    plain = ["evaluate", str(tmp_path / "leaky"), "--data", WORLD]
+    by_clicks = ["--counts", str(folder / "all.parquet"), *users(folder)]
+    assert main([*plain, *by_clicks, "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert (about["left_out"], about["queries"]) == (20, test.n_queries - 20)
+    for more in ([], by_clicks):
+        assert main([*plain, *more]) == 0
+        text = capsys.readouterr().out
+        assert "left out: 20 queries that the rankers learnt from" in text
+    every = tuple(str(name) for name in test.query_ids)
+    replace(ranker, learnt_from=every).save(tmp_path / "all")
+    for more in ([], by_clicks):
+        assert main(["evaluate", str(tmp_path / "all"), *plain[2:], *more]) == 2
+        fault = capsys.readouterr().err
+        assert f"learnt from all {test.n_queries} queries" in fault
+        assert fault.count("\n") == 1
+
+
+def test_labels_compare_with_production_and_end_in_words(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data = str(folder / "better"), ["--data", WORLD]
+    assert main(["evaluate", model, *data, "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert [row["ranker"] for row in about["rankers"]] == ["production", model]
+    (found,) = about["comparisons"]
+    means = [row["mean"] for row in about["rankers"]]
+    assert found["difference"] == pytest.approx(means[1] - means[0])
+    assert main(["evaluate", model, *data]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    interval = f"(95 % {found['low']:+.4f} to {found['high']:+.4f}, nDCG@10)"
+    better = f"{model} is better than production by {found['difference']:.4f}"
+    assert last == f"{better} {interval}"
+    # Data of one's own have no production ranker: nothing to compare with, no column.
+    own = str(folder / "own.parquet")
+    assert main(["data", "convert", WORLD, own, "--split", "test"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", model, "--data", own]) == 0
+    text = capsys.readouterr().out
+    assert "compared with nothing" in text
+    assert "Holm" not in text
+    same = ["evaluate", model, "--data", own, "--against", model]
+    assert main([*same, "--json"]) == 0
+    assert "conclusions" in capsys.readouterr().out
+
+
+def test_shown_documents_alone_are_judged_where_others_cannot_be(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # 19 queries are too few to predict documents that were never shown.
+    table = ClickCounts.load(folder / "ten.parquet").table
+    few = np.unique(table["query_id"])[:19]
+    chosen = pc.is_in(table["query_id"], pa.array(few))
+    ClickCounts(table.filter(chosen)).save(tmp_path / "few.parquet")
+    known, gauged = users(folder), (*users(folder, "estimated"), "--replicates", "2")
+    learnt = ("--estimated-from", str(folder / "learnt.parquet"))
+    counts = str(tmp_path / "few")
+    assert evaluate(folder, *gauged, *learnt, counts=counts) == 2
+    assert "(--among shown)" in capsys.readouterr().err
+    for options in (known, (*gauged, *learnt)):
+        shown = ("--among", "shown")
+        assert evaluate(folder, *options, *shown, "--json", counts=counts) == 0
+        about = json.loads(capsys.readouterr().out)
+        (row,) = about["rankers"]
+        assert about["among"] == "shown"
+        assert not row["predicted"]
+        assert not row["against_logged"]["bounds"]
+        assert evaluate(folder, *options, *shown, counts=counts) == 0
+        text = capsys.readouterr().out
+        assert "rankings order the documents that were shown" in text
+        assert "better than production (the logged order)" in text.splitlines()[-1]
 
 
 def test_debias_writes_labels_with_their_gauge(

@@ -140,8 +140,9 @@ def test_train_and_evaluate_from_the_command_line(
     assert main(["evaluate", *models, "--data", world, "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     assert about["metric"].startswith("nDCG@10 (linear gain")
-    assert len(about["rankers"]) == 2
-    assert about["comparisons"][0]["first"] == models[1]
+    names = ["production", *models]
+    assert [row["ranker"] for row in about["rankers"]] == names
+    assert [row["first"] for row in about["comparisons"]] == models
     assert main(["evaluate", models[0], "--data", world, "--metric", "P@5"]) == 0
     assert "P@5" in capsys.readouterr().out
 

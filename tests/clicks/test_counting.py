@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -124,6 +125,42 @@ def test_a_file_of_counts_has_plain_types(
     }
 
 
+def test_values_of_clicks_and_buckets_of_users_are_counted(count: Count) -> None:
+    rows = [
+        {
+            **row,
+            "user_id": row["session_id"],
+            "price": 2.0 + i if row["clicked"] else -1,
+        }
+        for i, row in enumerate(random_log(3))
+    ]
+    rows += rows[::7]  # repeats are counted once
+    plain, _ = count(rows)
+    options = LogOptions(value="price", user_buckets=10)
+    counts, _ = count(rows, options)
+    assert counts.keys == (*plain.keys, "user_bucket")
+    merged = counts.merged("user_bucket")
+    assert merged.table.select(plain.table.column_names).equals(plain.table)
+    prices = {(r["session_id"], r["doc_id"]): r["price"] for r in rows if r["clicked"]}
+    total = sum(prices.values())
+    assert pc.sum(merged.table["value"]).as_py() == pytest.approx(total)
+    squares = pc.sum(merged.table["value_squares"]).as_py()
+    assert squares == pytest.approx(sum(price**2 for price in prices.values()))
+    twice = counts + counts
+    assert pc.sum(twice.table["value"]).as_py() == pytest.approx(2 * total)
+    with pytest.raises(DataError, match=r"cannot be added to .* with values"):
+        _ = plain + merged
+    for price in ("much", "-1", None, "nan"):
+        texts = [{**row, "price": str(row["price"])} for row in rows[: -len(rows) // 8]]
+        clicked = next(row for row in texts if row["clicked"])
+        clicked["price"] = price
+        if price is None:  # nothing was joined to the click: it is worth 0
+            assert count(texts, options)[0].clicks.sum()
+            continue
+        with pytest.raises(LogFaultsError, match="value of a click is not a number"):
+            count(texts, options)
+
+
 EVERYTHING = LogOptions(
     segment="device", where="rank < 8", since="1050", max_sessions_per_user=5
 )
@@ -133,13 +170,14 @@ EVERYTHING = LogOptions(
 def test_three_engines_give_identical_counts(
     count: Count, write: Write, tmp_path: Path
 ) -> None:
-    rows = random_log(9)
+    rows = [{**row, "price": 1.5 * i} for i, row in enumerate(random_log(9))]
     rows += [{**row, "clicked": True} for row in rows[:5]]  # repeats
     source = write(rows)
     with duckdb.connect(str(tmp_path / "logs.duckdb")) as connection:
         connection.read_parquet(source).create("clicks")
     for options, settings_ in (
         (LogOptions(), {}),
+        (LogOptions(value="price", user_buckets=10), {}),
         (EVERYTHING, {"holdout": 0.4, "holdout_by": "time"}),
     ):
         ours, found = count(source, options, **settings_)

@@ -3,14 +3,18 @@
 import gzip
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from affinerank.clicks.importers import read_tiangong, read_ubi
+from affinerank.clicks.importers import ImportedLog, import_ubi, read_tiangong
 from affinerank.errors import DataError
 from affinerank.limits import LINE_BYTES
 
@@ -53,6 +57,14 @@ def lines(path: Path, rows: list[Any], *, wrapped: bool = False) -> Path:
     documents = [{"_index": "i", "_source": row} if wrapped else row for row in rows]
     path.write_text("\n".join(json.dumps(row) for row in documents) + "\n\n")
     return path
+
+
+def read_ubi(queries: Path, events: Path, **how: Any) -> ImportedLog:
+    target = queries.parent / "log.parquet"
+    notes = import_ubi(queries, events, target, **how)
+    table = pq.read_table(target)
+    assert notes.pop("impressions") == table.num_rows
+    return ImportedLog(table, notes)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -101,6 +113,50 @@ def test_an_imported_log_can_be_counted(
     assert (counts.n_sessions, counts.clicks.sum()) == (2, 2)
 
 
+def test_moments_and_users_of_ubi_come_along(tmp_path: Path) -> None:
+    moments = ["2026-01-31T10:00:00+02:00", 1769846400000, None]
+    searches = [
+        {**row, "timestamp": at, "client_id": user}
+        for row, at, user in zip(SEARCHES, moments, ["u1", 7, None], strict=False)
+    ]
+    table = read_ubi(
+        lines(tmp_path / "queries.jsonl", searches),
+        lines(tmp_path / "events.jsonl", EVENTS),
+    ).table
+    eight = datetime(2026, 1, 31, 8, tzinfo=UTC)
+    assert set(table["timestamp"].to_pylist()) == {eight}
+    assert table["user_id"].to_pylist() == ["u1", "u1", "u1", "7"]
+
+
+def test_ubi_is_not_held_in_memory(tmp_path: Path) -> None:
+    """Five times as many searches are no more memory, but for DuckDB's 100 MB."""
+    peaks = []
+    for size in (10_000, 50_000):
+        with (tmp_path / "q.jsonl").open("w") as queries:
+            for i in range(size):
+                hits = [f"document-{i % 97}-{k}" for k in range(20)]
+                row = {"query_id": f"s{i}", "user_query": f"q{i % 900}"}
+                queries.write(json.dumps({**row, "query_response_hit_ids": hits}))
+                queries.write("\n")
+        with (tmp_path / "e.jsonl").open("w") as events:
+            for i in range(size):
+                events.write(json.dumps(click(f"s{i}", f"document-{i % 97}-{i % 20}")))
+                events.write("\n")
+        code = (
+            "import sys, resource; from affinerank.clicks.importers import import_ubi;"
+            "found = import_ubi(*sys.argv[1:], memory='100MB');"
+            "peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+            "print(found['impressions'], found['clicks without an impression'], peak)"
+        )
+        paths = [str(tmp_path / name) for name in ("q.jsonl", "e.jsonl", "l.parquet")]
+        command = [sys.executable, "-c", code, *paths]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        shown, unseen, peak = map(int, run.stdout.split())
+        assert (shown, unseen) == (20 * size, 0)
+        peaks.append(peak / 1024)
+    assert peaks[1] < peaks[0] + 80  # MB; as Python objects it would be 200 more
+
+
 def test_no_searches_are_an_empty_log(tmp_path: Path) -> None:
     empty = lines(tmp_path / "none.jsonl", [])
     assert read_ubi(empty, empty).table.num_rows == 0
@@ -141,6 +197,16 @@ def test_no_searches_are_an_empty_log(tmp_path: Path) -> None:
         ("queries", shown(None), "query_response_hit_ids.*got None"),
         ("queries", shown(False), "query_response_hit_ids.*got False"),
         ("queries", "x" * (LINE_BYTES + 1), f"line 2: over {LINE_BYTES} bytes"),
+        (
+            "queries",
+            '{"query_id": "x", "user_query": "y", "timestamp": "noon"}',
+            "line 2: expected timestamp.*got 'noon'",
+        ),
+        (
+            "queries",
+            '{"query_id": "x", "user_query": "y", "timestamp": 1e300}',
+            "line 2: expected timestamp",
+        ),
         ("queries", '{"query_id": ' * 10**5, "line 2: expected one JSON object"),
     ],
 )

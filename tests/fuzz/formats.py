@@ -218,6 +218,7 @@ def _counts(rng: Random, name: Name, *, context: bool = False) -> bytes:
         shown[key] += 1
         clicks[key] += row["clicked"]
         issued[row["query"]] += row["rank"] == 1
+    valued, users = rng.random() < 0.3, rng.random() < 0.3
     rows = [
         {
             "query_id": name("q", key[0]),
@@ -227,6 +228,9 @@ def _counts(rng: Random, name: Name, *, context: bool = False) -> bytes:
             "clicks": 30 * clicks[key],
             "sessions": 30 * issued[key[0]],
             **({"context": key[1] % key[2]} if context else {}),
+            **({"value": 60.0 * clicks[key]} if valued else {}),
+            **({"value_squares": 120.0 * clicks[key]} if valued else {}),
+            **({"user_bucket": "7"} if users else {}),
         }
         for key, n in shown.items()
     ]
@@ -327,7 +331,8 @@ def _ubi(rng: Random) -> Files:
         search = {"query_id": f"e{page[0]['session']}"}
         shown = {"query_response_hit_ids": [name("d", row["doc"]) for row in page]}
         text = {"user_query": str(name("q", page[0]["query"]))}
-        queries.append({**search, **text, **shown})
+        who = {"timestamp": "2026-01-31T10:00:00Z", "client_id": "c"}
+        queries.append({**search, **text, **shown, **who})
         for row in page:
             if row["clicked"]:
                 about = {"object": {"object_id": name("d", row["doc"])}}

@@ -8,12 +8,15 @@ import pytest
 
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
+from affinerank.clicks.rows import rows_of
 from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.traffic import Traffic
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, EM
 from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import ESTIMATORS, Estimator, affine
+from affinerank.evaluation.refits import mean_alpha
 from affinerank.pipeline import prepare_simulation, train_production_ranker
 from affinerank.pipeline.judges import RANKS
 from affinerank.pipeline.offpolicy import (
@@ -82,7 +85,7 @@ def test_needs_decide_which_users_an_estimator_is_asked_with(
         with pytest.raises(ConfigError, match=f"{name} needs labels"):
             held.judge(KNOWN, estimator=name)
         return
-    known = held.judge(KNOWN, estimator=name, against_logged=True)
+    known = held.judge(KNOWN, estimator=name)
     assert known["value"]["estimate"] - known["logged"]["estimate"] == pytest.approx(
         known["against_logged"]["estimate"]
     )
@@ -99,15 +102,14 @@ def test_needs_decide_which_users_an_estimator_is_asked_with(
         assert found["refits"]["replicates"] == 2
         assert "value" not in found
     if row.needs == "nothing":
-        assert held.judge(GAUGE, estimator=name, against_logged=True) == known
-        assert "against_logged" not in held.judge(None, estimator=name)
+        assert held.judge(GAUGE, estimator=name) == known
+        assert "second_judge" not in held.judge(None, estimator=name)
 
 
 def test_an_estimator_of_ones_own_is_judged_by_like_any_other(held: Held) -> None:
     with ESTIMATORS.added(BENT):
         own, plain = (
-            held.judge(KNOWN, estimator=name, against_logged=True)
-            for name in (BENT.name, CORRECTION)
+            held.judge(KNOWN, estimator=name) for name in (BENT.name, CORRECTION)
         )
         estimated = held.judge(GAUGE, estimator=BENT.name, replicates=2)
     assert own["value"] == plain["value"]
@@ -130,7 +132,7 @@ def test_the_logged_ranker_is_neither_better_nor_worse_than_itself(held: Held) -
         held.counts,
         held.data,
         KNOWN,
-        settings=OffPolicySettings(against_logged=True),
+        settings=OffPolicySettings(),
     ).to_dict()
     difference = found["rankers"][0]["against_logged"]
     assert (difference["estimate"], difference["verdict"]) == (0.0, "undecided")
@@ -148,15 +150,39 @@ def test_the_gain_is_the_difference_whatever_the_gauge(held: Held) -> None:
     assert found["against_logged"]["estimate"] == pytest.approx(gains[0], rel=1e-9)
 
 
+def test_one_ranker_of_several_that_logged_is_production(held: Held) -> None:
+    """Two rankers share the sessions: the judged one, and the one to compare with."""
+    both = {"new": held.better, "old": held.production}
+    traffic = Traffic(shares={"new": 0.4, "old": 0.6})
+    simulation = prepare_simulation(held.data, rankers=both, traffic=traffic)
+    counts = simulate_counts(simulation, 20_000, rng=np.random.default_rng(0))
+    mixed = replace(held, counts=counts)
+    found, other = mixed.judge(KNOWN), mixed.judge(KNOWN, production="new")
+    assert (found["production"], other["production"]) == ("old", "new")
+    assert other["against_production"]["estimate"] == pytest.approx(0, abs=1e-12)
+    # The log holds both: the new ranker is ahead of it by 0.6 of its lead.
+    lead, ahead = (found[f"against_{n}"]["estimate"] for n in ("production", "logged"))
+    assert ahead == pytest.approx(0.6 * lead, rel=0.1)
+    words = "better is better than production by"
+    assert found["conclusions"][0].startswith(words)
+    gauged = mixed.judge(GAUGE, replicates=2)["against_production"]
+    assert gauged["estimate"] == pytest.approx(
+        lead * mean_alpha(rows_of(counts, held.data), KNOWN), rel=0.02
+    )
+    with pytest.raises(ConfigError, match=r"no ranker 'x' .* there are new, old"):
+        mixed.judge(KNOWN, production="x")
+
+
 def test_users_that_cannot_be_refitted_and_queries_learnt_from_are_rejected(
     held: Held,
 ) -> None:
     slow = replace(GAUGE, estimated=EstimatedBy(EM))
     with pytest.raises(ConfigError, match=f"estimated by {EM}, which is too slow"):
         held.judge(slow)
-    seen = tuple(str(name) for name in held.data.query_ids[:3])
+    seen = tuple(str(name) for name in held.data.query_ids)
     leaky = replace(held.better, learnt_from=seen)
-    with pytest.raises(DataError, match=rf"leaky: trained on 3 of the .*'{seen[0]}'"):
+    every = f"learnt from all {len(seen)} queries .*'{seen[0]}' for one"
+    with pytest.raises(DataError, match=every):
         evaluate_from_clicks({"leaky": leaky}, held.counts, held.data, KNOWN)
 
 
@@ -167,7 +193,7 @@ def test_what_two_judges_dispute_cannot_be_decided(
     chance = np.random.default_rng(0).random(held.data.n_docs)
     monkeypatch.setattr("affinerank.pipeline.offpolicy.score", lambda *_: chance)
     wrong = TrustModel.paper(eta=2, depth=120)
-    found = [held.judge(users, against_logged=True) for users in (KNOWN, wrong)]
+    found = [held.judge(users) for users in (KNOWN, wrong)]
     assert found[0]["against_logged"]["verdict"] == "worse"
     assert found[1]["against_logged"]["over_queries"]["low"] > 0
     assert found[1]["against_logged"]["verdict"] == "cannot be decided"

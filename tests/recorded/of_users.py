@@ -179,10 +179,10 @@ def estimate_found(at: str, found: Estimate) -> Pairs:
 def off_policy() -> Pairs:
     counts, users = held_out_log()
     for estimator in ("affine", "ips", "bayes-ips", "naive"):
-        own = OffPolicySettings(estimator=estimator, against_logged=True)
+        own = OffPolicySettings(estimator=estimator)
         yield from judged_by_clicks(f"known/{estimator}", counts, users, own)
     weights = RankWeights.of_metric(ar.Metric("P", 5))
-    own = OffPolicySettings(rank_weights=weights, against_logged=True)
+    own = OffPolicySettings(rank_weights=weights)
     yield from judged_by_clicks("known/precision", counts, users, own)
     for who, model in (("known", users), ("estimated", estimated("features").users)):
         for name, ranker in rivals().items():

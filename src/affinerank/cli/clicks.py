@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -137,6 +138,19 @@ def count(
     ] = None,
     reading: LogReading,
     list_id: ListId = None,
+    value: Annotated[
+        str | None,
+        Option(help="Column of what a click is worth (purchase, dwell), 0 or more."),
+    ] = None,
+    user_buckets: Annotated[
+        int | None,
+        Option(
+            min=10,
+            max=1024,
+            help="Count by so many buckets of user_id, as in 100: intervals of "
+            "evaluate are then clustered by user.",
+        ),
+    ] = None,
     bad_rows: Annotated[
         str, Option(help="error, or drop: sessions with faults, whole.")
     ] = "error",
@@ -169,12 +183,14 @@ def count(
     opened = open_table(
         source, engine=engine, master=master, table=table, **reading.opening()
     )
+    more = {"value": value, "user_buckets": user_buckets}
+    options = replace(reading.options(list_id), **more)
     try:
         with opened as rows, bars() as progress:
             found = count_log(
                 rows,
                 output,
-                options=reading.options(list_id),
+                options=options,
                 bad_rows=bad_rows,
                 context=context,  # type: ignore[arg-type]  # checked there
                 holdout=holdout,
@@ -198,14 +214,16 @@ def ubi(
     click_action: Annotated[
         list[str] | None, Option(help="Name of the events that are clicks.")
     ] = None,
+    memory: Annotated[str, Option(help="DuckDB spills beyond this.")] = "4GB",
     as_json: Json = False,
 ) -> None:
     """OpenSearch User Behavior Insights: searches and events to a click log."""
-    from affinerank.clicks.importers import UBI_CLICKS, read_ubi
+    from affinerank.clicks.importers import UBI_CLICKS, import_ubi
 
     require_writable(output, suffix=".parquet", reads=[queries, events])
-    imported = read_ubi(queries, events, click_actions=click_action or UBI_CLICKS)
-    _save_imported(imported, output, as_json)
+    actions = click_action or UBI_CLICKS
+    found = import_ubi(queries, events, output, click_actions=actions, memory=memory)
+    show({"written": str(output), **found}, as_json, display.notes)
 
 
 def tiangong(
@@ -217,10 +235,7 @@ def tiangong(
     from affinerank.clicks.importers import read_tiangong
 
     require_writable(output, suffix=".parquet", reads=files)
-    _save_imported(read_tiangong(*files), output, as_json)
-
-
-def _save_imported(imported: Any, output: Path, as_json: bool) -> None:
+    imported = read_tiangong(*files)
     imported.save(output)
     rows = imported.table.num_rows
     about = {"written": str(output), "impressions": rows, **imported.notes}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,10 @@ def line(text: str) -> None:
 def table(
     heads: Iterable[str], rows: Iterable[Sequence[Any]], console: Console = out
 ) -> None:
-    """Print a table without lines, in which nothing is ever cut."""
+    """Print a table without lines or empty columns, in which nothing is ever cut."""
+    rows = [list(row) for row in rows]
+    full = [any(cells) for cells in zip(*rows, strict=True)]
+    rows, heads = [list(compress(row, full)) for row in rows], compress(heads, full)
     columns = [Column(head, overflow="fold") for head in heads]
     drawn = Table(*columns, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for row in rows:
@@ -215,6 +219,21 @@ def evaluated(about: Mapping[str, Any]) -> None:
         band = f"{low:.4f} to {high:.4f}"
         rows.append((row["ranker"], f"{row['mean']:.4f}", band, *than))
     table(("ranker", "mean", "95 % interval", "difference", "p (Holm)"), rows)
+    _concluded(about)
+    if not about["conclusions"]:
+        line(
+            "compared with nothing: name two rankers or more, the first to compare "
+            "with (production's), or judge by clicks (--counts)"
+        )
+
+
+def _concluded(about: Mapping[str, Any]) -> None:
+    """Print what was left out, and in words which ranker is better."""
+    if about["left_out"]:
+        left = f"left out: {about['left_out']:,} queries that the rankers learnt from"
+        line(left)
+    for sentence in about["conclusions"]:
+        line(sentence)
 
 
 def counted(about: Mapping[str, Any]) -> None:
@@ -287,21 +306,36 @@ def evaluated_from_clicks(about: Mapping[str, Any]) -> None:
     for row in about["rankers"]:
         line(row["ranker"])
         notes(_judged(row))
+        if row["predicted"]:
+            line(
+                f"{row['ranker']}: {row['never_shown_share']:.1%} of the rank weight "
+                "is on documents that were never shown: their relevance is predicted, "
+                "as if documents alike were as relevant when shown (--among shown "
+                "leaves them out)"
+            )
     refits = about["refits"]
     if refits is not None:
         line(
             "users were estimated, so only differences are told; for each interval "
             f"they were refitted to {refits['replicates']} resamples of {refits['to']}"
         )
+    if about["user_buckets"]:
+        line(f"intervals are clustered by user, in {about['user_buckets']:,} buckets")
+    if about["among"] == "shown":
+        line("rankings order the documents that were shown, and no others")
+    _concluded(about)
 
 
 def _judged(row: Mapping[str, Any]) -> dict[str, str]:
     titles = {"value": "value", "logged": "logged ranking"}
     lines = {titles[key]: _estimate(row[key]) for key in titles if key in row}
-    if "against_logged" in row:
-        difference = row["against_logged"]
-        lines["difference from logged"] = _estimate(difference, sign="+")
-        lines["verdict on future queries"] = _verdict(difference)
+    for name, verdict in (
+        ("logged", "verdict on future queries"),
+        ("production", "verdict against production"),
+    ):
+        if difference := row.get(f"against_{name}"):
+            lines[f"difference from {name}"] = _estimate(difference, sign="+")
+            lines[verdict] = _verdict(difference)
     if "second_judge" in row:
         second = row["second_judge"]
         low, high = (second["over_queries"][end] for end in ("low", "high"))

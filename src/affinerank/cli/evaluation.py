@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,9 +21,8 @@ from affinerank.cli.options import (
     show,
 )
 from affinerank.defaults import CORRECTION, RELEVANT_ABOVE
-from affinerank.errors import ConfigError
+from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import ESTIMATORS
-from affinerank.settings import require_choice
 
 
 @command
@@ -31,7 +31,13 @@ def evaluate(
         list[Path], Argument(metavar="MODEL...", help="Folders of rankers.")
     ],
     *,
-    data: Annotated[str, Option(help="Labelled data, or features; of splits, test.")],
+    data: Annotated[
+        str,
+        Option(
+            help="Labelled data, of splits test; with --counts features, of splits the "
+            "one that the counts are of."
+        ),
+    ],
     metric: Annotated[
         str | None,
         Option(
@@ -47,8 +53,18 @@ def evaluate(
         str, Option(help=f"With --counts: {ESTIMATORS.choices}.")
     ] = CORRECTION,
     against: Annotated[
-        str | None, Option(help="With --counts: logged, the ranking that was shown.")
+        str | None,
+        Option(
+            help="What to compare with. By labels: a ranker's folder, or production as "
+            "simulate trains it (the default of worlds). With --counts: the logged "
+            "order, always, and a ranker that logged (column ranker; by default that "
+            "of most sessions)."
+        ),
     ] = None,
+    among: Annotated[
+        str,
+        Option(help="With --counts, which documents are ranked: all, or shown."),
+    ] = "all",
     rank_weights: Annotated[
         str | None,
         Option(help="With --counts: weights of ranks 1, 2, ..., as in 1,0.5."),
@@ -67,19 +83,29 @@ def evaluate(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Judge rankers by labels, or by the clicks that another ranking brought."""
+    """Judge rankers by labels, or by the clicks that another ranking brought.
+
+    Leaves out queries learnt from. Ends with: better than production or not.
+    """
     from affinerank.metrics import Metric
-    from affinerank.pipeline import evaluate_rankers
+    from affinerank.pipeline import evaluate_rankers, simulation_rankers
     from affinerank.rankers.loading import load_ranker
 
     rankers = {str(folder): load_ranker(folder) for folder in models}
-    about_clicks = (users, against, rank_weights, estimated_from)
+    about_clicks = (users, rank_weights, estimated_from)
     if counts is None:
-        if any(value is not None for value in about_clicks):
+        if any(value is not None for value in about_clicks) or among != "all":
             raise ConfigError(
-                "--users, --against, --rank-weights and --estimated-from are about "
+                "--users, --among, --rank-weights and --estimated-from are about "
                 "clicks: give --counts with them"
             )
+        if against is not None or of.source(data).synthetic:
+            learnt = of.read(data, named=False)
+            how: dict[str, Any] = {"relevant_above": relevant_above, "seed": seed}
+            named = [against or "production"]
+            # A world may be too small to train a production ranker.
+            with nullcontext() if against else suppress(DataError):
+                rankers = simulation_rankers(named, learnt, **how)[0] | rankers
         judged = evaluate_rankers(
             rankers,
             of.read(data, "test"),
@@ -88,25 +114,12 @@ def evaluate(
         )
         show(judged.to_dict(), as_json, display.evaluated)
         return
-    if against is not None:
-        require_choice("--against", against, ("logged",))
     settings = _settings(metric, rank_weights)
-    settings |= {"estimator": estimator, "against_logged": against is not None}
+    settings |= {"estimator": estimator, "among": among}
+    settings |= {"production": against if against != "logged" else None}
     settings |= {"replicates": replicates, "seed": seed}
     about = _from_clicks(rankers, counts, (users, estimated_from), settings, data, of)
-    show(about, as_json, _judged)
-
-
-def _judged(about: dict[str, Any]) -> None:
-    """Print how rankers were judged, and what of it was predicted."""
-    display.evaluated_from_clicks(about)
-    for row in about["rankers"]:
-        if row["predicted"]:
-            display.line(
-                f"{row['ranker']}: {row['never_shown_share']:.1%} of the rank weight "
-                "is on documents that were never shown: their relevance is predicted, "
-                "as if documents alike were as relevant when shown"
-            )
+    show(about, as_json, display.evaluated_from_clicks)
 
 
 def _settings(metric: str | None, rank_weights: str | None) -> dict[str, Any]:
@@ -142,10 +155,20 @@ def _from_clicks(
         found = evaluate_from_clicks(
             rankers,
             held,
-            of.read(data, "test"),
+            _data_of(held, data, of),
             load_held_against(known, held),
             settings=OffPolicySettings(**settings),
             estimated_from=source,
             progress=progress,
         )
     return found.to_dict()
+
+
+def _data_of(counts: Any, data: str, of: DataOptions) -> Any:
+    """Read the test split or, where the counts are of another, the training split."""
+    found = of.read(data, "test")
+    if of.split is None and of.source(data).splits:
+        queries = set(map(str, counts.table["query_id"].unique().to_pylist()))
+        if queries.isdisjoint(map(str, found.query_ids.tolist())):
+            return of.read(data, "train")
+    return found

@@ -28,7 +28,13 @@ from affinerank.clicks.context import (
     with_context,
 )
 from affinerank.clicks.counts import HELD_OUT, KEPT, require_share, split_by_query
-from affinerank.clicks.counts_table import NUMBERS, row_keys, session_keys, typed_column
+from affinerank.clicks.counts_table import (
+    NUMBERS,
+    VALUES,
+    row_keys,
+    session_keys,
+    typed_column,
+)
 from affinerank.clicks.engines import (
     engine_errors,
     gathered,
@@ -150,16 +156,22 @@ def count_log(
 def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
     """Count impressions and clicks per key, with the sessions of the query."""
     by, keys = session_keys(log.columns), list(row_keys(log.columns))
+    valued = ["value"] if "value" in log.columns else []
     if repeats:
-        log = log.group_by(["session_id", *keys]).agg(clicked=_.clicked.max())
+        once = {name: _[name].max() for name in ("clicked", *valued)}
+        log = log.group_by(["session_id", *keys]).agg(**once)
     # Two selections, which engines read in two passes: DuckDB would keep one that is
     # used twice aside. Counting clicked rows is a sum that it does not widen.
-    shown, issued = log.select(*keys, "clicked"), log.select(*by, "session_id")
-    counts = shown.group_by(keys).agg(
-        impressions=_.count(), clicks=_.count(where=_.clicked == 1)
-    )
+    shown = log.select(*keys, "clicked", *valued)
+    issued = log.select(*by, "session_id")
+    sums = {"impressions": _.count(), "clicks": _.count(where=_.clicked == 1)}
+    if valued:
+        sums |= {"value": _.value.sum(), "value_squares": (_.value * _.value).sum()}
+    counts = shown.group_by(keys).agg(**sums)
     sessions = issued.group_by(by).agg(sessions=_.session_id.nunique())
-    return counts.join(sessions, by).select(*keys, *NUMBERS)
+    return counts.join(sessions, by).select(
+        *keys, *NUMBERS, *(VALUES if valued else ())
+    )
 
 
 def write_counts(

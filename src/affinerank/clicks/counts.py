@@ -23,6 +23,7 @@ from affinerank.clicks.counts_table import (
     CONTEXT,
     EXTRA_KEYS,
     NUMBERS,
+    VALUES,
     checked_table,
     given_column,
     grouped,
@@ -36,6 +37,7 @@ __all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "ClickCounts"]
 
 HELD_OUT = "holdout"
 KEPT = "train"
+MEASURED = (*NUMBERS, *VALUES)
 SUMS = (("impressions", "sum"), ("clicks", "sum"))
 
 
@@ -45,10 +47,11 @@ class ClickCounts:
 
     Attributes:
         table: One row per query, document and rank (and ``context``, ``ranker``,
-            ``segment``, ``split`` if those are keys too), sorted by them, with
-            ``impressions``, ``clicks``, and the ``sessions`` of its query (and ranker,
-            segment, split). The context is the rank of the last click above in the
-            session, 0 for none.
+            ``segment``, ``split``, ``user_bucket`` if those are keys too), sorted by
+            them, with ``impressions``, ``clicks``, and the ``sessions`` of its query
+            (and ranker, segment, split, user bucket). The context is the rank of the
+            last click above in the session, 0 for none. Where clicks have a value, its
+            sum and that of its squares are ``value`` and ``value_squares``.
     """
 
     table: pa.Table
@@ -71,6 +74,9 @@ class ClickCounts:
         ranker: ArrayLike | None = None,
         segment: ArrayLike | None = None,
         split: ArrayLike | None = None,
+        user_bucket: ArrayLike | None = None,
+        value: ArrayLike | None = None,
+        value_squares: ArrayLike | None = None,
     ) -> ClickCounts:
         """Build from one array per column.
 
@@ -82,8 +88,9 @@ class ClickCounts:
         ... ).n_sessions
         5
         """
-        keys, extra = (query_id, doc_id, rank, context), (ranker, segment, split)
-        given = (*keys, *extra, impressions, clicks, sessions)
+        extra = (context, ranker, segment, split, user_bucket)
+        numbers = (impressions, clicks, sessions, value, value_squares)
+        given = (query_id, doc_id, rank, *extra, *numbers)
         arrays = {
             name: given_column(name, values)
             for name, values in zip(COLUMNS, given, strict=True)
@@ -104,7 +111,7 @@ class ClickCounts:
     @property
     def keys(self) -> tuple[str, ...]:
         """Names of the key columns."""
-        return tuple(n for n in self.table.column_names if n not in NUMBERS)
+        return tuple(n for n in self.table.column_names if n not in MEASURED)
 
     @property
     def session_keys(self) -> tuple[str, ...]:
@@ -177,7 +184,7 @@ class ClickCounts:
         )
 
     def merged(self, *keys: str) -> ClickCounts:
-        """Forget ``context``, ``ranker``, ``segment`` or ``split``: add up the rows."""
+        """Forget keys after the rank, as ``ranker`` or ``segment``: add up the rows."""
         for key in keys:
             self._require_key(key)
         sessions = self.sessions_per_query
@@ -214,7 +221,8 @@ class ClickCounts:
         Given the sessions of a half, a row's impressions in it are hypergeometric, and
         so are its clicks given those: each row is distributed exactly as if sessions
         had been drawn. Rows are drawn independently, so that what two rows of one
-        session have in common is not kept where documents change ranks.
+        session have in common is not kept where documents change ranks. Values of
+        clicks are left out.
         """
         if self.table.num_rows and self.sessions.max() >= 10**9:
             raise DataError("a query with 10^9 sessions or more cannot be split")
@@ -273,7 +281,8 @@ class ClickCounts:
     def _about(self) -> str:
         """Describe the keys, with the types of ids."""
         ids = ", ".join(f"{n} {self.table[n].type}" for n in ("query_id", "doc_id"))
-        return f"counts by {', '.join(self.keys)} ({ids})"
+        values = " with values" if VALUES[0] in self.table.column_names else ""
+        return f"counts by {', '.join(self.keys)} ({ids}){values}"
 
 
 def _with_sessions(table: pa.Table) -> pa.Table:
@@ -286,10 +295,11 @@ def _with_sessions(table: pa.Table) -> pa.Table:
 
 def _added_up(rows: pa.Table, sessions: pa.Table) -> ClickCounts:
     """Add up rows with equal keys, and sessions, and put them together."""
-    keys = [name for name in rows.column_names if name not in NUMBERS]
+    keys = [name for name in rows.column_names if name not in MEASURED]
+    sums = [*SUMS, *((name, "sum") for name in VALUES if name in rows.column_names)]
     by = session_keys(rows.column_names)
     total = grouped(sessions, by, ("sessions", "sum"))
-    return ClickCounts(grouped(rows, keys, *SUMS).join(total, by, join_type="inner"))
+    return ClickCounts(grouped(rows, keys, *sums).join(total, by, join_type="inner"))
 
 
 def _half(

@@ -15,9 +15,10 @@ from affinerank.limits import ID_BYTES, MAX_COUNT, MAX_RANK
 
 KEYS = ("query_id", "doc_id", "rank")
 CONTEXT = "context"  # the rank of the last click above in the session; 0 for none
-EXTRA_KEYS = ("ranker", "segment", "split")
+EXTRA_KEYS = ("ranker", "segment", "split", "user_bucket")
 NUMBERS = ("impressions", "clicks", "sessions")
-COLUMNS = (*KEYS, CONTEXT, *EXTRA_KEYS, *NUMBERS)
+VALUES = ("value", "value_squares")  # of clicks, added up
+COLUMNS = (*KEYS, CONTEXT, *EXTRA_KEYS, *NUMBERS, *VALUES)
 
 
 def given_column(name: str, values: ArrayLike) -> pa.Array:
@@ -37,14 +38,18 @@ def checked_table(table: pa.Table) -> pa.Table:
     if absent:
         raise DataError(
             f"counts have no column {absent[0]!r}; expected {', '.join(expected)}, "
-            f"optionally {CONTEXT}, {', '.join(EXTRA_KEYS)}; found {', '.join(found)}"
+            f"optionally {CONTEXT}, {', '.join((*EXTRA_KEYS, *VALUES))}; found "
+            f"{', '.join(found)}"
         )
     unknown = [n for n in found if n not in COLUMNS or found.count(n) > 1]
     if unknown:
         raise DataError(f"counts have a column unknown or there twice: {unknown[0]!r}")
+    if (VALUES[0] in found) != (VALUES[1] in found):
+        raise DataError(f"counts have one of {' and '.join(VALUES)}; expected both")
     by_session = session_keys(found)
     keys = row_keys(found)
-    columns = {name: typed_column(name, table[name]) for name in (*keys, *NUMBERS)}
+    names = (*keys, *NUMBERS, *(name for name in VALUES if name in found))
+    columns = {name: typed_column(name, table[name]) for name in names}
     for name, column in columns.items():
         if column.null_count:
             raise DataError(f"counts: {name} is null in {column.null_count} rows")
@@ -62,7 +67,8 @@ def checked_table(table: pa.Table) -> pa.Table:
     spread = grouped(ordered, by_session, ("sessions", "min"), ("sessions", "max"))
     if np.any(np.asarray(spread[-2]) != np.asarray(spread[-1])):
         raise DataError(f"counts give one {', '.join(by_session)} different sessions")
-    for name, column in (("impressions", ordered[-3]), ("sessions", spread[-1])):
+    shown = ordered["impressions"]
+    for name, column in (("impressions", shown), ("sessions", spread[-1])):
         if np.asarray(column).sum(dtype=float) > MAX_COUNT:
             raise DataError(f"counts: all {name} together must be 2^53 at most")
     return ordered
@@ -91,14 +97,13 @@ def typed_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of counts as int64 or string."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    kind = column.type
-    if name in (*NUMBERS, "rank", CONTEXT):
+    kind, values = column.type, name in VALUES
+    if values or name in (*NUMBERS, "rank", CONTEXT):
         try:
-            return column.cast(pa.int64())
+            return column.cast(pa.float64() if values else pa.int64())
         except pa.ArrowException:
-            raise DataError(
-                f"counts: {name} must hold whole numbers, holds {kind}"
-            ) from None
+            whole = "numbers" if values else "whole numbers"
+            raise DataError(f"counts: {name} must hold {whole}, holds {kind}") from None
     if pa.types.is_integer(kind) and name not in EXTRA_KEYS:
         wide = kind == pa.uint64() and (pc.max(column).as_py() or 0) >= 2**63
         return column.cast(pa.string() if wide else pa.int64())
@@ -134,7 +139,7 @@ def _check_numbers(table: pa.Table) -> None:
     numbers = (np.asarray(table[name]) for name in ("rank", *NUMBERS))
     rank, shown, clicked, sessions = numbers
     above = np.asarray(table[CONTEXT]) if CONTEXT in table.column_names else 0 * rank
-    rules = (
+    rules = [
         (rank < 1, "rank", "must be 1 or more"),
         (rank > MAX_RANK, "rank", f"must be {MAX_RANK} at most"),
         ((above < 0) | (above >= rank), CONTEXT, "must be a rank above, or 0"),
@@ -143,7 +148,11 @@ def _check_numbers(table: pa.Table) -> None:
         (clicked < 0, "clicks", "must be 0 or more"),
         (clicked > shown, "clicks", "cannot exceed impressions"),
         (shown > sessions, "impressions", "cannot exceed the query's sessions"),
-    )
+    ]
+    for name in VALUES if VALUES[0] in table.column_names else ():
+        value = np.asarray(table[name])
+        usable = np.isfinite(value) & (value >= 0) & ((value == 0) | (clicked > 0))
+        rules.append((~usable, name, "must be 0 or more, and 0 without a click"))
     for broken, name, rule in rules:
         if broken.any():
             row = int(np.argmax(broken))

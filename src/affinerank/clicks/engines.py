@@ -69,7 +69,7 @@ def open_table(
         elif engine == "spark":
             yield _read(stack.enter_context(_spark(master)), source, hive)
         else:
-            connection = _duckdb(memory, spill)
+            connection = connect_duckdb(memory, spill)
             stack.callback(connection.disconnect)
             yield _read(connection, source, hive)
 
@@ -151,7 +151,7 @@ def without_password(url: str) -> str:
     return url
 
 
-def _duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any:
+def connect_duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any:
     """Connect to DuckDB, to be kept within ``memory``."""
     match = re.fullmatch(r"\s*(\d{1,12}(?:\.\d+)?)\s*[KMGT]i?B\s*", memory, re.I)
     if match is None or float(match[1]) == 0:
@@ -178,7 +178,7 @@ def _connected(url: str, memory: str, spill: str) -> Any:
         place = url.removeprefix("duckdb://")  # from the root, or from here
         for path in (Path(place), Path(place.removeprefix("/"))):
             if path.is_file():
-                return _duckdb(memory, spill, path, read_only=True)
+                return connect_duckdb(memory, spill, path, read_only=True)
         raise DataError(f"{url}: there is no such file")
     try:
         return ibis.connect(url)

@@ -19,7 +19,7 @@ from ibis import _
 
 from affinerank.clicks.engines import engine_errors, gathered, in_parts, totals
 from affinerank.errors import DataError
-from affinerank.limits import ID_BYTES, MAX_RANK
+from affinerank.limits import ID_BYTES, MAX_RANK, MOST_VALUE
 
 BITS = 40  # ranks that fit into one integer, a bit each, with room to add them up
 EXAMPLES = 3
@@ -214,6 +214,11 @@ def _row_rules(log: ir.Table) -> dict[str, _Rule]:
     }
     if "timestamp" in log.columns:
         faults["timestamp is null, or not a moment"] = _.timestamp.isnull()
+    if "value" in log.columns:
+        usable = (_.value >= 0) & (_.value < MOST_VALUE)  # NaN is not
+        faults["the value of a click is not a number of 0 or more"] = (
+            _.value.isnull() | ~usable
+        )
     notes = {
         f"{name} is null or empty (counted as {name} '')": _[name] == ""
         for name in ("ranker", "segment")

@@ -1,27 +1,71 @@
 """Read logs of other systems onto the columns of a click log.
 
-Small readers for data that fit into memory; each returns an Arrow table with
-``session_id, query_id, doc_id, rank, clicked`` and notes on what it found.
+Each gives ``session_id, query_id, doc_id, rank, clicked`` and notes on what it found.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from affinerank.clicks.engines import connect_duckdb, engine_errors
 from affinerank.clicks.log_files import is_whole, lines_of
 from affinerank.errors import DataError
-from affinerank.files import PathLike, existing_file, written_whole
+from affinerank.files import PathLike, existing_file, scratch_folder, written_whole
 from affinerank.limits import ID_BYTES
 
 UBI_CLICKS = ("click", "item_click", "product_click", "result_click")
+UBI_NOTES = (
+    "searches",
+    "searches without results",
+    "searches seen twice",
+    "events that are not clicks",
+    "clicks",
+    "clicks without an impression",
+)
+SEARCHES = pa.schema(
+    {
+        "line": pa.int64(),
+        **{name: pa.string() for name in ("session_id", "query_id")},
+        "hits": pa.list_(pa.string()),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "user_id": pa.string(),
+    }
+)
+CLICKS = pa.schema({name: pa.string() for name in ("session_id", "doc_id")})
+# Of searches seen twice the first counts. UBI_LOG takes what else the log has.
+UBI_SHOWN = """
+    CREATE TABLE shown AS
+    SELECT line, session_id, query_id, timestamp, user_id,
+        unnest(hits) AS doc_id, generate_subscripts(hits, 1)::INT AS rank
+    FROM searches
+    SEMI JOIN (SELECT session_id, min(line) AS line FROM searches GROUP BY session_id)
+    USING (session_id, line)
+"""
+UBI_FOUND = """
+    SELECT count(*) - count(DISTINCT session_id),
+        (SELECT count(*) FROM clicks ANTI JOIN shown USING (session_id, doc_id)),
+        count(timestamp), count(user_id), (SELECT count(*) FROM shown)
+    FROM searches
+"""
+UBI_LOG = """
+    SELECT session_id, query_id, doc_id, rank, clicked IS NOT NULL AS clicked{}
+    FROM shown
+    LEFT JOIN (SELECT DISTINCT session_id, doc_id, true AS clicked FROM clicks)
+    USING (session_id, doc_id)
+    ORDER BY line, rank
+"""
+ROWS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,61 +86,114 @@ class ImportedLog:
             pq.write_table(self.table, aside, compression="zstd")
 
 
-def read_ubi(
-    queries: PathLike, events: PathLike, *, click_actions: Sequence[str] = UBI_CLICKS
-) -> ImportedLog:
-    """Read OpenSearch User Behavior Insights, exported as JSON Lines.
+def import_ubi(
+    queries: PathLike,
+    events: PathLike,
+    target: PathLike,
+    *,
+    click_actions: Sequence[str] = UBI_CLICKS,
+    memory: str = "4GB",
+) -> dict[str, int]:
+    """Bring OpenSearch User Behavior Insights (1.3) onto a click log, Parquet.
 
     Its ``query_id`` is one search event, so our ``session_id``; its ``user_query`` is
-    our ``query_id``. What was shown is the ``query_response_hit_ids`` of the queries
-    index, in order; what was clicked, the events whose ``action_name`` is one of
-    ``click_actions`` and whose object is among those.
+    our ``query_id``, its ``client_id`` our ``user_id``. What was shown is the
+    ``query_response_hit_ids`` of the queries index, in order; what was clicked, the
+    events whose ``action_name`` is one of ``click_actions`` and whose object is among
+    those. Lines are read one by one, and DuckDB joins them on disk: neither index is
+    held in memory.
 
     Args:
         queries: Documents of the index ``ubi_queries``, one per line.
         events: Documents of the index ``ubi_events``, one per line.
+        target: The log to write; it appears whole or not at all.
         click_actions: Names of the events that are clicks.
+        memory: How much memory DuckDB may take before it spills to disk.
+
+    Returns:
+        What was found, and how many times.
     """
-    kinds = (
-        "searches",
-        "searches without results",
-        "searches seen twice",
-        "events that are not clicks",
-        "clicks",
-        "clicks without an impression",
-    )
-    notes = dict.fromkeys(kinds, 0)
-    shown: dict[str, tuple[str, list[str]]] = {}
-    for where, row in _json_lines(queries):
+    counted: Counter[str] = Counter()
+    with scratch_folder() as folder, engine_errors("the import"):
+        searches, clicks = folder / "searches.parquet", folder / "clicks.parquet"
+        _write(_ubi_searches(queries, counted), SEARCHES, searches)
+        _write(_ubi_clicks(events, click_actions, counted), CLICKS, clicks)
+        connection = connect_duckdb(memory, str(folder))
+        try:
+            for name, path in (("searches", searches), ("clicks", clicks)):
+                quoted = str(path).replace("'", "''")
+                connection.raw_sql(f"CREATE VIEW {name} AS FROM '{quoted}'")
+            connection.raw_sql(UBI_SHOWN)
+            [(again, unseen, timed, named, shown)] = connection.raw_sql(
+                UBI_FOUND
+            ).fetchall()
+            extra = ["timestamp"] * bool(timed) + ["user_id"] * bool(named)
+            log = UBI_LOG.format("".join(f", {name}" for name in extra))
+            with written_whole(Path(target)) as aside:
+                quoted = str(aside).replace("'", "''")
+                how = "FORMAT parquet, COMPRESSION zstd"
+                connection.raw_sql(f"COPY ({log}) TO '{quoted}' ({how})")
+        finally:
+            connection.disconnect()
+    found = {"searches seen twice": again, "clicks without an impression": unseen}
+    return {"impressions": shown, **dict.fromkeys(UBI_NOTES, 0), **counted, **found}
+
+
+def _ubi_searches(path: PathLike, notes: Counter[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield number, search, text, hits, moment and user of each search."""
+    for number, (where, row) in enumerate(_json_lines(path)):
         search = _text(row, "query_id", where)
         # Browsing without words is a search for the empty text.
         text = _id(row.get("user_query"), "user_query", where, empty=True)
         hits = row.get("query_response_hit_ids") or []
         if not isinstance(hits, list):
             raise DataError(f"{where}: query_response_hit_ids must be a list")
+        names = [_id(hit, "query_response_hit_ids", where) for hit in hits]
         notes["searches"] += 1
         notes["searches without results"] += not hits
-        notes["searches seen twice"] += search in shown
-        names = [_id(hit, "query_response_hit_ids", where) for hit in hits]
-        shown.setdefault(search, (text, names))
-    clicked: set[tuple[str, str]] = set()
-    for where, row in _json_lines(events):
-        if row.get("action_name") not in click_actions:
+        user = row.get("client_id")
+        user = _id(user, "client_id", where) if user not in (None, "") else None
+        yield number, search, text, names, _moment(row.get("timestamp"), where), user
+
+
+def _ubi_clicks(
+    path: PathLike, actions: Sequence[str], notes: Counter[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield search and document of each click."""
+    for where, row in _json_lines(path):
+        if row.get("action_name") not in actions:
             notes["events that are not clicks"] += 1
             continue
         notes["clicks"] += 1
-        search = _text(row, "query_id", where)
-        document = _text(row, "event_attributes.object.object_id", where)
-        if search in shown and document in shown[search][1]:
-            clicked.add((search, document))
+        document = "event_attributes.object.object_id"
+        yield _text(row, "query_id", where), _text(row, document, where)
+
+
+def _moment(value: Any, where: str) -> datetime | None:
+    """Read a moment: ISO 8601, or milliseconds since 1970."""
+    try:
+        if isinstance(value, str):
+            found = datetime.fromisoformat(value)
+        elif type(value) in (int, float):
+            found = datetime.fromtimestamp(value / 1000, UTC)
+        elif value is None:
+            return None
         else:
-            notes["clicks without an impression"] += 1
-    rows = (
-        (search, text, document, rank, (search, document) in clicked)
-        for search, (text, hits) in shown.items()
-        for rank, document in enumerate(hits, start=1)
-    )
-    return ImportedLog(_table(rows), notes)
+            raise ValueError
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError, OSError):
+        right = "a moment as in 2026-01-31T10:00:00Z, or milliseconds since 1970"
+        raise DataError(
+            f"{where}: expected timestamp, {right}, got {value!r:.60}"
+        ) from None
+
+
+def _write(rows: Iterable[tuple[Any, ...]], schema: pa.Schema, path: Path) -> None:
+    """Write rows as Parquet, some at a time."""
+    with pq.ParquetWriter(path, schema) as writer:
+        left = iter(rows)
+        while some := list(islice(left, ROWS_AT_ONCE)):
+            writer.write_table(pa.table(list(zip(*some, strict=True)), schema=schema))
 
 
 def read_tiangong(*paths: PathLike) -> ImportedLog:

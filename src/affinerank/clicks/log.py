@@ -37,6 +37,9 @@ class LogOptions:
         since: First moment counted, compared with ``timestamp``.
         until: First moment no longer counted.
         segment: Column that names the segment (device, layout).
+        value: Column of what clicks are worth (a purchase, a dwell time), 0 or more.
+        user_buckets: Count by so many buckets of ``user_id``, for intervals that are
+            clustered by user; sessions without a user are spread over them.
         max_sessions_per_user: Most sessions per ``user_id``; the first are kept, by
             ``timestamp`` or, without one, by ``session_id``.
     """
@@ -48,6 +51,8 @@ class LogOptions:
     since: str | None = None
     until: str | None = None
     segment: str | None = None
+    value: str | None = None
+    user_buckets: int | None = None
     max_sessions_per_user: int | None = None
 
     def __post_init__(self) -> None:
@@ -57,6 +62,9 @@ class LogOptions:
         most = self.max_sessions_per_user
         if most is not None and most < 1:
             raise ConfigError(f"max_sessions_per_user must be 1 or more, got {most}")
+        buckets = self.user_buckets
+        if buckets is not None and not 10 <= buckets <= 1024:
+            raise ConfigError(f"user_buckets must be 10 to 1024, got {buckets}")
         unknown = set(self.columns) - {*REQUIRED, *OPTIONAL}
         if unknown:
             raise ConfigError(
@@ -77,6 +85,8 @@ class LogOptions:
 
     def name_of(self, column: str) -> str | None:
         """Return the name in the log of one of our columns; ``None`` if unused."""
+        if column == "value":
+            return self.value
         if column == "segment":
             return self.segment or self.columns.get("segment")
         if column == "query_id" and self.list_id is not None:
@@ -105,6 +115,10 @@ def normalised(
         log = _between(log, options)
     if options.max_sessions_per_user is not None:
         log = _limited(log, options.max_sessions_per_user)
+    if options.user_buckets is not None:
+        _require(log, "user_id", "--user-buckets needs a user_id")
+        user = log.user_id.fill_null(log.session_id.cast("string"))
+        log = log.mutate(user_bucket=_bucket(user, options.user_buckets))
     if timed:
         _require(log, "timestamp", "holding out by time needs a timestamp")
     needed = between or timed or options.max_sessions_per_user is not None
@@ -120,16 +134,26 @@ def _require(log: ir.Table, column: str, needs: str) -> None:
 def _named(table: ir.Table, options: LogOptions) -> ir.Table:
     """Select the columns we know, by their names in the log, with our types."""
     columns: dict[str, ir.Value] = {}
-    for name in (*REQUIRED, *OPTIONAL):
-        theirs = options.name_of(name)
+    for name in (*REQUIRED, *OPTIONAL, "value"):
+        theirs, chosen = options.name_of(name), name in ("segment", "value")
         if theirs in table.columns:
             columns[name] = _converted(name, table[theirs], options)
-        elif name in (*REQUIRED, *options.columns) or (name == "segment" and theirs):
+        elif name in (*REQUIRED, *options.columns) or (chosen and theirs):
+            remedy = "--value" if name == "value" else f"--column {name}=NAME"
             raise DataError(
                 f"the log has no column {theirs!r} for {name}; it has "
-                f"{', '.join(table.columns[:12])}; map others with --column {name}=NAME"
+                f"{', '.join(table.columns[:12])}; name another with {remedy}"
             )
+    if "value" in columns:  # of what was not clicked, none
+        columns["value"] = ibis.ifelse(columns["clicked"] == 1, columns["value"], 0.0)
     return table.select(**columns)
+
+
+def _bucket(user: ir.Value, buckets: int) -> ir.Value:
+    """Return a number below ``buckets`` as text, the same by every engine."""
+    digest, digits = user.hexdigest("md5"), ibis.literal("0123456789abcdef")
+    place = sum(16**i * digits.find(digest.substr(i, 1)) for i in range(4))
+    return (place % buckets).cast("string")
 
 
 def _converted(name: str, column: ir.Value, options: LogOptions) -> ir.Value:
@@ -142,6 +166,8 @@ def _converted(name: str, column: ir.Value, options: LogOptions) -> ir.Value:
         return _as_click(column)
     if name == "timestamp":
         return _as_moment(column)
+    if name == "value":
+        return _as_number(column)
     text = column.cast("string")
     return text if name == "user_id" else text.fill_null("")
 
@@ -169,6 +195,18 @@ def _as_whole(column: ir.Value) -> ir.Value:
     # Rounding what is infinite or no number is an error of the engine.
     finite = ibis.ifelse(column.abs() < 1e15, column, ibis.null())
     return ibis.ifelse(finite == finite.floor(), finite, ibis.null()).cast("int64")
+
+
+def _as_number(column: ir.Value) -> ir.Value:
+    """A number, 0 where there is none; null where the text is something else."""
+    kind = column.type()
+    if kind.is_string():
+        text = column.fill_null("0")  # a click that nothing was joined to
+        plain = ibis.ifelse(text.contains("_"), ibis.null(), text)
+        return plain.try_cast("float64")
+    if not kind.is_numeric() or kind.is_boolean():
+        raise DataError(f"the value of clicks must hold numbers, holds {kind}")
+    return column.cast("float64").fill_null(0.0)
 
 
 def _as_click(column: ir.Value) -> ir.Value:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Bools, Floats, Ids, Ints, joint, runs
+from affinerank.arrays import Bools, Floats, Ids, Ints, Rng, joint, runs
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import CONTEXT
+from affinerank.clicks.counts_table import CONTEXT, VALUES
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.errors import DataError, warn
@@ -28,6 +28,41 @@ class Unmatched:
     impressions: int = 0
     clicks: int = 0
     example: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Values:
+    """What clicks are worth, by document.
+
+    Attributes:
+        mean: ``[n_docs]`` value per click; that of all clicks where there is none.
+        variance: ``[n_docs]`` of that mean, by chance.
+        unit: Value per click of all documents.
+    """
+
+    mean: Floats
+    variance: Floats
+    unit: float
+
+    @classmethod
+    def of(cls, clicks: Floats, value: Floats, squares: Floats) -> Values:
+        """Build from sums over the clicks on each document, ``[n_docs]``."""
+        total, n = value.sum(), clicks.sum()
+        if total <= 0:
+            raise DataError("no click has a value above 0, so there is nothing to rank")
+        safe = np.maximum(clicks, 1.0)
+        mean = np.where(clicks > 0, value / safe, total / n)
+        within = np.maximum(squares - value**2 / safe, 0.0)
+        pooled = within.sum() / max(np.maximum(clicks - 1.0, 0.0).sum(), 1.0)
+        own = np.where(clicks > 1, within / np.maximum(clicks - 1.0, 1.0), pooled)
+        spread = max(squares.sum() / n - (total / n) ** 2, 0.0)  # of any document
+        variance = np.where(clicks > 0, own / safe, spread)
+        return cls(mean, variance, float(total / n))
+
+    def again(self, rng: Rng) -> Values:
+        """Draw the means again."""
+        drawn = rng.normal(self.mean, np.sqrt(self.variance))
+        return replace(self, mean=np.maximum(drawn, 0.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +83,8 @@ class ClickRows:
         has_context: Whether the context was counted.
         segments: Names of the segments of users; empty where they were not counted.
         segment: ``[n_rows]`` number of each row's segment, where there are some.
+        values: What clicks are worth, where that was counted.
+        user_bucket: ``[n_rows]`` number of each row's users, where rows are by user.
     """
 
     doc: Ints
@@ -61,6 +98,8 @@ class ClickRows:
     has_context: bool = False
     segments: tuple[str, ...] = ()
     segment: Ints | None = None
+    values: Values | None = None
+    user_bucket: Ints | None = None
 
     @classmethod
     def of_ranks(cls, depth: int) -> ClickRows:
@@ -117,6 +156,7 @@ class ClickRows:
         """Keep some rows; documents, queries and sessions stay as they are."""
         names = ["doc", "rank", "context", "impressions", "clicks"]
         names += ["segment"] if self.segments else []
+        names += ["user_bucket"] if self.user_bucket is not None else []
         return replace(self, **{name: getattr(self, name)[kept] for name in names})
 
     def of_queries(self, queries: Bools) -> ClickRows:
@@ -144,20 +184,30 @@ class ClickRows:
 
     def renumbered(self, order: Ints, queries: Ints) -> ClickRows:
         """Number documents and queries anew: document ``order[i]`` becomes ``i``."""
+        values = self.values
+        if values is not None:
+            by_doc = (values.mean[order], values.variance[order])
+            values = Values(*by_doc, values.unit)
         return replace(
             self,
+            values=values,
             doc=np.argsort(order)[self.doc],
             query_of_doc=np.argsort(queries)[self.query_of_doc[order]],
             sessions=self.sessions[queries],
         )
 
 
-def rows_of(counts: ClickCounts, data: RankingDataset | None = None) -> ClickRows:
+def rows_of(
+    counts: ClickCounts, data: RankingDataset | None = None, *, by_user: bool = False
+) -> ClickRows:
     """Number the documents of counts: by their place in ``data``, or as they come.
 
     Ids are compared as text where one side has integers and the other strings. Rows of
-    documents that the data lack are left out, and counted in ``unmatched``.
+    documents that the data lack are left out, and counted in ``unmatched``. Buckets of
+    users are added up, unless rows are to be ``by_user``.
     """
+    if "user_bucket" in counts.keys and not by_user:
+        counts = counts.merged("user_bucket")
     table, unmatched = counts.table, Unmatched()
     if not table.num_rows:
         raise DataError("the counts are empty")
@@ -183,6 +233,12 @@ def rows_of(counts: ClickCounts, data: RankingDataset | None = None) -> ClickRow
         found = table["segment"].combine_chunks().dictionary_encode()
         segments = tuple(found.dictionary.to_pylist())
         segment = np.asarray(found.indices, dtype=np.int64)[shown]
+    values = None
+    if VALUES[0] in table.column_names:
+        sums = (np.asarray(table[name]) for name in ("clicks", *VALUES))
+        size = len(query_of_doc)
+        by_doc: Any = (np.bincount(doc, each, size) for each in sums)
+        values = Values.of(*by_doc)
     return ClickRows(
         doc=doc[shown],
         rank=rank,
@@ -195,6 +251,8 @@ def rows_of(counts: ClickCounts, data: RankingDataset | None = None) -> ClickRow
         has_context=has_context,
         segments=segments,
         segment=segment,
+        values=values,
+        user_bucket=_codes(table["user_bucket"])[shown] if by_user else None,
     )
 
 

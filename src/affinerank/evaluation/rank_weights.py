@@ -112,29 +112,40 @@ def logged_weights(rows: ClickRows, weights: RankWeights) -> Floats:
 
 
 def shown_weights(
-    scores: ArrayLike, rows: ClickRows, weights: RankWeights, *, every: bool = False
+    scores: ArrayLike,
+    rows: ClickRows,
+    weights: RankWeights,
+    *,
+    every: bool = False,
+    lists: ClickRows | None = None,
 ) -> Floats:
     """``[n_docs]`` rank weights if the ranking orders the documents that were shown.
 
-    Or every document. Its lists are as long as those of the log, so that the weights of
-    a query add up to those of the log.
+    Or every document. Its lists are as long as those of the log, or as ``lists``, so
+    that the weights of a query add up to those of the log.
     """
     shown = (rows.by_doc(rows.impressions) > 0) | every
     ranks = ranks_of(np.where(shown, scores, -np.inf), rows)
-    depth = max(rows.depth, int(ranks.max()))
+    like = lists or rows
+    depth = max(like.depth, int(ranks.max()))
     filled = np.zeros((rows.n_queries, depth))
-    np.add.at(filled, (rows.query, rows.rank - 1), rows.impressions)
-    filled /= np.maximum(rows.sessions, 1.0)[:, None]
+    np.add.at(filled, (like.query, like.rank - 1), like.impressions)
+    filled /= np.maximum(like.sessions, 1.0)[:, None]
     share = filled[rows.query_of_doc, ranks - 1]
     return np.where(shown, weights.at(ranks) * share, 0.0)
 
 
 def over_logged(
-    scores: ArrayLike, rows: ClickRows, weights: RankWeights, *, every: bool = False
+    scores: ArrayLike,
+    rows: ClickRows,
+    weights: RankWeights,
+    *,
+    every: bool = False,
+    lists: ClickRows | None = None,
 ) -> Floats:
-    """``[n_docs]`` :func:`shown_weights` less :func:`logged_weights`."""
-    shown = shown_weights(scores, rows, weights, every=every)
-    return shown - logged_weights(rows, weights)
+    """``[n_docs]`` :func:`shown_weights` less :func:`logged_weights`, of ``lists``."""
+    shown = shown_weights(scores, rows, weights, every=every, lists=lists)
+    return shown - logged_weights(lists or rows, weights)
 
 
 def centred(rank_weights: Floats, known: Bools, query: Ints) -> Floats:

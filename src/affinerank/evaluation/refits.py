@@ -254,4 +254,5 @@ def clicked_again(rows: ClickRows, mean_rate: Floats, rng: Rng) -> ClickRows:
     shown = rows.impressions.astype(np.int64)
     rate = (rows.clicks + mean_rate) / (shown + 1.0)
     drawn = rng.binomial(shown, np.clip(rate, 0.0, 1.0))
-    return replace(rows, clicks=drawn.astype(np.float64))
+    values = rows.values.again(rng) if rows.values is not None else None
+    return replace(rows, clicks=drawn.astype(np.float64), values=values)

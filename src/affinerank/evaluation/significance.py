@@ -39,6 +39,32 @@ class Comparison:
     n: int
 
 
+def conclude(
+    name: str, than: str, span: tuple[float, float], low: float, high: float, of: str
+) -> str:
+    """Say in words whether ``name`` is better ``than`` another, and by how much.
+
+    Args:
+        name: The one.
+        than: The other.
+        span: The difference; where there are only bounds, both.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        of: What differs, as in ``nDCG@10``.
+    """
+    interval = f"(95 % {low:+.4f} to {high:+.4f}, {of})"
+    ends = sorted({f"{abs(end):.4f}" for end in span})
+    by = f"by {' to '.join(ends)} {interval}"
+    if low > 0:
+        return f"{name} is better than {than} {by}"
+    if high < 0:
+        return f"{name} is not better than {than}: it is worse {by}"
+    found = " to ".join(dict.fromkeys(f"{end:+.4f}" for end in span))
+    return (
+        f"cannot tell if {name} is better than {than}: it differs by {found} {interval}"
+    )
+
+
 def compare_runs(
     runs: Mapping[str, Sequence[float]], against: str, *, equal_variances: bool = True
 ) -> list[Comparison]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.counts_table import VALUES
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, document_ids, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
@@ -20,6 +21,7 @@ from affinerank.defaults import ESTIMATOR
 from affinerank.errors import DataError
 from affinerank.estimators import Estimator, Fold, Weights
 from affinerank.estimators.correction import standard_error
+from affinerank.estimators.value import value_variance
 from affinerank.files import PathLike, written_whole
 from affinerank.pipeline.folds import Log, learn_quickly
 from affinerank.pipeline.weighing import learns_of, rows_named, weigh, with_clip
@@ -58,7 +60,8 @@ def debias(
     Returns:
         ``query_id, doc_id, [split], relevance, standard_error, impressions, clicks``,
         one row per query and document that is known, with the estimator and the gauge
-        (what 0 and 1 mean) in the metadata. Relevance may be below 0 or above 1.
+        (what 0 and 1 mean) in the metadata. Relevance may be below 0 or above 1. Where
+        clicks have a value, ``value`` is in its place: what relevance is worth.
 
         Where other documents have a say in the relevance, two columns are in the place
         of ``standard_error``: ``standard_deviation``, of what the document's relevance
@@ -87,13 +90,16 @@ def debias(
             column = pa.array([value] * part.num_rows, type=pa.string())
             parts.append(part.add_column(2, "split", column))
         labels = pa.concat_tables(parts)
-    about = {ESTIMATED_BY: estimator, GAUGE: _gauge(row, users)}
+    gauge = _gauge(row, users)
+    if VALUES[0] in counts.table.column_names:
+        gauge = f"relevance times value, in values of an average click; {gauge}"
+    about = {ESTIMATED_BY: estimator, GAUGE: gauge}
     return labels.replace_schema_metadata(about)
 
 
 def save_labels(labels: pa.Table, path: PathLike) -> dict[str, Any]:
     """Write labels as Parquet, whole or not at all; return a summary."""
-    for name in ("relevance", "standard_error", "standard_deviation"):
+    for name in ("relevance", "value", "standard_error", "standard_deviation"):
         if (
             name in labels.column_names
             and not pc.all(pc.is_finite(labels[name])).as_py()
@@ -131,13 +137,16 @@ def _numbered(
 
 def _labels(rows: ClickRows, ids: pa.Table, weights: Weights) -> pa.Table:
     error = {"standard_error": standard_error(weights, rows)}
+    if rows.values is not None:
+        of_clicks = error["standard_error"] ** 2
+        error["standard_error"] = np.sqrt(of_clicks + value_variance(weights, rows))
     if weights.kappa is not None:
         deviation = np.sqrt(weights.variance)
         error = {"standard_deviation": deviation, "own_clicks": weights.kappa}
     columns = {
         "query_id": ids["query_id"],
         "doc_id": ids["doc_id"],
-        "relevance": weights.weight,
+        "relevance" if rows.values is None else "value": weights.weight,
         **error,
         "impressions": rows.by_doc(rows.impressions).astype(np.int64),
         "clicks": rows.by_doc(rows.clicks).astype(np.int64),

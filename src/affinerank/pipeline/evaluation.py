@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from affinerank.arrays import Bools
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import RELEVANT_ABOVE
 from affinerank.errors import DataError
-from affinerank.evaluation.significance import Comparison, compare_queries
+from affinerank.evaluation.significance import Comparison, compare_queries, conclude
 from affinerank.metrics import Metric, MetricValues
 from affinerank.rankers.ranker import Ranker, score
 
@@ -26,6 +27,7 @@ class ByLabels:
         relevant_above: Labels above this are relevant.
         rankers: Values of each query, by name.
         comparisons: Paired tests, p corrected for all of them (Holm).
+        left_out: Queries that a ranker learnt from, and that do not count.
     """
 
     metric: str
@@ -33,18 +35,25 @@ class ByLabels:
     relevant_above: float
     rankers: Mapping[str, MetricValues]
     comparisons: Sequence[Comparison]
+    left_out: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: mean, standard error and 95 % interval of each."""
         return {
             "metric": self.metric,
             "queries": self.queries,
+            "left_out": self.left_out,
             "relevant_above": self.relevant_above,
             "rankers": [
                 {"ranker": name, **values.summary()}
                 for name, values in self.rankers.items()
             ],
             "comparisons": [asdict(comparison) for comparison in self.comparisons],
+            "conclusions": [
+                conclude(c.first, c.second, (c.difference,) * 2, c.low, c.high, of)
+                for of in (self.metric.split(" (")[0],)
+                for c in self.comparisons
+            ],
         }
 
 
@@ -55,7 +64,18 @@ def evaluate_rankers(
     metric: Metric,
     relevant_above: float = RELEVANT_ABOVE,
 ) -> ByLabels:
-    """Judge rankers by labels; compare each with the first, query by query."""
+    """Judge rankers by labels; compare each with the first, query by query.
+
+    Queries that one of them learnt from are left out.
+    """
+    seen = learnt_by(rankers, data)
+    if seen.all():
+        raise DataError(
+            f"the rankers learnt from all {len(seen):,} queries of the data, so there "
+            "are none to judge by; hold queries out before training"
+        )
+    if seen.any():
+        data = data.select_queries(np.flatnonzero(~seen))
     relevance = data.relevance(relevant_above)
     values = {
         name: metric(score(ranker, data), relevance, data.offsets)
@@ -69,4 +89,11 @@ def evaluate_rankers(
             "judge by; choose which labels count as relevant (--relevant-above)"
         )
     compared = compare_queries({n: v.values for n, v in values.items()}, against=first)
-    return ByLabels(values[first].name, queries, relevant_above, values, compared)
+    about = (values[first].name, queries, relevant_above, values, compared)
+    return ByLabels(*about, int(seen.sum()))
+
+
+def learnt_by(rankers: Mapping[str, Ranker], data: RankingDataset) -> Bools:
+    """``[n_queries]`` whether one of the rankers learnt from the query."""
+    known = {name for ranker in rankers.values() for name in ranker.learnt_from}
+    return np.array([str(name) in known for name in data.query_ids], dtype=bool)

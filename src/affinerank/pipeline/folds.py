@@ -207,7 +207,8 @@ def _asked(
 
 
 def _targets(name: str, log: Log, queries: Bools) -> Weights | ClickTargets:
-    rows, users = log.rows.of_queries(queries), log.users
+    # Relevance is what is expected of other queries; values are a document's own.
+    rows, users = replace(log.rows, values=None).of_queries(queries), log.users
     if name == CLICKS and users is not None:
         return click_targets(UnitLink.of(users, rows))
     return weigh(rows, name, users)

@@ -39,6 +39,11 @@ def save_judgments(
         least_impressions: Documents with fewer are left out: not judged is not
             irrelevant.
     """
+    if "relevance" not in labels.column_names:
+        raise DataError(
+            "judgments grade relevance, and these clicks have a value: count without "
+            "--value, or write --format parquet"
+        )
     seen = labels["impressions"].to_numpy() >= least_impressions
     kept = labels.filter(pa.array(seen))
     if not kept.num_rows:

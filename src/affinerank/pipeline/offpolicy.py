@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats
+from affinerank.arrays import Bools, Floats
 from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.counts_table import grouped
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
 from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import BASELINE, CORRECTION, METHOD
-from affinerank.errors import AffineRankError, ConfigError, DataError
+from affinerank.errors import AffineRankError, ConfigError, DataError, warn
 from affinerank.estimators import Fold, Weights
 from affinerank.estimators.evidence import CLICKS as EXPLAINED
+from affinerank.estimators.value import valued
+from affinerank.evaluation.clusters import UserClusters
 from affinerank.evaluation.offpolicy import (
     MOST_NEVER_SHOWN,
     Estimate,
@@ -36,6 +39,7 @@ from affinerank.evaluation.rank_weights import (
     logged_weights,
     over_logged,
     ranked_weights,
+    shown_weights,
 )
 from affinerank.evaluation.refits import (
     REPLICATES,
@@ -46,8 +50,10 @@ from affinerank.evaluation.refits import (
     is_estimated,
     mean_alpha,
 )
+from affinerank.evaluation.significance import conclude
 from affinerank.evaluation.unseen import by_information, can_predict, predict
 from affinerank.pipeline.estimation import filled_features
+from affinerank.pipeline.evaluation import learnt_by
 from affinerank.pipeline.folds import Log, learn_quickly
 from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.parts import held_part, train_part
@@ -55,10 +61,17 @@ from affinerank.pipeline.weighing import learns_of, rows_named, weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.ranker import Ranker, score
 from affinerank.seeds import stage_rng
+from affinerank.settings import require_choice
 
 RELEVANCE = "relevance from 0 to 1"
 CLICKS = "clicks at an average rank; users are known up to gauge"
 LEARNT = "the clicks they were estimated from"
+VALUES = "the value of an average click, times "
+FEW = (
+    "there are too few clicks to predict them, so there are only bounds, and bounds "
+    "need users that are known: what relevance 0 and 1 are"
+)
+WORTH = "what clicks on them are worth is not known"
 HELD = "the held-out clicks, for want of those they were estimated from"
 LEAST_QUERIES = 20  # from which relevance of other documents is predicted
 
@@ -70,22 +83,28 @@ class OffPolicySettings:
     Attributes:
         rank_weights: The metric.
         estimator: A row of ``ESTIMATORS``, with options as in ``affine(clip=0.1)``.
-        against_logged: Whether to compare with the ranking that was logged; estimated
-            users allow nothing else.
+        among: Which documents are ranked: ``all``, or those that were ``shown``.
+        production: Name of the ranker to compare with, beside the logged order, where
+            the counts have several (``ranker``); by default that of most sessions.
         replicates: Refits of estimated users, for each of the two intervals.
         seed: Of the resamples.
     """
 
     rank_weights: RankWeights = DCG_10
     estimator: str = CORRECTION
-    against_logged: bool = False
+    among: str = "all"
+    production: str | None = None
     replicates: int = REPLICATES
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Reject what is no choice."""
+        require_choice("--among", self.among, ("all", "shown"))
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedByClicks:
-    """A ranker's value, its difference from the logged ranking, or both.
+    """A ranker's value, and its difference from what was logged.
 
     Attributes:
         ranker: Its name.
@@ -93,8 +112,10 @@ class JudgedByClicks:
         predicted: Whether their relevance was predicted; otherwise there are bounds.
         exposure: How evenly the estimate rests on impressions.
         value: Of the ranker; ``None`` if users are known up to gauge.
-        logged: Value of the logged ranking, if compared and not up to gauge.
-        against_logged: The difference, if compared.
+        logged: Value of the logged order; ``None`` if users are known up to gauge.
+        against_logged: The difference from the logged order.
+        against_production: The difference from the lists of one ranker that logged,
+            where the counts have several; otherwise the logged order is production's.
         second: The difference by a judge that is not told of the users, among the
             documents that were shown, and in units of its own; ``None`` without users.
         judge: Name of that judge.
@@ -107,6 +128,7 @@ class JudgedByClicks:
     value: Estimate | None = None
     logged: Estimate | None = None
     against_logged: Estimate | None = None
+    against_production: Estimate | None = None
     second: Estimate | None = None
     judge: str = ""
 
@@ -120,7 +142,8 @@ class JudgedByClicks:
             "effective_impressions": self.exposure.effective,
             "top_percent_share": self.exposure.top_share,
         }
-        for name in ("value", "logged", "against_logged"):
+        names = ("value", "logged", "against_logged", "against_production")
+        for name in names:
             found: Estimate | None = getattr(self, name)
             if found is not None:
                 about[name] = found.to_dict()
@@ -131,10 +154,25 @@ class JudgedByClicks:
                 **self.second.to_dict(),
                 "verdict": verdict,
             }
-        if self.against_logged is not None:
-            decision = decide(self.against_logged, clicks, self.second)
-            about["against_logged"] |= asdict(decision)
+        for name in names[2:]:
+            if (found := getattr(self, name)) is not None:
+                about[name] |= asdict(decide(found, clicks, self.second))
         return about
+
+    def conclude(self, of: str) -> str:
+        """Say in words whether the ranker is better than production."""
+        than, found = "production", self.against_production
+        if found is None:
+            than, found = "production (the logged order)", self.against_logged
+        if found is None:
+            return ""
+        if decide(found, 1, self.second).verdict == "cannot be decided":
+            why = "two judges disagree, so the users may be wrong"
+            return f"cannot tell if {self.ranker} is better than {than}: {why}"
+        at = found.queries
+        return conclude(
+            self.ranker, than, (found.least, found.most), at.low, at.high, of
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +186,12 @@ class ByClicks:
         sessions: Of the held-out clicks.
         clicks: Held out.
         rankers: The rankers.
+        among: Which documents were ranked: ``all``, or those ``shown``.
+        left_out: Queries of the log that a ranker learnt from, and that do not count.
+        production: Name of the ranker compared with, where several logged.
+        user_buckets: Number of clusters of users that intervals rest on; ``None`` if
+            sessions count as independent.
+        values: Whether clicks have a value: then that is judged, not relevance.
         refits: How estimated users were refitted, ``replicates`` and ``to`` what;
             ``None`` if users are known, or not needed.
     """
@@ -158,6 +202,11 @@ class ByClicks:
     sessions: int
     clicks: int
     rankers: Sequence[JudgedByClicks]
+    among: str = "all"
+    left_out: int = 0
+    production: str | None = None
+    user_buckets: int | None = None
+    values: bool = False
     refits: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,12 +215,19 @@ class ByClicks:
             "metric": self.metric,
             "estimator": self.estimator,
             "users_estimated": self.refits is not None,
-            "units": CLICKS if self.refits else RELEVANCE,
+            "units": VALUES * self.values + (CLICKS if self.refits else RELEVANCE),
             "refits": self.refits,
             "queries": self.queries,
             "sessions": self.sessions,
             "clicks": self.clicks,
+            "among": self.among,
+            "left_out": self.left_out,
+            "production": self.production,
+            "user_buckets": self.user_buckets,
             "rankers": [row.to_dict(self.clicks) for row in self.rankers],
+            "conclusions": [
+                row.conclude(f"{self.metric} on future queries") for row in self.rankers
+            ],
         }
 
 
@@ -196,10 +252,11 @@ def evaluate_from_clicks(
     the clicks on others, and intervals hold what that leaves open; they assume that
     documents alike in these are as relevant whether they were shown or not
     (:mod:`affinerank.evaluation.unseen`). Where clicks are too few for that, there are
-    bounds with known users, and an error with estimated ones.
+    bounds with known users, and an error with estimated ones; unless rankings are
+    judged ``among`` the documents that were shown.
 
     Args:
-        rankers: By name; none may have been trained on a query of the counts.
+        rankers: By name. Queries that one of them learnt from are left out.
         counts: Held-out clicks; of their ``split``, where they have one, the part
             ``holdout``.
         data: Features of the documents.
@@ -210,9 +267,25 @@ def evaluate_from_clicks(
         progress: Called after each refit.
     """
     chosen = settings or OffPolicySettings()
-    log = _corrected(held_part(counts), data, users, chosen.estimator, chosen.seed)
-    for name, ranker in rankers.items():
-        _require_unseen(name, ranker, data, log.rows)
+    held = held_part(counts)
+    rows = rows_of(held, data)
+    note_unmatched(rows)
+    seen = _learnt_by(rankers, data, rows)
+    rows = rows.of_queries(~seen) if seen.any() else rows
+    production = _production(held, chosen.production)
+    log = _corrected(rows, data, users, chosen.estimator, chosen.seed)
+    if production is not None:
+        own = rows_of(held.select("ranker", production), data)
+        log = replace(log, production=_lists_of(own.of_queries(~seen), rows))
+    if "user_bucket" in held.keys:
+        if log.weights.slope is None:
+            warn(
+                f"{chosen.estimator} is not linear in clicks, so intervals are not "
+                f"clustered by user; use {CORRECTION}"
+            )
+        else:
+            by_user = rows_of(held, data, by_user=True).of_queries(~seen)
+            log = replace(log, clusters=UserClusters.of(by_user))
     scores = {name: score(ranker, data) for name, ranker in rankers.items()}
     refits = None
     if log.users is None or not log.up_to_gauge:
@@ -232,6 +305,11 @@ def evaluate_from_clicks(
         log.rows.n_sessions,
         int(log.rows.clicks.sum()),
         found,
+        chosen.among,
+        int(seen.sum()),
+        production,
+        log.clusters.number if log.clusters else None,
+        log.rows.values is not None,
         refits,
     )
 
@@ -255,7 +333,9 @@ def gain_over_logged(
         data: Features of the documents.
         users: How users click.
     """
-    log = _corrected(counts, data, users, CORRECTION, None)
+    rows = rows_of(counts, data)
+    note_unmatched(rows)
+    log = _corrected(rows, data, users, CORRECTION, None)
     [over] = log.over_logged([score(ranker, data)], DCG_10)
     gain = estimate(log.weights, over, log.rows.query_of_doc)
     return gain.least * mean_alpha(log.rows, log.users or users)
@@ -271,28 +351,42 @@ class _Log:
     users: ClickModel | None
     up_to_gauge: bool
     folds: Sequence[Fold] = ()
+    production: ClickRows | None = None
+    clusters: UserClusters | None = None
 
     def valued(
         self, name: str, new: Floats, settings: OffPolicySettings
     ) -> JudgedByClicks:
         """Estimate the value of a ranking, and its difference from the logged."""
-        weights, query = self.weights, self.rows.query_of_doc
-        given = ranked_weights(new, self.rows, settings.rank_weights)
+        weights, query, at = self.weights, self.rows.query_of_doc, settings.rank_weights
+        given = ranked_weights(new, self.rows, at)
+        never_shown = self._never_shown(given)
+        if settings.among == "shown":
+            given = shown_weights(new, self.rows, at)
         unknown = unknown_share(weights, given, query)
-        predicted = None
-        if unknown and self.users is not None and can_predict(self.folds):
+        predicted, values = None, self.rows.values is not None
+        if values:
+            _require_known({name: unknown}, WORTH)
+        elif unknown and self.users is not None and can_predict(self.folds):
             predicted = predict(self.rows, self.users, self.folds, new)
         bounds = predicted is None and unknown > MOST_NEVER_SHOWN
-        value = partial(estimate, weights, query=query)
-        compared: dict[str, Any] = {}
+
+        def value(given: Floats, **about: Any) -> Estimate:
+            found = estimate(weights, given, query, **about)
+            return self._clustered(found, self.rows, weights, given)
+
         about: dict[str, Any] = {"bounds": bounds, "predicted": predicted}
-        if settings.against_logged:
-            logged = logged_weights(self.rows, settings.rank_weights)
-            compared["logged"] = value(logged)
-            compared["against_logged"] = value(given - logged, **about)
+        logged = logged_weights(self.rows, at)
+        compared: dict[str, Any] = {"logged": value(logged)}
+        compared["against_logged"] = value(given - logged, **about)
+        if self.production is not None:
+            before = logged_weights(self.production, at)
+            if settings.among == "shown":
+                given = shown_weights(new, self.rows, at, lists=self.production)
+            compared["against_production"] = value(given - before, **about)
         return JudgedByClicks(
             name,
-            self._never_shown(given),
+            never_shown,
             predicted is not None,
             exposure(self.rows, weights, given),
             value(given, **about),
@@ -315,13 +409,23 @@ class _Log:
             for name, own in given.items()
         }
         predicts, how = can_predict(self.folds) and any(unknown.values()), []
-        if predicts:
+        if settings.among == "shown":
+            predicts = False
+        elif rows.values is not None:
+            predicts = False
+            _require_known(unknown, WORTH)
+        elif predicts:
             how = [
                 partial(predict, folds=self.folds, scores=s) for s in scores.values()
             ]
         else:
             _require_known(unknown)
         over = self.over_logged(scores.values(), at, every=predicts)
+        if self.production is not None:
+            over += self.over_logged(
+                scores.values(), at, every=predicts, lists=self.production
+            )
+            how = how * 2
         found = estimate_differences(
             Differences(rows, np.stack(over), self.weigh, how),
             users,
@@ -330,6 +434,10 @@ class _Log:
             rng=stage_rng("estimation", settings.seed, 1),
             progress=progress,
         )
+        found = [
+            self._clustered(each, rows, weights, own)
+            for each, own in zip(found, over, strict=True)
+        ]
         return [
             JudgedByClicks(
                 name,
@@ -337,6 +445,7 @@ class _Log:
                 predicts,
                 exposure(rows, weights, over[i]),
                 against_logged=found[i],
+                against_production=found[i + len(scores)] if self.production else None,
             )
             for i, name in enumerate(scores)
         ]
@@ -347,14 +456,24 @@ class _Log:
         rank_weights: RankWeights,
         *,
         every: bool = False,
+        lists: ClickRows | None = None,
     ) -> list[Floats]:
         """Rank weights of rankings less the logged, among the known documents.
 
-        Or among all, where ``every`` document counts.
+        Or among all, where ``every`` document counts. ``lists`` are other lists than
+        those of the log.
         """
         rows, known = self.rows, self.weights.known
-        over = [over_logged(new, rows, rank_weights, every=every) for new in scores]
+        how: dict[str, Any] = {"every": every, "lists": lists}
+        over = [over_logged(new, rows, rank_weights, **how) for new in scores]
         return over if every else [centred(o, known, rows.query_of_doc) for o in over]
+
+    def _clustered(
+        self, found: Estimate, rows: ClickRows, weights: Weights, given: Floats
+    ) -> Estimate:
+        if self.clusters is None:
+            return found
+        return self.clusters.widen(found, rows, weights, given)
 
     def _never_shown(self, given: Floats) -> float:
         shown = self.rows.by_doc(self.rows.impressions) > 0
@@ -374,7 +493,9 @@ def _second(
     judge, weights = second_judge(rows, explaining, log.users)
     for new in scores.values():
         over = over_logged(new, rows, settings.rank_weights)
-        yield {"second": estimate(weights, over, rows.query_of_doc), "judge": judge}
+        found = estimate(weights, over, rows.query_of_doc)
+        found = log._clustered(found, rows.merged(), weights, over)
+        yield {"second": found, "judge": judge}
 
 
 def _uncorrected(rows: ClickRows, data: RankingDataset, seed: int) -> list[Floats]:
@@ -389,21 +510,20 @@ def _uncorrected(rows: ClickRows, data: RankingDataset, seed: int) -> list[Float
     return [scores] if scores.any() else []
 
 
-def _require_known(unknown: Mapping[str, float]) -> None:
+def _require_known(unknown: Mapping[str, float], why: str = FEW) -> None:
     """Reject a ranking much of whose weight is on documents that are not known."""
     for name, share in unknown.items():
         if share > MOST_NEVER_SHOWN:
             raise DataError(
                 f"{name}: {share:.0%} of its rank weight is on documents that were "
-                "never shown, and there are too few clicks to predict them, so there "
-                "are only bounds, and bounds need users that are known: what relevance "
-                "0 and 1 are; choose a smaller cutoff, or a log that shows more "
+                f"never shown, and {why}; judge among the documents that were shown "
+                "(--among shown), choose a smaller cutoff, or a log that shows more "
                 "documents"
             )
 
 
 def _corrected(
-    counts: ClickCounts,
+    rows: ClickRows,
     data: RankingDataset,
     users: ClickModel | None,
     estimator: str,
@@ -423,8 +543,6 @@ def _corrected(
             f"the estimator {row.name} needs users that are known, and these were "
             f"estimated, up to gauge; use {CORRECTION}"
         )
-    rows = rows_of(counts, data)
-    note_unmatched(rows)
     if not len(rows):
         raise DataError("the held-out counts hold no impressions")
     folds: Sequence[Fold] = ()
@@ -438,7 +556,7 @@ def _corrected(
 
     def by_estimator(rows: ClickRows, users: ClickModel | None) -> Weights:
         if best and users is not None:
-            return by_information(rows, users, folds)
+            return valued(by_information(rows, users, folds), rows, users)
         return weigh(rows, estimator, users, folds=folds)
 
     up_to_gauge = row.needs == "gauge" and estimated
@@ -463,19 +581,44 @@ def _too_few(rows: ClickRows) -> bool:
     return bool(least < LEAST_QUERIES)
 
 
-def _require_unseen(
-    name: str, ranker: Ranker, data: RankingDataset, rows: ClickRows
-) -> None:
-    """Reject a ranker that was trained on queries of the log."""
-    known = set(ranker.learnt_from)
-    ids = [str(query) for query in data.query_ids[rows.sessions > 0]]
-    seen = [query for query in ids if query in known]
-    if seen:
+def _learnt_by(
+    rankers: Mapping[str, Ranker], data: RankingDataset, rows: ClickRows
+) -> Bools:
+    """``[n_queries]`` queries of the log that a ranker learnt from; reject all."""
+    issued = rows.sessions > 0
+    seen = learnt_by(rankers, data) & issued
+    if seen.any() and np.array_equal(seen, issued):
         raise DataError(
-            f"{name}: trained on {len(seen):,} of the {len(ids):,} queries that the "
-            f"counts are of, {seen[0]!r} for one, so it cannot be judged by them; "
-            "hold queries out before training (count --holdout)"
+            f"the rankers learnt from all {int(seen.sum()):,} queries that the counts "
+            f"are of, {str(data.query_ids[seen][0])!r} for one, so there are none to "
+            "judge by; hold queries out before training (count --holdout 0.2)"
         )
+    return seen
+
+
+def _production(counts: ClickCounts, name: str | None) -> str | None:
+    """Return the ranker to compare with, where the counts have several."""
+    sessions: dict[str, int] = {}
+    if "ranker" in counts.keys:
+        found = grouped(counts.sessions_per_query, ["ranker"], ("sessions", "sum"))
+        sessions = dict(zip(*(column.to_pylist() for column in found), strict=True))
+    if name is not None and name not in sessions:
+        known = ", ".join(sorted(sessions)[:12]) or "none: they have no column ranker"
+        raise ConfigError(f"no ranker {name!r} logged these counts; there are {known}")
+    if name is None and len(sessions) > 1:
+        return max(sorted(sessions), key=sessions.__getitem__)
+    return name
+
+
+def _lists_of(own: ClickRows, rows: ClickRows) -> ClickRows:
+    """Lists of one ranker; those of all rankers for queries that it did not log."""
+    has = own.sessions > 0
+    rest = rows.of_queries(~has)
+    names = ("doc", "rank", "impressions", "clicks")
+    both: dict[str, Any] = {
+        n: np.append(getattr(own, n), getattr(rest, n)) for n in names
+    }
+    return replace(rows, **both, sessions=own.sessions + rest.sessions)
 
 
 def _source(

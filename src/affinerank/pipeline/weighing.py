@@ -17,6 +17,7 @@ from affinerank.defaults import JUDGE, METHOD
 from affinerank.errors import ConfigError, DataError, warn
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Fold, Weights
 from affinerank.estimators.evidence import parse_clip
+from affinerank.estimators.value import valued
 from affinerank.progress import Progress, quiet
 from affinerank.settings import Spec
 
@@ -33,7 +34,7 @@ def weigh(
     folds: Sequence[Fold] = (),
     strict: bool = False,
 ) -> Weights:
-    """Estimate the relevance of each document.
+    """Estimate the relevance of each document; or what it is worth, by values.
 
     Args:
         rows: Impressions and clicks.
@@ -48,7 +49,14 @@ def weigh(
         raise ConfigError(f"the estimator {row.name} needs a user model (--users)")
     if strict:
         require_depth([estimator], rows, users)
-    return row.weigh(Evidence(rows, users, labels=labels, folds=folds, options=options))
+    evidence = Evidence(rows, users, labels=labels, folds=folds, options=options)
+    if row.needs == "labels":
+        if rows.values is not None:
+            raise ConfigError(
+                f"{row.name} learns labels, which have no value: count without --value"
+            )
+        return row.weigh(evidence)
+    return valued(row.weigh(evidence), rows, users if row.needs_users else None)
 
 
 def learns_of(estimator: str | Spec) -> tuple[str, ...]:
