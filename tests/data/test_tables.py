@@ -19,7 +19,7 @@ from affinerank.cli import main
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import Chosen
-from affinerank.data.tables import read_csv
+from affinerank.data.tables import read_table
 from affinerank.errors import DataError
 
 TEXT = """query_id,doc_id,label,price,rating
@@ -32,7 +32,7 @@ TEXT = """query_id,doc_id,label,price,rating
 def test_ids_are_text_and_empty_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "features.csv"
     path.write_text(TEXT)
-    data = read_csv(path)
+    data = read_table(path)
     assert data.query_ids.tolist() == ["007", "8"]
     assert data.doc_ids.tolist() == ["a", "b,c", "a"]
     assert data.feature_names == ("price", "rating")
@@ -54,8 +54,8 @@ def test_whole_numbers_first_and_fractions_later_are_numbers(tmp_path: Path) -> 
     ("text", "message"),
     [
         (
-            "query_id,doc_id,brand\nq,a,nike\n",
-            "column 'brand' must hold numbers, got 'nike'",
+            "query_id,doc_id,size\nq,a,40\nq,b,41\nq,c,XL\n",
+            "column 'size' must hold numbers or text, holds numbers and 'XL'",
         ),
         ("query,doc_id,x\nq,a,1\n", "there is no column 'query_id'"),
         ("query_id,doc_id,x,x\nq,a,1,2\n", "same name|x"),
@@ -70,7 +70,7 @@ def test_what_is_wrong_is_one_sentence_about_the_file_given(
     path = tmp_path / "shop.csv"
     path.write_text(text)
     with pytest.raises(DataError, match=message) as caught:
-        read_csv(path)
+        read_table(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
 
@@ -79,7 +79,7 @@ def test_names_that_are_not_utf_8_are_said(tmp_path: Path) -> None:
     path = tmp_path / "shop.csv"
     path.write_bytes(b"query_id,doc_id,pri\xff\nq,a,1\n")
     with pytest.raises(DataError, match="could not be read as CSV"):
-        read_csv(path)
+        read_table(path)
 
 
 def test_commands_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +93,7 @@ def test_columns_are_chosen_by_patterns(tmp_path: Path) -> None:
     path = tmp_path / "shop.csv"
     path.write_text("query_id,doc_id,brand,price,rating_a,rating_b\nq,a,nike,1,2,3\n")
     chosen = Chosen(ignore="brand, rating_b")
-    assert read_csv(path, chosen=chosen).feature_names == ("price", "rating_a")
+    assert read_table(path, chosen=chosen).feature_names == ("price", "rating_a")
     found = DataSource.parse(str(path), chosen=Chosen(features="price,rating*"))
     assert found.read(None).feature_names == ("price", "rating_a", "rating_b")
     world = DataSource.parse(
@@ -109,9 +109,10 @@ def test_columns_are_chosen_by_patterns(tmp_path: Path) -> None:
 
 def test_commands_take_the_options(tmp_path: Path) -> None:
     path = tmp_path / "shop.csv"
-    path.write_text("query_id,doc_id,brand,price\nq,a,nike,1\nq,b,puma,2\n")
+    path.write_text("query_id,doc_id,size,price\nq,a,40,1\nq,b,XL,2\nq,c,41,2\n")
     assert main(["data", "describe", str(path)]) == 2
-    assert main(["data", "describe", str(path), "--ignore", "brand"]) == 0
+    assert main(["data", "describe", str(path), "--ignore", "size"]) == 0
+    assert main(["data", "describe", str(path), "--category", "si*"]) == 0
 
 
 COLUMNS: dict[str, list[Any]] = {
@@ -147,7 +148,7 @@ def test_columns_may_have_names_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "shop.csv"
     path.write_text("search,sku,grade,price\n1,a,0,5\n1,b,2,6\n")
     names = (("query_id", "search"), ("doc_id", "sku"), ("label", "grade"))
-    data = read_csv(path, chosen=Chosen(columns=names))
+    data = read_table(path, chosen=Chosen(columns=names))
     assert data.feature_names == ("price",)
     assert data.known_labels().tolist() == [0, 2]
     words = ["data", "describe", str(path)]

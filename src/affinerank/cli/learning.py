@@ -72,6 +72,13 @@ Scaling = Annotated[
         "keeps) or none; left out, list for networks, none for trees."
     ),
 ]
+Categories = Annotated[
+    str | None,
+    Option(
+        help="Columns of text: native, for trees (the default there), or one-hot: a "
+        "feature for each value, as brand=nike, which search engines can serve."
+    ),
+]
 Patience = Annotated[
     int | None,
     Option(
@@ -104,6 +111,7 @@ def train(
     budget: Budget = "5m",
     recipe: Recipe = RECIPE,
     scaling: Scaling = None,
+    categories: Categories = None,
     settings: Set = None,
     patience: Patience = None,
     validation: HeldOut = None,
@@ -157,6 +165,7 @@ def train(
             known = load_held_against(users, clicks, seed)
         if auto:
             same: dict[str, Any] = {"recipe": recipe, "scaling": scaling}
+            same["categories"] = categories
             compared = ChoiceSettings(ranker, how, seconds, seed, **same)
             trained, choice = train_chosen(
                 clicks, read, known, settings=compared, **given
@@ -165,7 +174,7 @@ def train(
             given |= {"settings": how, "estimators": names, "seeds": [seed]}
             given |= {"clip": clip, "relevant_above": relevant_above}
             given |= {"recipe": recipe, "rates": given_rates(ranker, pairs)}
-            given["scaling"] = scaling
+            given |= {"scaling": scaling, "categories": categories}
             given["checkpoint"] = checkpoint
             if validation is not None:
                 held = of.read(data, "validation", named=False)

@@ -65,6 +65,9 @@ class DataOptions:
     data_column: Annotated[
         list[str] | None, Option(help="Name in DATA, as in query_id=search_id.")
     ] = None
+    category: Annotated[
+        str | None, Option(help="Columns of numbers that are categories: 'size,type*'.")
+    ] = None
 
     def source(self, data: str) -> Any:
         """Find out what DATA is."""
@@ -73,7 +76,9 @@ class DataOptions:
         from affinerank.settings import pair
 
         names = tuple(pair(text, "--data-column") for text in self.data_column or ())
-        chosen: Chosen | None = Chosen(self.features, self.ignore, names)
+        chosen: Chosen | None = Chosen(
+            self.features, self.ignore, names, self.category
+        )
         if chosen == Chosen():
             chosen = None
         missing = parse_missing(self.missing)

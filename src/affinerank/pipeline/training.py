@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,10 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, Unmatched, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
-from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
-from affinerank.errors import ConfigError
+from affinerank.data.categories import MOST_VALUES
+from affinerank.data.features import FREQUENT, FeatureMapping
+from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE, TREES
+from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import Fold
 from affinerank.files import new_folder
 from affinerank.pipeline.folds import Log, learn_in_folds
@@ -37,12 +38,13 @@ from affinerank.pipeline.weighing import (
 )
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.ranker import Fitted, Ranker
-from affinerank.settings import Spec, from_pairs
+from affinerank.rankers.ranker import Fitted, Ranker, RankerKind
+from affinerank.settings import Spec, from_pairs, require_choice
 
 if TYPE_CHECKING:
     from affinerank.bias.method import Estimate
 
+CATEGORIES = ("native", "one-hot")
 Name = tuple[str, int]  # estimator and seed
 
 
@@ -118,6 +120,7 @@ def train(
     relevant_above: float = RELEVANT_ABOVE,
     recipe: str = RECIPE,
     scaling: str | None = None,
+    categories: str | None = None,
     rates: Sequence[float] | None = None,
     validation: tuple[ClickCounts, RankingDataset] | None = None,
     checkpoint: Path | None = None,
@@ -141,6 +144,8 @@ def train(
         scaling: Of features: ``list``, within the query; ``data``; ``none``. Left out,
             that of the ranker's row. Engines that score one document at a time cannot
             serve rankers whose features are scaled within the list.
+        categories: ``native``, for rankers that read them; ``one-hot``: a feature of 0
+            and 1 for each value. Left out, native, or rejected.
         rates: Learning rates to choose from; left out, those of the ranker's row.
         validation: Counts and data used for early stopping, in place of a choice.
         checkpoint: File that an interrupted training resumes from.
@@ -152,7 +157,12 @@ def train(
     how, impute = settings or kind.settings(), not kind.reads_missing
     chosen = require_recipe(recipe) and kind.patience and validation is None
     require_clips(estimators, clip)
-    mapping = FeatureMapping.fit(data, scaling=scaling or kind.scaling, impute=impute)
+    mapping = FeatureMapping.fit(
+        data,
+        scaling=scaling or kind.scaling,
+        impute=impute,
+        one_hot=_one_hot(kind, data, categories),
+    )
     known, estimate = users_for(
         estimators, counts, data, users, seed=seeds[0], progress=progress
     )
@@ -163,14 +173,17 @@ def train(
     parts = [(rows, data)]
     specs = [with_clip(name, clip) for name in estimators]
     features = within = mapping.apply(data).features
-    if not mapping.by_list and any(learns_of(spec) for spec in specs):
+    alike = mapping.by_list and not mapping.codes
+    if not alike and any(learns_of(spec) for spec in specs):
         # What other queries say of a document is not served, so it may use its list.
-        within = FeatureMapping.fit(data, impute=impute).apply(data).features
+        own = FeatureMapping.fit(data, impute=impute, one_hot=FREQUENT)
+        within = own.apply(data).features
     logs = [Log(rows, known, learns_of(spec), seeds[0]) for spec in specs]
     given: dict[str, Any] = {"settings": how, "progress": progress}
     outside = learn_in_folds(logs, within, data.offsets, ranker=ranker, **given)
     weighed = relevant_above, len(seeds)
     lists = _lists(specs, rows, known, data, features, *weighed, outside)
+    lists = replace(lists, categories=mapping.places(mapping.codes))
     held = None
     if validation is not None:
         part, of = rows_of(*validation), validation[1]
@@ -193,6 +206,21 @@ def train(
     by_name = dict(zip(names, fitted, strict=True))
     imputed = imputed_values(mapping, data)
     return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed)
+
+
+def _one_hot(kind: RankerKind, data: RankingDataset, how: str | None) -> int | None:
+    """Return how many values of a category become features; ``None``: it is a code."""
+    require_choice("categories", how or CATEGORIES[0], CATEGORIES)
+    if how == CATEGORIES[1]:
+        return MOST_VALUES
+    if data.categories and not kind.reads_categories:
+        names = ", ".join(data.categories)
+        own = ",".join(data.categories)
+        raise DataError(
+            f"{names}: text, so a category, which the ranker {kind.name} cannot read; "
+            f"give --categories {CATEGORIES[1]}, --ignore {own} or --ranker {TREES}"
+        )
+    return None
 
 
 def _lists(
