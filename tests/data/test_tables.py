@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,160 @@ def test_columns_may_have_names_of_their_own(tmp_path: Path) -> None:
     pq.write_table(pa.table({"search": [1], "sku": ["a"], "price": [2.0]}), table)
     found = DataSource.parse(str(table), chosen=Chosen(columns=names)).read(None)
     assert found.query_ids.tolist() == [1]
+
+
+LINES = """{"query_id": 7, "doc_id": "a", "label": 1, "price": 9.5, "brand": "puma"}
+
+{"query_id": 7, "doc_id": "b", "label": 0, "price": null, "new": true}
+{"brand": "nike", "query_id": 8, "doc_id": 3, "label": 2, "price": 1e3}
+"""
+
+
+@pytest.mark.parametrize("name", ["f.jsonl", "f.ndjson", "f.jsonl.gz"])
+def test_json_lines_are_read(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    text = LINES.encode()
+    path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    data = DataSource.parse(str(path)).read(None)
+    assert data.query_ids.tolist() == [7, 8]
+    assert data.doc_ids.tolist() == ["a", "b", "3"]
+    assert data.feature_names == ("price", "brand", "new")
+    assert data.categories == {"brand": ("nike", "puma")}
+    nan = np.nan
+    expected = [[9.5, 1, nan], [nan, nan, 1], [1000, 0, nan]]
+    np.testing.assert_array_equal(data.features, np.array(expected, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"query_id": 1, "doc_id": 2, "x": [1]}', "'x' must hold a number, a text"),
+        ('{"query_id": 1, "doc_id": 2, "x": 1, "x": 2}', "line 1: not JSON: a key st"),
+        ('{"query_id": 1, "doc_id": 2', "line 1: not JSON"),
+        ("[1, 2]", "line 1: not JSON: expected an object"),
+        ('{"query_id": 1, "x": 2}', "there is no column 'doc_id'"),
+        ('{"query_id": 1, "doc_id": null, "x": 2}', "row 0: doc_id is null"),
+        ('{"query_id": 1, "doc_id": 2, "x": "\\ud83d"}', "line 1: not JSON"),
+        ("[" * 100_000, "line 1: not JSON"),
+        (f'{{"query_id": 1, "doc_id": 2, "x": {"9" * 400}}}', "beyond all limits"),
+    ],
+)
+def test_what_is_wrong_with_json_lines_is_said(
+    line: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "f.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(DataError, match=message) as caught:
+        read_table(path)
+    assert str(path) in str(caught.value)
+
+
+SVM = "2 1:0.5 3:1\n0 2:4\n1 3:2 # note\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "expected"),
+    [
+        (SVM, ("f1", "f2", "f3"), [[0.5, 0, 1], [0, 4, 0], [0, 0, 2]]),
+        (SVM.replace("2:4", "0:4"), ("f0", "f1", "f2", "f3"), None),
+        ("2,0.5,NA\n0,1,4\n1,2,3\n", ("f1", "f2"), [[0.5, np.nan], [1, 4], [2, 3]]),
+        ("2\t0.5\t\n0\t1\t4\n1\t2\t3\n", ("f1", "f2"), [[0.5, np.nan], [1, 4], [2, 3]]),
+        ("grade,x,b\n2,5,u\n0,1,v\n1,2,u\n", ("x", "b"), [[5, 0], [1, 1], [2, 0]]),
+    ],
+)
+@pytest.mark.parametrize("side", [".query", ".group"])
+def test_sizes_of_queries_are_read_beside_the_data(
+    side: str, text: str, names: tuple[str, ...], expected: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "rank.train"
+    path.write_text(text)
+    Path(f"{path}{side}").write_text("2\n1\n")
+    data = DataSource.parse(str(path)).read(None)
+    assert data.offsets.tolist() == [0, 2, 3]
+    assert data.query_ids.tolist() == [1, 2]
+    assert data.known_labels().tolist() == [2, 0, 1]
+    assert data.feature_names == names
+    if expected is None:
+        expected = [[0, 0.5, 0, 1], [4, 0, 0, 0], [0, 0, 0, 2]]
+    np.testing.assert_array_equal(data.features, np.array(expected, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ("2\n2\n", "rank.train.query: queries of 4 documents, and .*train has 3"),
+        ("2\n", "rank.train.query: queries of 2 documents, and .*train has 3"),
+        ("2\n-1\n", "rank.train.query, line 2: expected the number of documents"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_said(
+    sizes: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rank.train"
+    Path(f"{path}.query").write_text(sizes)
+    for text in (SVM, "2,1\n0,1\n1,2\n"):
+        path.write_text(text)
+        with pytest.raises(DataError, match=message):
+            DataSource.parse(str(path)).read(None)
+
+
+def test_data_that_name_their_queries_need_no_sizes(tmp_path: Path) -> None:
+    letor, table = tmp_path / "a.txt", tmp_path / "b.csv"
+    letor.write_text("1 qid:5 1:2\n0 qid:5 1:3\n")
+    table.write_text(TEXT)
+    for path in (letor, table):
+        Path(f"{path}.query").write_text("1\n")
+    assert DataSource.parse(str(letor)).read(None).query_ids.tolist() == [5]
+    assert DataSource.parse(str(table)).read(None).query_ids.tolist() == ["007", "8"]
+
+
+def test_lightgbm_reads_the_same_lists(tmp_path: Path) -> None:
+    lgb = pytest.importorskip("lightgbm")
+    path, rng = tmp_path / "rank.train", np.random.default_rng(0)
+    rows = [
+        f"{rng.integers(3)} " + " ".join(f"{i}:{rng.random():.3f}" for i in range(4))
+        for _ in range(60)
+    ]
+    path.write_text("\n".join(rows) + "\n")
+    Path(f"{path}.query").write_text("20\n30\n10\n")
+    theirs = lgb.Dataset(str(path), params={"verbosity": -1}, free_raw_data=False)
+    theirs.construct()
+    data = DataSource.parse(str(path)).read(None)
+    assert theirs.get_group().tolist() == data.docs_per_query.tolist()
+    assert theirs.get_label().tolist() == data.known_labels().tolist()
+    assert theirs.num_feature() == data.n_features
+
+
+@pytest.mark.filterwarnings("ignore")  # of Ibis and pandas, which it asks
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_a_table_of_a_database_is_data(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"shop.{kind}"
+    rows = "('q', 'b', 1, 9.5, 'puma'), ('p', 'a', 0, NULL, NULL), ('q', 'a', 2, 1, 'x')"
+    made = (
+        "CREATE TABLE items (search TEXT, doc_id TEXT, label INT, "
+        "price DECIMAL(9, 2), brand TEXT)"
+    )
+    connect: Any = duckdb.connect if kind == "duckdb" else sqlite3.connect
+    connection = connect(str(path))
+    connection.execute(made)
+    connection.execute(f"INSERT INTO items VALUES {rows}")
+    connection.commit()
+    connection.close()
+    source = f"{kind}:///{path}#items"
+    words = ["data", "convert", source, str(tmp_path / "out.parquet")]
+    assert main([*words, "--data-column", "query_id=search"]) == 0
+    data = DataSource.parse(str(tmp_path / "out.parquet")).read(None)
+    assert data.query_ids.tolist() == ["p", "q"]
+    assert data.doc_ids.tolist() == ["a", "a", "b"]
+    expected = np.array([[np.nan, np.nan], [1, 1], [9.5, 0]], np.float32)
+    np.testing.assert_array_equal(data.features, expected)
+    capsys.readouterr()
+    for other, message in {
+        f"{kind}:///{path}": "expected a table after #",
+        f"{kind}:///{path}#nothing": "there is no table 'nothing'",
+        source: f"{source}: there is no column 'query_id'",
+    }.items():
+        assert main(["data", "describe", other]) == 2
+        assert message in capsys.readouterr().err

@@ -39,7 +39,9 @@ from affinerank.rankers import RANKERS
 
 AUTO = "auto"
 
-TrainData = Annotated[str, Option(help="Features: a file, a folder or a world.")]
+TrainData = Annotated[
+    str, Option(help="Features: a file, a folder, a table or a world.")
+]
 NewFolder = Annotated[Path, Option("-o", "--output", help="New folder for the ranker.")]
 SaveUsers = Annotated[
     Path | None, Option(help="Write the user model that was estimated.")

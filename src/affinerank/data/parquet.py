@@ -76,6 +76,17 @@ def read_frame(
     chosen: Chosen = Chosen(),  # noqa: B008
 ) -> RankingDataset:
     """Read ranking data from a frame that speaks Arrow, as from Parquet."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table_of(frame), sink)
+    with (
+        parquet_errors(Path("the frame")),
+        pq.ParquetFile(pa.BufferReader(sink.getvalue())) as file,
+    ):
+        return _read(file, parse_missing(missing), list_id, chosen)
+
+
+def table_of(frame: Any) -> pa.Table:
+    """Return a frame that speaks Arrow as a table, without the index of pandas."""
     try:
         table = pa.table(frame)
     except (TypeError, ValueError, pa.ArrowException) as error:
@@ -84,16 +95,10 @@ def read_frame(
             f"{type(frame).__name__}: {one_line(error):.100}"
         ) from None
     index = [n for n in table.column_names if n.startswith("__index_level_")]
-    columns = {n: _plain(table[n]) for n in table.column_names if n not in index}
-    if len(columns) + len(index) < table.num_columns:
+    if len({*table.column_names}) < table.num_columns:
         raise DataError("the frame: two columns have the same name")
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink)
-    with (
-        parquet_errors(Path("the frame")),
-        pq.ParquetFile(pa.BufferReader(sink.getvalue())) as file,
-    ):
-        return _read(file, parse_missing(missing), list_id, chosen)
+    columns = {n: _plain(table[n]) for n in table.column_names if n not in index}
+    return pa.table(columns)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -179,7 +179,7 @@ def _lines_to_parquet(source: Path, file: Path, list_id: str, chosen: Chosen) ->
             raise DataError(f"{file}: has more than {FEATURES:,} columns")
         ids = (chosen.named(list_id), chosen.named("doc_id"), *OF_LOGS.split())
         taken = [n for n in here if n in (*ids, chosen.named("label")) or chosen(n)]
-        parts.append({name: _column(name, rows, name in ids) for name in taken})
+        parts.append({name: _column(file, name, rows, name in ids) for name in taken})
     _own(file, names, list_id, chosen)
     kinds: dict[str, set[pa.DataType]] = {}
     for part in parts:
@@ -220,7 +220,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _column(
-    name: str, rows: list[tuple[int, Mapping[str, Any]]], identifies: bool
+    file: Path,
+    name: str,
+    rows: list[tuple[int, Mapping[str, Any]]],
+    identifies: bool,
 ) -> pa.Array:
     """Return a column of some rows: numbers, or text where some value is text."""
     values = [row.get(name) for _, row in rows]
@@ -228,18 +231,18 @@ def _column(
     if kinds - {str, int, float, bool}:
         number = next(n for n, row in rows if isinstance(row.get(name), dict | list))
         raise DataError(
-            f"line {number}: {name!r:.60} must hold a number, a text or null"
+            f"{file}, line {number}: {name!r:.60} must hold a number, a text or null"
         )
     if identifies and not kinds - {int}:
-        with_limits = [v for v in values if v is None or -(2**63) <= v < 2**63]
-        if len(with_limits) == len(values):
+        if all(v is None or -(2**63) <= v < 2**63 for v in values):
             return pa.array(values, pa.int64())
     if str in kinds or identifies:
         return pa.array([v if v is None else _word(v) for v in values], pa.string())
     try:
         return pa.array([v if v is None else float(v) for v in values], pa.float64())
     except OverflowError:
-        raise DataError(f"{name!r:.60} holds a number beyond all limits") from None
+        far = f"{name!r:.60} holds a number beyond all limits"
+        raise DataError(f"{file}: {far}") from None
 
 
 def _word(value: Any) -> str:
