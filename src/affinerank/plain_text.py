@@ -58,10 +58,14 @@ def lines_of(path: Path) -> Iterator[str]:
     kind = COMPRESSIONS.get(path.suffix.lower())
     try:
         with path.open("rb") as file, pa.input_stream(file, compression=kind) as stream:
-            read = partial(io.BufferedReader(stream, 2**20).readline, limits.LINE_BYTES + 1)
+            read = partial(
+                io.BufferedReader(stream, 2**20).readline, limits.LINE_BYTES + 1
+            )
             for number, line in enumerate(iter(read, b""), start=1):
                 if len(line) > limits.LINE_BYTES:
-                    raise DataError(f"{path}, line {number}: over {limits.LINE_BYTES} bytes")
+                    raise DataError(
+                        f"{path}, line {number}: over {limits.LINE_BYTES} bytes"
+                    )
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError:
         raise DataError(f"{path}, line {number}: expected UTF-8 text") from None

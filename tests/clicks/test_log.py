@@ -602,7 +602,7 @@ def test_ranks_of_pages_become_ranks_of_the_list(good: Rows, count: Count) -> No
         {**row, "rank": (row["rank"] - 1) % 2, "p": (row["rank"] - 1) // 2}
         for row in good
     ]
-    plain = {"ranks_from": 0, "page": "p", "page_size": 2}
+    plain: dict[str, Any] = {"ranks_from": 0, "page": "p", "page_size": 2}
     counts, found = count(rows, options=LogOptions(**plain, pages_from=0))
     assert as_rows(counts) == GOOD
     assert found.report.findings == ()

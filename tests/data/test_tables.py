@@ -290,7 +290,11 @@ def test_a_table_of_a_database_is_data(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / f"shop.{kind}"
-    rows = "('q', 'b', 1, 9.5, 'puma'), ('p', 'a', 0, NULL, NULL), ('q', 'a', 2, 1, 'x')"
+    rows = [
+        ("q", "b", 1, 9.5, "puma"),
+        ("p", "a", 0, None, None),
+        ("q", "a", 2, 1, "x"),
+    ]
     made = (
         "CREATE TABLE items (search TEXT, doc_id TEXT, label INT, "
         "price DECIMAL(9, 2), brand TEXT)"
@@ -298,7 +302,7 @@ def test_a_table_of_a_database_is_data(
     connect: Any = duckdb.connect if kind == "duckdb" else sqlite3.connect
     connection = connect(str(path))
     connection.execute(made)
-    connection.execute(f"INSERT INTO items VALUES {rows}")
+    connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?)", rows)
     connection.commit()
     connection.close()
     source = f"{kind}:///{path}#items"

@@ -78,9 +78,7 @@ class DataOptions:
         from affinerank.settings import pair
 
         names = tuple(pair(text, "--data-column") for text in self.data_column or ())
-        chosen: Chosen | None = Chosen(
-            self.features, self.ignore, names, self.category
-        )
+        chosen: Chosen | None = Chosen(self.features, self.ignore, names, self.category)
         if chosen == Chosen():
             chosen = None
         missing = parse_missing(self.missing)

@@ -77,7 +77,7 @@ def open_table(
 
 @contextmanager
 def open_frame(frame: Any, *, memory: str = "4GB") -> Iterator[ir.Table]:
-    """Open a log that is a frame: pandas, polars, pyarrow, DuckDB, anything of Arrow."""
+    """Open a log that is a frame: pandas, polars, pyarrow, DuckDB; it speaks Arrow."""
     log = table_of(frame)
     with ExitStack() as stack:
         stack.enter_context(engine_errors("the frame"))

@@ -145,7 +145,8 @@ def _named(table: ir.Table, options: LogOptions) -> ir.Table:
                 f"the log has no column {theirs!r} for {name}; it has "
                 f"{', '.join(table.columns[:12])}; map others with --column {name}=NAME"
             )
-    return table.select(**{**columns, "rank": _in_list(columns["rank"], table, options)})
+    columns["rank"] = _in_list(columns["rank"], table, options)
+    return table.select(**columns)
 
 
 def _in_list(rank: ir.Value, table: ir.Table, options: LogOptions) -> ir.Value:

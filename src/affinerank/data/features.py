@@ -111,9 +111,7 @@ class FeatureMapping:
             mapped[rows] = block
             release(mapped)
         own = {name: self.categories[name] for name in self.codes}
-        return replace(
-            data, features=mapped, feature_names=self.names, categories=own
-        )
+        return replace(data, features=mapped, feature_names=self.names, categories=own)
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -214,7 +212,8 @@ class Recoding:
             unseen = int(np.isnan(found[known]).sum())
             if unseen:
                 self.unseen[name] += unseen
-            block[:, places] = found[:, None] if code is None else found[:, None] == code
+            wide = found[:, None]
+            block[:, places] = wide if code is None else wide == code
         return block
 
 
@@ -227,7 +226,9 @@ def _require_missing(name: str, column: Matrix) -> None:
         )
 
 
-def _expanded(train: RankingDataset, names: Collection[str], most: int) -> Iterator[str]:
+def _expanded(
+    train: RankingDataset, names: Collection[str], most: int
+) -> Iterator[str]:
     """Yield the features, and in the place of categories their most frequent values."""
     for name in names:
         values = train.categories.get(name)

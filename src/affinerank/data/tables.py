@@ -233,9 +233,8 @@ def _column(
         raise DataError(
             f"{file}, line {number}: {name!r:.60} must hold a number, a text or null"
         )
-    if identifies and not kinds - {int}:
-        if all(v is None or -(2**63) <= v < 2**63 for v in values):
-            return pa.array(values, pa.int64())
+    if identifies and kinds <= {int} and all(abs(v or 0) < 2**63 for v in values):
+        return pa.array(values, pa.int64())
     if str in kinds or identifies:
         return pa.array([v if v is None else _word(v) for v in values], pa.string())
     try:
@@ -279,7 +278,9 @@ def read_with_sizes(
         with _named(source, file):
             if re.match(r"\S+(\s+\d+:\S*)+\s*(#.*)?$", first):
                 return _svmlight(source, file, sizes, side, missing)
-            return _dense(source, file, first.strip("\r\n"), sizes, side, missing, chosen)
+            return _dense(
+                source, file, first.strip("\r\n"), sizes, side, missing, chosen
+            )
 
 
 def _sizes(side: Path) -> Ints:
@@ -310,20 +311,26 @@ def _svmlight(
     ends, row = np.cumsum(sizes), 0
     with file.open("w", encoding="utf-8", newline="") as out:
         for line in lines_of(source):
-            label, space, rest = line.strip().partition(" ")
-            if label and not label.startswith("#"):
-                query = 1 + int(np.searchsorted(ends, row, side="right"))
-                if zero:
-                    rest = re.sub(r"(?<!\S)\d+(?=:)", lambda m: str(int(m[0]) + 1), rest)
-                line = f"{label} qid:{query} {rest}\n"
-                row += 1
-            out.write(line)
+            label, *rest = line.split(maxsplit=1)[:2] or ["#"]
+            if label.startswith("#"):
+                out.write(line)
+                continue
+            query = 1 + int(np.searchsorted(ends, row, side="right"))
+            pairs = rest[0].rstrip() if rest else ""
+            if zero:
+                pairs = re.sub(r"(?<!\S)\d+(?=:)", _next, pairs)
+            out.write(f"{label} qid:{query} {pairs}\n")
+            row += 1
     _require_rows(sizes, row, side, source)
     data = read_letor(file, missing=missing)
     if not zero:
         return data
     names = tuple(f"f{i}" for i in range(data.n_features))
     return replace(data, feature_names=names)
+
+
+def _next(number: re.Match[str]) -> str:
+    return str(int(number[0]) + 1)
 
 
 def _dense(

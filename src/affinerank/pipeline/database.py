@@ -54,8 +54,10 @@ def _read(
             used = {*own, *OF_LOGS.split()}
             names = [n for n in rows.columns if n in used or chosen(n)]
             order = [n for n in own[:2] if n in names]
-            batches = rows.select(names).order_by(order).to_pyarrow_batches(
-                chunk_size=ROWS_AT_ONCE
+            batches = (
+                rows.select(names)
+                .order_by(order)
+                .to_pyarrow_batches(chunk_size=ROWS_AT_ONCE)
             )
             with pq.ParquetWriter(file, batches.schema) as writer:
                 for batch in batches:

@@ -14,8 +14,8 @@ from affinerank.arrays import Matrix
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, Unmatched, note_unmatched, rows_of
-from affinerank.data.dataset import RankingDataset
 from affinerank.data.categories import MOST_VALUES
+from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FREQUENT, FeatureMapping
 from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE, TREES
 from affinerank.errors import ConfigError, DataError

@@ -124,8 +124,8 @@ def export_ranker(
         )
     if mapping.codes and not kind.categories:
         raise DataError(
-            f"{mapping.codes[0]!r} is a category, which {kind.title} cannot hold; train "
-            f"with --categories one-hot, or export to {TREES}"
+            f"{mapping.codes[0]!r} is a category, which {kind.title} cannot hold; "
+            f"train with --categories one-hot, or export to {TREES}"
         )
     beside = target.with_name(f"{target.name}.json")
     for name in (target, beside):
