@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from affinerank import limits
 from affinerank.arrays import Matrix
 from affinerank.errors import DataError
 
 Values = Mapping[str, tuple[str, ...]]
 ABSENT = ["", "NA", "N/A", "NULL", "null", "None", "nan", "NaN"]
 TRUTH = {"false", "true"}
-MOST_VALUES, MOST_CHARACTERS = 1_000, 200
 FEW_VALUES = 20  # are a category, however few the rows
 
 
@@ -42,9 +42,10 @@ def values_of(batches: Iterable[Any], rows: int, declared: Iterable[str]) -> Val
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             own = found.setdefault(name, set())
             own.update(pc.unique(texts(column)).drop_null().to_pylist())
-            long = max(map(len, own), default=0) > MOST_CHARACTERS
-            if long or len(own) > MOST_VALUES:
-                raise _free_text(name, f"more than {MOST_VALUES:,} different values")
+            long = max(map(len, own), default=0) > limits.CATEGORY_LENGTH
+            if long or len(own) > limits.CATEGORY_VALUES:
+                most = f"more than {limits.CATEGORY_VALUES:,} different values"
+                raise _free_text(name, most)
     for name, own in found.items():
         if len(own) > max(FEW_VALUES, rows / 2):
             raise _free_text(name, f"{len(own)} different values in {rows} rows")

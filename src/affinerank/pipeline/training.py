@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from affinerank import limits
 from affinerank.arrays import Matrix
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, Unmatched, note_unmatched, rows_of
-from affinerank.data.categories import MOST_VALUES
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FREQUENT, FeatureMapping
 from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE, TREES
@@ -212,7 +212,7 @@ def _one_hot(kind: RankerKind, data: RankingDataset, how: str | None) -> int | N
     """Return how many values of a category become features; ``None``: it is a code."""
     require_choice("categories", how or CATEGORIES[0], CATEGORIES)
     if how == CATEGORIES[1]:
-        return MOST_VALUES
+        return limits.CATEGORY_VALUES
     if data.categories and not kind.reads_categories:
         names = ", ".join(data.categories)
         own = ",".join(data.categories)
