@@ -109,7 +109,7 @@ def main() -> None:
             got = np.array([one[name] for one in each])
             lead = got - [one[WITHOUT] for one in each]
             error = lead.std(ddof=1) / np.sqrt(len(lead)) if len(lead) > 1 else np.nan
-            runs = " ".join(f"{value:.4f}" for value in got)
+            runs = " ".join(f"{value:.4f}"[1:] for value in got)
             print(
                 f"{ranker:12s} {name:16s} {got.mean():.4f}  lead {lead.mean():+.4f} "
                 f"(s.e. {error:.4f})   {runs}",
