@@ -126,14 +126,14 @@ def test_a_number_put_for_missing_ones_is_no_code() -> None:
 
 
 def test_values_that_training_never_saw_are_missing_and_counted() -> None:
-    mapping = FeatureMapping.fit(data_of(["b", "d", None, "b"]), scaling="list")
+    mapping = FeatureMapping.fit(data_of(["b", "d", None, "e"]), scaling="list")
     with pytest.warns(
         AffineRankWarning, match="2 documents have a value of 'brand' that training"
     ):
-        mapped = mapping.apply(data_of(["a", "d", "c", "b", None]))
-    assert mapped.categories == {"brand": ("b", "d")}
-    np.testing.assert_array_equal(mapped.features[:, 0], [NAN, 1, NAN, 0, NAN])
-    np.testing.assert_allclose(mapped.features[:, 1], np.arange(5) / 4)
+        mapped = mapping.apply(data_of(["a", "d", "c", "b", None, "e"]))
+    assert mapped.categories == {"brand": ("b", "d", "e")}
+    np.testing.assert_array_equal(mapped.features[:, 0], [NAN, 1, NAN, 0, NAN, 2])
+    np.testing.assert_allclose(mapped.features[:, 1], np.arange(6) / 5)
 
 
 def test_one_hot_is_1_at_the_value_and_0_elsewhere() -> None:
@@ -207,6 +207,10 @@ def test_a_ranker_keeps_its_codes(shop: Any, tmp_path: Path) -> None:
     made.save(tmp_path / "model")
     about = json.loads((tmp_path / "model/ranker.json").read_text())
     assert about["categories"]["brand"][:2] == ["brand 00", "brand 01"]
+    # LightGBM tells sets of values apart, not codes below and above.
+    trees = made.model.booster().trees_to_dataframe()
+    splits = trees[trees.split_feature == f"Column_{test.n_features - 1}"]
+    assert {*splits.decision_type} == {"=="}
     again = load_ranker(tmp_path / "model")
     scores = score(made, test)
     np.testing.assert_array_equal(score(again, test), scores)
@@ -262,7 +266,8 @@ def test_lightgbm_reads_the_text_with_values_of_its_own(
     assert found.parity.max_difference == 0.0
     frame = pd.DataFrame(test.features, columns=list(test.feature_names))
     values = np.array(test.categories["brand"])
-    frame["brand"] = pd.Categorical(values[test.features[:, -1].astype(int)])
+    own = values[test.features[:, -1].astype(int)]
+    frame["brand"] = pd.Categorical(own, categories=values[::-1])
     booster = lgb.Booster(model_file=str(tmp_path / "m.txt"))
     np.testing.assert_allclose(booster.predict(frame), score(made, test))
 
