@@ -20,11 +20,11 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from affinerank.data.parquet import parquet_errors
+from affinerank.data.tables import SEPARATORS
 from affinerank.errors import DataError, warn
 from affinerank.limits import FEATURES, LINE_BYTES, TEXT_DEPTH
 from affinerank.plain_text import COMPRESSIONS, lines_of
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 STRING = re.compile(r'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)', re.DOTALL)
 STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
