@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from affinerank.clicks.counting import count_log as count_log
     from affinerank.clicks.counting import open_table as open_table
     from affinerank.clicks.counts import ClickCounts as ClickCounts
+    from affinerank.clicks.frames import count as count
     from affinerank.clicks.log import LogOptions as LogOptions
     from affinerank.clicks.models import CLICK_MODELS as CLICK_MODELS
     from affinerank.clicks.models.trust import TrustModel as TrustModel
@@ -70,6 +71,7 @@ _HOME = {
     "bias.method": "EstimationSettings",
     "clicks.counting": "count_log open_table",
     "clicks.counts": "ClickCounts",
+    "clicks.frames": "count",
     "clicks.log": "LogOptions",
     "clicks.models": "CLICK_MODELS",
     "clicks.models.trust": "TrustModel",

@@ -5,11 +5,14 @@ Size and depth are looked at before a parser, which may recurse, sees the text.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +22,7 @@ from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, existing_file, one_line
 
 Number = TypeVar("Number", int, float)
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _STRING = r'"(?:[^"\\]+|\\.)*+"?'
 _JSON_STRINGS = re.compile(_STRING, re.DOTALL)
 _TOML_STRINGS = re.compile(
@@ -45,6 +49,31 @@ def read_text(path: PathLike, most: int) -> str:
     except (OSError, ValueError) as error:
         raise DataError(f"{source}: not text: {one_line(error)}") from None
     return text
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    """Yield the lines of a text file, which may be compressed, to its very end."""
+    import pyarrow as pa
+
+    kind = COMPRESSIONS.get(path.suffix.lower())
+    try:
+        with path.open("rb") as file, pa.input_stream(file, compression=kind) as stream:
+            read = partial(
+                io.BufferedReader(stream, 2**20).readline, limits.LINE_BYTES + 1
+            )
+            for number, line in enumerate(iter(read, b""), start=1):
+                if len(line) > limits.LINE_BYTES:
+                    raise DataError(
+                        f"{path}, line {number}: over {limits.LINE_BYTES} bytes"
+                    )
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}, line {number}: expected UTF-8 text") from None
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(
+            f"{path}: could not be read to its end ({one_line(error)[:200]}); is the "
+            "file complete?"
+        ) from None
 
 
 def read_json(path: PathLike) -> Any:

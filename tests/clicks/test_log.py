@@ -113,7 +113,8 @@ def test_a_fault_of_a_row_rejects_the_log_or_drops_the_session(
 LIST_FAULTS: list[tuple[dict[str, Any], str, str]] = [
     (
         {"rank": 1},
-        "two documents at one rank of a session (is a session one query issued?)",
+        "two documents at one rank of a session (is a session one query issued? if "
+        "ranks begin anew on each page, give --page or --offset)",
         "1 ranks",
     ),
     ({"doc_id": "a"}, "one document at two ranks of a session", "1 documents"),
@@ -593,3 +594,52 @@ def test_a_broken_condition_is_one_sentence(
 def test_a_condition_that_leaves_nothing_is_rejected(good: Rows, count: Count) -> None:
     with pytest.raises(DataError, match="nothing to count"):
         count(good, LogOptions(where="false"))
+
+
+def test_ranks_of_pages_become_ranks_of_the_list(good: Rows, count: Count) -> None:
+    """A page has two results; s1 is a list of three, on two pages."""
+    rows = [
+        {**row, "rank": (row["rank"] - 1) % 2, "p": (row["rank"] - 1) // 2}
+        for row in good
+    ]
+    plain: dict[str, Any] = {"ranks_from": 0, "page": "p", "page_size": 2}
+    counts, found = count(rows, options=LogOptions(**plain, pages_from=0))
+    assert as_rows(counts) == GOOD
+    assert found.report.findings == ()
+    second = [{**row, "p": row["p"] + 1} for row in rows]
+    assert as_rows(count(second, options=LogOptions(**plain))[0]) == GOOD
+    texts = [{**row, "p": str(2 * row["p"])} for row in rows]
+    by_offset = LogOptions(ranks_from=0, offset="p")
+    assert as_rows(count(texts, options=by_offset)[0]) == GOOD
+
+
+@pytest.mark.parametrize(
+    "change", [{"p": None}, {"p": -1}, {"p": "x"}, {"rank": 3}, {"p": 2**40}]
+)
+def test_pages_that_cannot_be_are_faults(
+    change: dict[str, Any], good: Rows, count: Count
+) -> None:
+    texts = {"p": "1"} if isinstance(change.get("p"), str) else {"p": 1}
+    rows = [{**row, **texts} for row in good if row["rank"] < 3]
+    rows[0] = {**rows[0], **change}
+    with pytest.raises(LogFaultsError, match=RANK):
+        count(rows, options=LogOptions(page="p", page_size=2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"page": "p"}, "--page and --page-size are given together"),
+        ({"page_size": 10}, "--page and --page-size are given together"),
+        ({"page": "p", "page_size": 10, "offset": "o"}, "--page or --offset, not both"),
+        ({"page": "p", "page_size": 10, "pages_from": 2}, "pages start at 0 or 1"),
+    ],
+)
+def test_options_of_pages_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        LogOptions(**options)
+
+
+def test_a_page_column_that_is_not_there_is_said(good: Rows, count: Count) -> None:
+    with pytest.raises(DataError, match="no column 'p' for --offset; it has session"):
+        count(good, options=LogOptions(offset="p"))

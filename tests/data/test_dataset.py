@@ -124,6 +124,7 @@ def test_summary_counts_what_is_there() -> None:
         "queries": 2,
         "documents": 3,
         "features": 1,
+        "categories": {},
         "documents_per_query": {"min": 1, "median": 1.5, "mean": 1.5, "max": 2},
         "label_shares": {"0": 2 / 3, "2": 1 / 3},
         "missing_values": 1,

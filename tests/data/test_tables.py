@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from affinerank.cli import main
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import Chosen
-from affinerank.data.tables import read_csv
+from affinerank.data.tables import read_table
 from affinerank.errors import DataError
 
 TEXT = """query_id,doc_id,label,price,rating
@@ -32,7 +33,7 @@ TEXT = """query_id,doc_id,label,price,rating
 def test_ids_are_text_and_empty_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "features.csv"
     path.write_text(TEXT)
-    data = read_csv(path)
+    data = read_table(path)
     assert data.query_ids.tolist() == ["007", "8"]
     assert data.doc_ids.tolist() == ["a", "b,c", "a"]
     assert data.feature_names == ("price", "rating")
@@ -54,8 +55,8 @@ def test_whole_numbers_first_and_fractions_later_are_numbers(tmp_path: Path) -> 
     ("text", "message"),
     [
         (
-            "query_id,doc_id,brand\nq,a,nike\n",
-            "column 'brand' must hold numbers, got 'nike'",
+            "query_id,doc_id,size\nq,a,40\nq,b,41\nq,c,XL\n",
+            "column 'size' must hold numbers or text, holds numbers and 'XL'",
         ),
         ("query,doc_id,x\nq,a,1\n", "there is no column 'query_id'"),
         ("query_id,doc_id,x,x\nq,a,1,2\n", "same name|x"),
@@ -70,7 +71,7 @@ def test_what_is_wrong_is_one_sentence_about_the_file_given(
     path = tmp_path / "shop.csv"
     path.write_text(text)
     with pytest.raises(DataError, match=message) as caught:
-        read_csv(path)
+        read_table(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
 
@@ -79,7 +80,7 @@ def test_names_that_are_not_utf_8_are_said(tmp_path: Path) -> None:
     path = tmp_path / "shop.csv"
     path.write_bytes(b"query_id,doc_id,pri\xff\nq,a,1\n")
     with pytest.raises(DataError, match="could not be read as CSV"):
-        read_csv(path)
+        read_table(path)
 
 
 def test_commands_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +94,7 @@ def test_columns_are_chosen_by_patterns(tmp_path: Path) -> None:
     path = tmp_path / "shop.csv"
     path.write_text("query_id,doc_id,brand,price,rating_a,rating_b\nq,a,nike,1,2,3\n")
     chosen = Chosen(ignore="brand, rating_b")
-    assert read_csv(path, chosen=chosen).feature_names == ("price", "rating_a")
+    assert read_table(path, chosen=chosen).feature_names == ("price", "rating_a")
     found = DataSource.parse(str(path), chosen=Chosen(features="price,rating*"))
     assert found.read(None).feature_names == ("price", "rating_a", "rating_b")
     world = DataSource.parse(
@@ -109,9 +110,10 @@ def test_columns_are_chosen_by_patterns(tmp_path: Path) -> None:
 
 def test_commands_take_the_options(tmp_path: Path) -> None:
     path = tmp_path / "shop.csv"
-    path.write_text("query_id,doc_id,brand,price\nq,a,nike,1\nq,b,puma,2\n")
+    path.write_text("query_id,doc_id,size,price\nq,a,40,1\nq,b,XL,2\nq,c,41,2\n")
     assert main(["data", "describe", str(path)]) == 2
-    assert main(["data", "describe", str(path), "--ignore", "brand"]) == 0
+    assert main(["data", "describe", str(path), "--ignore", "size"]) == 0
+    assert main(["data", "describe", str(path), "--category", "si*"]) == 0
 
 
 COLUMNS: dict[str, list[Any]] = {
@@ -147,7 +149,7 @@ def test_columns_may_have_names_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "shop.csv"
     path.write_text("search,sku,grade,price\n1,a,0,5\n1,b,2,6\n")
     names = (("query_id", "search"), ("doc_id", "sku"), ("label", "grade"))
-    data = read_csv(path, chosen=Chosen(columns=names))
+    data = read_table(path, chosen=Chosen(columns=names))
     assert data.feature_names == ("price",)
     assert data.known_labels().tolist() == [0, 2]
     words = ["data", "describe", str(path)]
@@ -158,3 +160,164 @@ def test_columns_may_have_names_of_their_own(tmp_path: Path) -> None:
     pq.write_table(pa.table({"search": [1], "sku": ["a"], "price": [2.0]}), table)
     found = DataSource.parse(str(table), chosen=Chosen(columns=names)).read(None)
     assert found.query_ids.tolist() == [1]
+
+
+LINES = """{"query_id": 7, "doc_id": "a", "label": 1, "price": 9.5, "brand": "puma"}
+
+{"query_id": 7, "doc_id": "b", "label": 0, "price": null, "new": true}
+{"brand": "nike", "query_id": 8, "doc_id": 3, "label": 2, "price": 1e3}
+"""
+
+
+@pytest.mark.parametrize("name", ["f.jsonl", "f.ndjson", "f.jsonl.gz"])
+def test_json_lines_are_read(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    text = LINES.encode()
+    path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    data = DataSource.parse(str(path)).read(None)
+    assert data.query_ids.tolist() == [7, 8]
+    assert data.doc_ids.tolist() == ["a", "b", "3"]
+    assert data.feature_names == ("price", "brand", "new")
+    assert data.categories == {"brand": ("nike", "puma")}
+    nan = np.nan
+    expected = [[9.5, 1, nan], [nan, nan, 1], [1000, 0, nan]]
+    np.testing.assert_array_equal(data.features, np.array(expected, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"query_id": 1, "doc_id": 2, "x": [1]}', "'x' must hold a number, a text"),
+        ('{"query_id": 1, "doc_id": 2, "x": 1, "x": 2}', "line 1: not JSON: a key st"),
+        ('{"query_id": 1, "doc_id": 2', "line 1: not JSON"),
+        ("[1, 2]", "line 1: not JSON: expected an object"),
+        ('{"query_id": 1, "x": 2}', "there is no column 'doc_id'"),
+        ('{"query_id": 1, "doc_id": null, "x": 2}', "row 0: doc_id is null"),
+        ('{"query_id": 1, "doc_id": 2, "x": "\\ud83d"}', "line 1: not JSON"),
+        ("[" * 100_000, "line 1: not JSON"),
+        (f'{{"query_id": 1, "doc_id": 2, "x": {"9" * 400}}}', "beyond all limits"),
+    ],
+)
+def test_what_is_wrong_with_json_lines_is_said(
+    line: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "f.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(DataError, match=message) as caught:
+        read_table(path)
+    assert str(path) in str(caught.value)
+
+
+SVM = "2 1:0.5 3:1\n0 2:4\n1 3:2 # note\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "expected"),
+    [
+        (SVM, ("f1", "f2", "f3"), [[0.5, 0, 1], [0, 4, 0], [0, 0, 2]]),
+        (SVM.replace("2:4", "0:4"), ("f0", "f1", "f2", "f3"), None),
+        ("2,0.5,NA\n0,1,4\n1,2,3\n", ("f1", "f2"), [[0.5, np.nan], [1, 4], [2, 3]]),
+        ("2\t0.5\t\n0\t1\t4\n1\t2\t3\n", ("f1", "f2"), [[0.5, np.nan], [1, 4], [2, 3]]),
+        ("grade,x,b\n2,5,u\n0,1,v\n1,2,u\n", ("x", "b"), [[5, 0], [1, 1], [2, 0]]),
+    ],
+)
+@pytest.mark.parametrize("side", [".query", ".group"])
+def test_sizes_of_queries_are_read_beside_the_data(
+    side: str, text: str, names: tuple[str, ...], expected: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "rank.train"
+    path.write_text(text)
+    Path(f"{path}{side}").write_text("2\n1\n")
+    data = DataSource.parse(str(path)).read(None)
+    assert data.offsets.tolist() == [0, 2, 3]
+    assert data.query_ids.tolist() == [1, 2]
+    assert data.known_labels().tolist() == [2, 0, 1]
+    assert data.feature_names == names
+    if expected is None:
+        expected = [[0, 0.5, 0, 1], [4, 0, 0, 0], [0, 0, 0, 2]]
+    np.testing.assert_array_equal(data.features, np.array(expected, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ("2\n2\n", "rank.train.query: queries of 4 documents, and .*train has 3"),
+        ("2\n", "rank.train.query: queries of 2 documents, and .*train has 3"),
+        ("2\n-1\n", "rank.train.query, line 2: expected the number of documents"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_said(
+    sizes: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rank.train"
+    Path(f"{path}.query").write_text(sizes)
+    for text in (SVM, "2,1\n0,1\n1,2\n"):
+        path.write_text(text)
+        with pytest.raises(DataError, match=message):
+            DataSource.parse(str(path)).read(None)
+
+
+def test_data_that_name_their_queries_need_no_sizes(tmp_path: Path) -> None:
+    letor, table = tmp_path / "a.txt", tmp_path / "b.csv"
+    letor.write_text("1 qid:5 1:2\n0 qid:5 1:3\n")
+    table.write_text(TEXT)
+    for path in (letor, table):
+        Path(f"{path}.query").write_text("1\n")
+    assert DataSource.parse(str(letor)).read(None).query_ids.tolist() == [5]
+    assert DataSource.parse(str(table)).read(None).query_ids.tolist() == ["007", "8"]
+
+
+def test_lightgbm_reads_the_same_lists(tmp_path: Path) -> None:
+    lgb = pytest.importorskip("lightgbm")
+    path, rng = tmp_path / "rank.train", np.random.default_rng(0)
+    rows = [
+        f"{rng.integers(3)} " + " ".join(f"{i}:{rng.random():.3f}" for i in range(4))
+        for _ in range(60)
+    ]
+    path.write_text("\n".join(rows) + "\n")
+    Path(f"{path}.query").write_text("20\n30\n10\n")
+    theirs = lgb.Dataset(str(path), params={"verbosity": -1}, free_raw_data=False)
+    theirs.construct()
+    data = DataSource.parse(str(path)).read(None)
+    assert theirs.get_group().tolist() == data.docs_per_query.tolist()
+    assert theirs.get_label().tolist() == data.known_labels().tolist()
+    assert theirs.num_feature() == data.n_features
+
+
+@pytest.mark.filterwarnings("ignore")  # of Ibis and pandas, which it asks
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_a_table_of_a_database_is_data(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"shop.{kind}"
+    rows = [
+        ("q", "b", 1, 9.5, "puma"),
+        ("p", "a", 0, None, None),
+        ("q", "a", 2, 1, "x"),
+    ]
+    made = (
+        "CREATE TABLE items (search TEXT, doc_id TEXT, label INT, "
+        "price DECIMAL(9, 2), brand TEXT)"
+    )
+    connect: Any = duckdb.connect if kind == "duckdb" else sqlite3.connect
+    connection = connect(str(path))
+    connection.execute(made)
+    connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?)", rows)
+    connection.commit()
+    connection.close()
+    source = f"{kind}:///{path}#items"
+    words = ["data", "convert", source, str(tmp_path / "out.parquet")]
+    assert main([*words, "--data-column", "query_id=search"]) == 0
+    data = DataSource.parse(str(tmp_path / "out.parquet")).read(None)
+    assert data.query_ids.tolist() == ["p", "q"]
+    assert data.doc_ids.tolist() == ["a", "a", "b"]
+    expected = np.array([[np.nan, np.nan], [1, 1], [9.5, 0]], np.float32)
+    np.testing.assert_array_equal(data.features, expected)
+    capsys.readouterr()
+    for other, message in {
+        f"{kind}:///{path}": "expected a table after #",
+        f"{kind}:///{path}#nothing": "there is no table 'nothing'",
+        source: f"{source}: there is no column 'query_id'",
+    }.items():
+        assert main(["data", "describe", other]) == 2
+        assert message in capsys.readouterr().err

@@ -156,7 +156,8 @@ def _fault(case: Case, folder: Path, written: list[Path]) -> str:
     if fault or words[0] != "count" or "--bad-rows" in words:
         return fault
     try:
-        wanted = oracle.expected_counts(folder / words[1])
+        size = int(words[words.index("--page-size") + 1]) if "--page" in words else None
+        wanted = oracle.expected_counts(folder / words[1], size)
     except oracle.FaultError as error:
         return f"accepted a log with a fault: {error}"
     found = oracle.found_counts(folder / "out/counts.parquet")

@@ -24,7 +24,8 @@ from tests.fuzz.spoil import spoil_json, spoil_json_lines, spoil_table, spoil_te
 KEPT = Path(__file__).parents[1] / "kept"
 FEATURES = [f"f{i}" for i in range(1, 25)]
 RANKER = """{"format": "affinerank-ranker", "version": 1, "kind": "linear-model",
-"per_query_min_max": true, "provenance": {"trained_on": "clicks"}, "learnt_from": []}"""
+"per_query_min_max": true, "categories": {"kind": ["a", "b"]},
+"provenance": {"trained_on": "clicks"}, "learnt_from": []}"""
 PLAN = """name = "small"
 runs = 1
 seed = 3
@@ -181,9 +182,12 @@ def _log_folder(rng: Random) -> Files:
     return {f"log/{n}.parquet": _log_table(rng, p, kinds) for n, p in parts.items()}
 
 
-def _log_text(ending: str) -> Callable[[Random], Files]:
+def _log_text(ending: str, page_size: int | None = None) -> Callable[[Random], Files]:
     def make(rng: Random) -> Files:
         rows, file = _log(rng, text=True), io.StringIO()
+        if page_size is not None:
+            paged = [(*divmod(row["rank"] - 1, page_size), row) for row in rows]
+            rows = [{**row, "page": p + 1, "rank": at + 1} for p, at, row in paged]
         writer = csv.DictWriter(
             file,
             rng.sample(list(rows[0]), len(rows[0])),
@@ -300,16 +304,49 @@ def _letor(rng: Random) -> Files:
     return {"data.txt": "".join(lines).encode()}
 
 
-def _features_csv(rng: Random) -> Files:
-    values, text = Random(7), io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator=rng.choice(("\n", "\r\n")))
-    names = ["price", "rating", "größe"]
-    writer.writerow(["query_id", "doc_id", "label", *names])
+def _items(rng: Random) -> list[Row]:
+    """Return rows of a feature table: numbers, a category, truth, missing values."""
+    values, rows = Random(7), []
     for doc in _world()[0]:
-        row = [rng.choice(("", "NA", f"{values.random():.3g}")) for _ in names]
-        row[0] = f"{values.random() * 9:.4g}"  # one of them always differs
-        writer.writerow([f"q {doc['query']}", f"d,{doc['doc']}", doc["label"], *row])
-    return {"features.csv": text.getvalue().encode()}
+        row: Row = {"query_id": f"q {doc['query']}", "doc_id": f"d,{doc['doc']}"}
+        row |= {"label": doc["label"], "price": round(values.random() * 9, 4)}
+        row["rating"] = rng.choice((None, round(values.random(), 3)))
+        row["größe"] = rng.choice((None, "XL", 'é "M"', "日本"))
+        rows.append({**row, "new": rng.choice((None, True, False))})
+    return rows
+
+
+def _features_text(ending: str) -> Callable[[Random], Files]:
+    def make(rng: Random) -> Files:
+        text, rows = io.StringIO(newline=""), _items(rng)
+        separator, end = "\t" if ending == "tsv" else ",", rng.choice(("\n", "\r\n"))
+        writer = csv.writer(text, delimiter=separator, lineterminator=end)
+        writer.writerow(rows[0])
+        none = rng.choice(("", "NA"))
+        writer.writerows([none if v is None else v for v in r.values()] for r in rows)
+        return {f"features.{ending}": text.getvalue().encode()}
+
+    return make
+
+
+def _with_sizes(side: str) -> Callable[[Random], Files]:
+    """Return data without queries, in one of three forms, and their sizes beside."""
+
+    def make(rng: Random) -> Files:
+        docs, values = _world()[0], Random(3)
+        first, form = rng.choice((0, 1)), rng.choice((" ", ",", "\t"))
+        lines = []
+        for doc in docs:
+            own = [f"{values.random():.3g}" for _ in range(5)]
+            if form == " ":
+                own = [f"{i}:{value}" for i, value in enumerate(own, start=first)]
+            lines.append(form.join((str(doc["label"]), *own)))
+        sizes = Counter(doc["query"] for doc in docs).values()
+        beside = "".join(f"{size}\n" for size in sizes)
+        files = {"data.txt": "\n".join(lines) + "\n", f"data.txt.{side}": beside}
+        return {name: text.encode() for name, text in files.items()}
+
+    return make
 
 
 def _plan(rng: Random) -> Files:
@@ -404,6 +441,11 @@ FORMATS = {
         ("count in/log -o out/counts.parquet",),
     ),
     "log-csv": _log_format(_log_text("csv"), "csv", spoil_text),
+    "log-paged": Format(
+        _log_text("csv", page_size=3),
+        {"log.csv": spoil_text},
+        ("count in/log.csv --page page --page-size 3 -o out/counts.parquet",),
+    ),
     "log-tsv": _log_format(_log_text("tsv"), "tsv", spoil_text),
     "log-jsonl": _log_format(
         lambda rng: {"log.jsonl": _json_lines(rng, _log(rng))},
@@ -422,11 +464,31 @@ FORMATS = {
         (*(c.format("features.parquet") for c in (CONVERT, DESCRIBE)), EVALUATE, TRAIN),
     ),
     "features-csv": Format(
-        _features_csv,
+        _features_text("csv"),
         {"features.csv": spoil_text},
         tuple(c.format("features.csv") for c in (CONVERT, CONVERT, DESCRIBE)),
         ("", ".gz"),
     ),
+    "features-tsv": Format(
+        _features_text("tsv"),
+        {"features.tsv": spoil_text},
+        (CONVERT.format("features.tsv"),),
+        ("", ".zst"),
+    ),
+    "features-jsonl": Format(
+        lambda rng: {"features.jsonl": _json_lines(rng, _items(rng))},
+        {"features.jsonl": spoil_json_lines},
+        tuple(c.format("features.jsonl") for c in (CONVERT, CONVERT, DESCRIBE)),
+        ("", ".gz"),
+    ),
+    **{
+        f"sizes-{side}": Format(
+            _with_sizes(side),
+            {"data.txt": spoil_text, f"data.txt.{side}": spoil_text},
+            (CONVERT.format("data.txt"),),
+        )
+        for side in ("query", "group")
+    },
     "letor": Format(
         _letor,
         {"data.txt": spoil_text},

@@ -27,14 +27,18 @@ class FaultError(Exception):
     """The log has a fault, so that no counts of it are right."""
 
 
-def expected_counts(path: Path) -> Counts:
-    """Count a log row by row."""
+def expected_counts(path: Path, page_size: int | None = None) -> Counts:
+    """Count a log row by row; ranks are within pages where these have a size."""
     clicks: dict[tuple[Any, ...], int] = {}
     at_rank: dict[tuple[Any, ...], str] = {}
     at_doc: dict[tuple[Any, ...], int] = {}
     for row in _rows(path):
         session, query, doc = (_id(row[name]) for name in IDS)
         rank, clicked = _rank(row["rank"]), _click(row["clicked"])
+        if page_size is not None:
+            if rank > page_size:
+                raise FaultError(f"rank {rank} of a page")
+            rank = _rank((_rank(row.get("page")) - 1) * page_size + rank)
         if at_rank.setdefault((session, rank), doc) != doc:
             raise FaultError("two documents at one rank")
         if at_doc.setdefault((session, doc), rank) != rank:

@@ -63,6 +63,8 @@ def description(about: Mapping[str, Any]) -> None:
         f"mean {sizes['mean']:.1f}, median {sizes['median']:g}, "
         f"{sizes['min']} to {sizes['max']}"
     )
+    values = (f"{name} ({n} values)" for name, n in about["categories"].items())
+    rows["categories"] = ", ".join(values) or "none"
     rows["missing values"] = about["missing_values"]
     rows["labels"] = "none"
     if shares is not None:

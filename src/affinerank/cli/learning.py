@@ -39,7 +39,9 @@ from affinerank.rankers import RANKERS
 
 AUTO = "auto"
 
-TrainData = Annotated[str, Option(help="Features: a file, a folder or a world.")]
+TrainData = Annotated[
+    str, Option(help="Features: a file, a folder, a table or a world.")
+]
 NewFolder = Annotated[Path, Option("-o", "--output", help="New folder for the ranker.")]
 SaveUsers = Annotated[
     Path | None, Option(help="Write the user model that was estimated.")
@@ -70,6 +72,13 @@ Scaling = Annotated[
     Option(
         help="Of features: list (within the query), data (by numbers that the ranker "
         "keeps) or none; left out, list for networks, none for trees."
+    ),
+]
+Categories = Annotated[
+    str | None,
+    Option(
+        help="Columns of text: native, for trees (the default there), or one-hot: a "
+        "feature for each value, as brand=nike, which search engines can serve."
     ),
 ]
 Patience = Annotated[
@@ -104,6 +113,7 @@ def train(
     budget: Budget = "5m",
     recipe: Recipe = RECIPE,
     scaling: Scaling = None,
+    categories: Categories = None,
     settings: Set = None,
     patience: Patience = None,
     validation: HeldOut = None,
@@ -157,6 +167,7 @@ def train(
             known = load_held_against(users, clicks, seed)
         if auto:
             same: dict[str, Any] = {"recipe": recipe, "scaling": scaling}
+            same["categories"] = categories
             compared = ChoiceSettings(ranker, how, seconds, seed, **same)
             trained, choice = train_chosen(
                 clicks, read, known, settings=compared, **given
@@ -165,7 +176,7 @@ def train(
             given |= {"settings": how, "estimators": names, "seeds": [seed]}
             given |= {"clip": clip, "relevant_above": relevant_above}
             given |= {"recipe": recipe, "rates": given_rates(ranker, pairs)}
-            given["scaling"] = scaling
+            given |= {"scaling": scaling, "categories": categories}
             given["checkpoint"] = checkpoint
             if validation is not None:
                 held = of.read(data, "validation", named=False)

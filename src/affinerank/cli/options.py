@@ -25,11 +25,13 @@ Data = Annotated[
     str,
     Argument(
         metavar="DATA",
-        help="A file, a set's folder, or a world: yahoo-like:2000, or with a seed of "
-        "its own yahoo-like:2000@7.",
+        help="A file, a set's folder, a table (duckdb:///shop.duckdb#features), or a "
+        "world: yahoo-like:2000, or with a seed of its own yahoo-like:2000@7.",
     ),
 ]
-Features = Annotated[str | None, Option(help="Features: a file, a folder or a world.")]
+Features = Annotated[
+    str | None, Option(help="Features: a file, a folder, a table or a world.")
+]
 Counts = Annotated[Path, Argument(metavar="COUNTS", help="Counts, Parquet.")]
 Users = Annotated[Path | None, Option(help="User model, JSON.")]
 Output = Annotated[Path, Option("-o", "--output", help="File to write.")]
@@ -65,6 +67,9 @@ class DataOptions:
     data_column: Annotated[
         list[str] | None, Option(help="Name in DATA, as in query_id=search_id.")
     ] = None
+    category: Annotated[
+        str | None, Option(help="Columns of numbers that are categories: 'size,type*'.")
+    ] = None
 
     def source(self, data: str) -> Any:
         """Find out what DATA is."""
@@ -73,13 +78,16 @@ class DataOptions:
         from affinerank.settings import pair
 
         names = tuple(pair(text, "--data-column") for text in self.data_column or ())
-        chosen: Chosen | None = Chosen(self.features, self.ignore, names)
+        chosen: Chosen | None = Chosen(self.features, self.ignore, names, self.category)
         if chosen == Chosen():
             chosen = None
         missing = parse_missing(self.missing)
-        return DataSource.parse(
-            data, fold=self.fold, missing=missing, list_id=self.list_id, chosen=chosen
-        )
+        given: dict[str, Any] = {"list_id": self.list_id, "chosen": chosen}
+        if "://" in data:
+            from affinerank.pipeline import database_source
+
+            return database_source(data, missing=missing, **given)
+        return DataSource.parse(data, fold=self.fold, missing=missing, **given)
 
     def read(
         self,
@@ -106,6 +114,18 @@ class LogReading:
     ranks_from: Annotated[
         int, Option(help="What the log calls the first rank: 1 or 0.")
     ] = 1
+    page: Annotated[
+        str | None, Option(help="Column of the page, where ranks begin anew on each.")
+    ] = None
+    page_size: Annotated[
+        int | None, Option(min=1, help="Ranks of a page, with --page.")
+    ] = None
+    pages_from: Annotated[
+        int, Option(help="What the log calls the first page: 1 or 0.")
+    ] = 1
+    offset: Annotated[
+        str | None, Option(help="Column of the results before the page, instead.")
+    ] = None
     where: Annotated[
         str | None, Option(help="Your own SQL condition, run as it is.")
     ] = None

@@ -23,6 +23,7 @@ import ibis.expr.types as ir
 from ibis.common.exceptions import IbisTypeError
 
 from affinerank.clicks.log_files import Layout, layouts, require_distinct
+from affinerank.data.parquet import table_of
 from affinerank.errors import AffineRankError, ConfigError, DataError, warn
 from affinerank.files import one_line, scratch_folder
 from affinerank.limits import LINE_BYTES, LOG_LAYOUTS
@@ -72,6 +73,21 @@ def open_table(
             connection = connect_duckdb(memory, spill)
             stack.callback(connection.disconnect)
             yield _read(connection, source, hive)
+
+
+@contextmanager
+def open_frame(frame: Any, *, memory: str = "4GB") -> Iterator[ir.Table]:
+    """Open a log that is a frame: pandas, polars, pyarrow, DuckDB; it speaks Arrow."""
+    log = table_of(frame)
+    with ExitStack() as stack:
+        stack.enter_context(engine_errors("the frame"))
+        require_distinct(log.column_names, "the frame")
+        spill = str(stack.enter_context(scratch_folder()))
+        connection = connect_duckdb(memory, spill)
+        stack.callback(connection.disconnect)
+        name = f"affinerank_{uuid.uuid4().hex}"
+        connection.con.register(name, log)
+        yield connection.table(name)
 
 
 @contextmanager

@@ -292,7 +292,8 @@ SESSION_RULES = {
 RANK_RULES = {
     "clashes": _Rule(
         SEVERAL,
-        "two documents at one rank of a session (is a session one query issued?)",
+        "two documents at one rank of a session (is a session one query issued? if "
+        "ranks begin anew on each page, give --page or --offset)",
         "ranks",
         fault=True,
     ),

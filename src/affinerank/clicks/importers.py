@@ -19,10 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from affinerank.clicks.engines import connect_duckdb, engine_errors
-from affinerank.clicks.log_files import is_whole, lines_of
+from affinerank.clicks.log_files import is_whole
 from affinerank.errors import DataError
 from affinerank.files import PathLike, existing_file, scratch_folder, written_whole
 from affinerank.limits import ID_BYTES
+from affinerank.plain_text import lines_of
 
 UBI_CLICKS = ("click", "item_click", "product_click", "result_click")
 UBI_NOTES = (

@@ -32,6 +32,10 @@ class LogOptions:
         list_id: Column that identifies lists, instead of ``query_id``: ``session_id``
             where features are logged per session.
         ranks_from: The first rank of the log, 1 or 0.
+        page: Column with the number of the page, where ranks begin anew on each.
+        page_size: Ranks of a page; needed with ``page``.
+        pages_from: The first page of the log, 1 or 0.
+        offset: Column with the number of results before the page, instead.
         where: Condition in the engine's own SQL; rows that fail it are left out. It is
             run unchecked: it must be the user's own.
         since: First moment counted, compared with ``timestamp``.
@@ -47,6 +51,10 @@ class LogOptions:
     columns: Mapping[str, str] = field(default_factory=dict)
     list_id: str | None = None
     ranks_from: int = 1
+    page: str | None = None
+    page_size: int | None = None
+    pages_from: int = 1
+    offset: str | None = None
     where: str | None = None
     since: str | None = None
     until: str | None = None
@@ -57,8 +65,16 @@ class LogOptions:
 
     def __post_init__(self) -> None:
         """Reject settings that cannot be meant."""
-        if self.ranks_from not in (0, 1):
-            raise ConfigError(f"ranks start at 0 or 1, got {self.ranks_from}")
+        for what in ("ranks", "pages"):
+            first = getattr(self, f"{what}_from")
+            if first not in (0, 1):
+                raise ConfigError(f"{what} start at 0 or 1, got {first}")
+        if (self.page is None) != (self.page_size is None):
+            raise ConfigError("--page and --page-size are given together, or neither")
+        if self.page_size is not None and self.page_size < 1:
+            raise ConfigError(f"--page-size must be 1 or more, got {self.page_size}")
+        if self.page is not None and self.offset is not None:
+            raise ConfigError("give --page or --offset, not both")
         most = self.max_sessions_per_user
         if most is not None and most < 1:
             raise ConfigError(f"max_sessions_per_user must be 1 or more, got {most}")
@@ -146,6 +162,7 @@ def _named(table: ir.Table, options: LogOptions) -> ir.Table:
             )
     if "value" in columns:  # of what was not clicked, none
         columns["value"] = ibis.ifelse(columns["clicked"] == 1, columns["value"], 0.0)
+    columns["rank"] = _in_list(columns["rank"], table, options)
     return table.select(**columns)
 
 
@@ -156,11 +173,31 @@ def _bucket(user: ir.Value, buckets: int) -> ir.Value:
     return (place % buckets).cast("string")
 
 
+def _in_list(rank: ir.Value, table: ir.Table, options: LogOptions) -> ir.Value:
+    """Return ranks in the whole list, where those of the log are within a page.
+
+    A rank beyond the page is no rank within it, and becomes null.
+    """
+    name, option = options.page or options.offset, "page" if options.page else "offset"
+    if name is None:
+        return rank
+    if name not in table.columns:
+        raise DataError(
+            f"the log has no column {name!r} for --{option}; it has "
+            f"{', '.join(table.columns[:12])}"
+        )
+    before = _as_whole(name, table[name])
+    if options.page_size is not None:
+        rank = ibis.ifelse(rank <= options.page_size, rank, ibis.null())
+        before = (before - options.pages_from) * options.page_size
+    return ibis.ifelse(before >= 0, before, ibis.null()) + rank
+
+
 def _converted(name: str, column: ir.Value, options: LogOptions) -> ir.Value:
     if name in IDS:
         return _as_id(name, column)
     if name == "rank":
-        rank = _as_whole(column)
+        rank = _as_whole(name, column)
         return rank if options.ranks_from == 1 else rank + 1
     if name == "clicked":
         return _as_click(column)
@@ -181,7 +218,7 @@ def _as_id(name: str, column: ir.Value) -> ir.Value:
     return column.cast("int64" if kind.is_integer() and not too_wide else "string")
 
 
-def _as_whole(column: ir.Value) -> ir.Value:
+def _as_whole(name: str, column: ir.Value) -> ir.Value:
     """Whole numbers; null where the value is none."""
     kind = column.type()
     if kind.is_integer():
@@ -191,7 +228,7 @@ def _as_whole(column: ir.Value) -> ir.Value:
         plain = ibis.ifelse(column.contains("_"), ibis.null(), column)
         column = plain.try_cast("float64")
     elif not (kind.is_floating() or kind.is_decimal()):
-        raise DataError(f"rank must hold whole numbers, holds {kind}")
+        raise DataError(f"{name} must hold whole numbers, holds {kind}")
     # Rounding what is infinite or no number is an error of the engine.
     finite = ibis.ifelse(column.abs() < 1e15, column, ibis.null())
     return ibis.ifelse(finite == finite.floor(), finite, ibis.null()).cast("int64")

@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import csv
 import glob
-import io
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from affinerank.data.parquet import parquet_errors
+from affinerank.data.tables import SEPARATORS
 from affinerank.errors import DataError, warn
-from affinerank.files import one_line
 from affinerank.limits import FEATURES, LINE_BYTES, TEXT_DEPTH
+from affinerank.plain_text import COMPRESSIONS, lines_of
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
 JSON_LINES = (".jsonl", ".ndjson", ".json")
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 STRING = re.compile(r'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)', re.DOTALL)
 STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
@@ -79,25 +75,6 @@ def require_distinct(names: Iterable[str], where: object) -> None:
 def is_whole(text: str) -> bool:
     """Whether a text has no half characters, which no file may hold."""
     return text == text.encode(errors="replace").decode()
-
-
-def lines_of(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file, which may be compressed, to its very end."""
-    kind = COMPRESSIONS.get(path.suffix.lower())
-    try:
-        with path.open("rb") as file, pa.input_stream(file, compression=kind) as stream:
-            read = partial(io.BufferedReader(stream, 2**20).readline, LINE_BYTES + 1)
-            for number, line in enumerate(iter(read, b""), start=1):
-                if len(line) > LINE_BYTES:
-                    raise DataError(f"{path}, line {number}: over {LINE_BYTES} bytes")
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError:
-        raise DataError(f"{path}, line {number}: expected UTF-8 text") from None
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(
-            f"{path}: could not be read to its end ({one_line(error)[:200]}); is the "
-            "file complete?"
-        ) from None
 
 
 def _files(source: str) -> list[Path]:

@@ -127,7 +127,7 @@ class DataSource:
         *,
         fold: int = 1,
         seed: int = 0,
-        missing: Missing = "error",
+        missing: Missing = "keep",
         cache: bool = False,
         list_id: str | None = None,
         chosen: Chosen | None = None,
@@ -144,7 +144,7 @@ class DataSource:
         path = Path(text)
         if list_id is not None and not _is_table(path):
             raise ConfigError(
-                f"--list-id names a column of Parquet or CSV, and {text} is neither"
+                f"--list-id names a column of a table, and {text} is none"
             )
         if _is_world(text):
             return _world_source(text, seed)
@@ -306,7 +306,9 @@ def _chosen(source: DataSource, chosen: Chosen, split: Split | None) -> RankingD
 
 
 def _is_table(path: Path) -> bool:
-    return path.name.endswith((".parquet", ".csv", ".csv.gz"))
+    from affinerank.data.tables import is_table, side_of
+
+    return is_table(path) or (path.is_file() and side_of(path) is not None)
 
 
 def _read_file(
@@ -316,10 +318,13 @@ def _read_file(
     list_id: str | None = None,
     chosen: Chosen | None = None,
 ) -> RankingDataset:
-    if _is_table(path):
-        from affinerank.data import parquet, tables
+    from affinerank.data import parquet, tables
 
-        read = parquet.read_parquet if path.suffix == ".parquet" else tables.read_csv
-        own, taken = list_id or "query_id", chosen or Chosen()
+    taken, own = chosen or Chosen(), list_id or "query_id"
+    side = tables.side_of(path, taken.named(own))
+    if side is not None:
+        return tables.read_with_sizes(path, side, missing=missing, chosen=taken)
+    if tables.is_table(path):
+        read = parquet.read_parquet if path.suffix == ".parquet" else tables.read_table
         return read(path, missing=missing, list_id=own, chosen=taken)
     return read_letor(path, missing=missing, cache=cache)

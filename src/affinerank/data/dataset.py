@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank.arrays import Ids, Ints, Matrix
+from affinerank.data.categories import Values
 from affinerank.data.features import FeatureMapping
 from affinerank.data.mapped import ROWS_AT_ONCE, blocks, release, taken
 from affinerank.data.validation import (
@@ -26,6 +27,7 @@ from affinerank.data.validation import (
     as_source_rows,
     note_scattered,
     read_only,
+    require_codes,
 )
 from affinerank.errors import DataError
 from affinerank.tables import later
@@ -47,6 +49,8 @@ class RankingDataset:
             another.
         source_rows: ``[n_docs]`` the row of the source that each document came from;
             in order if left out.
+        categories: Values of the features that are categories, by name: the matrix
+            holds their places, from 0.
         absent_is_zero: Whether the source leaves zeros out, so that features it never
             mentions are 0 and not unknown (LETOR / SVMLight text).
     """
@@ -59,6 +63,7 @@ class RankingDataset:
     feature_names: tuple[str, ...] = ()
     source_rows: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     absent_is_zero: bool = False
+    categories: Values = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check every array, fill in the optional ones, forbid writing."""
@@ -66,6 +71,7 @@ class RankingDataset:
         n_docs, n_features = features.shape
         offsets = as_offsets(self.offsets, n_docs)
         names = as_names(self.feature_names, n_features)
+        require_codes(features, names, self.categories)
         query_ids = as_ids("query_ids", self.query_ids, len(offsets) - 1)
         if len(np.unique(query_ids)) != len(query_ids):
             raise DataError(
@@ -138,6 +144,7 @@ class RankingDataset:
         labels: ArrayLike | None = None,
         doc_ids: ArrayLike | None = None,
         feature_names: Sequence[str] = (),
+        categories: Values | None = None,
     ) -> RankingDataset:
         """Build from the number of each row's query, in any order.
 
@@ -167,6 +174,7 @@ class RankingDataset:
             doc_ids=ids,
             feature_names=tuple(feature_names),
             source_rows=rows,
+            categories=categories or {},
         )
 
     def __repr__(self) -> str:
@@ -223,14 +231,17 @@ class RankingDataset:
 
     def select_features(self, names: Sequence[str]) -> RankingDataset:
         """Return the columns of these names, in this order."""
-        return FeatureMapping(tuple(names), "none").apply(self)
+        own = {name: self.categories[name] for name in names if name in self.categories}
+        return FeatureMapping(tuple(names), "none", categories=own).apply(self)
 
     def normalised(self) -> RankingDataset:
         """Scale each feature to [0, 1] within each query; a constant one becomes 0.
 
-        Missing values stay missing and do not take part.
+        Missing values stay missing and do not take part. Categories stay as they are.
         """
-        return FeatureMapping(self.feature_names).apply(self)
+        return FeatureMapping(self.feature_names, categories=self.categories).apply(
+            self
+        )
 
     def varying_features(self) -> tuple[str, ...]:
         """Return the features that differ between two documents of some query.
@@ -272,6 +283,7 @@ class RankingDataset:
             "queries": self.n_queries,
             "documents": self.n_docs,
             "features": self.n_features,
+            "categories": {name: len(own) for name, own in self.categories.items()},
             "documents_per_query": {
                 "min": int(sizes.min()),
                 "median": float(np.median(sizes)),
@@ -305,7 +317,9 @@ class RankingDataset:
 def concatenate(parts: Sequence[RankingDataset]) -> RankingDataset:
     """Put the queries of several parts after one another; they must share features."""
     names = max((part.feature_names for part in parts), key=len)
-    aligned = [part.select_features(names) for part in parts]
+    values = _merged(parts)
+    mapping = FeatureMapping(names, "none", categories=values)
+    aligned = [mapping.apply(part) for part in parts]
     labels = [part.labels for part in aligned if part.labels is not None]
     sizes = np.concatenate([part.docs_per_query for part in aligned])
     starts = np.cumsum([0, *(part.n_docs for part in aligned[:-1])])
@@ -319,4 +333,14 @@ def concatenate(parts: Sequence[RankingDataset]) -> RankingDataset:
         feature_names=names,
         absent_is_zero=all(part.absent_is_zero for part in parts),
         source_rows=np.concatenate([part.source_rows + s for part, s in shifted]),
+        categories=values,
     )
+
+
+def _merged(parts: Sequence[RankingDataset]) -> Values:
+    """Return the values that each category has in some part."""
+    found: dict[str, set[str]] = {}
+    for part in parts:
+        for name, values in part.categories.items():
+            found.setdefault(name, set()).update(values)
+    return {name: tuple(sorted(values)) for name, values in found.items()}

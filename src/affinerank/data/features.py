@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from affinerank.arrays import Ints, Matrix
+from affinerank.data.categories import Values
 from affinerank.data.mapped import empty_matrix, release
-from affinerank.errors import ConfigError, DataError
+from affinerank.errors import ConfigError, DataError, warn
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 SCALINGS = ("list", "data", "none")
 # Medians of scaled features are found from counts over so many steps from 0 to 1.
 STEPS = 2**14
+# Values of a category that are told apart where it is but one witness of relevance.
+FREQUENT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,9 @@ class FeatureMapping:
             ``None`` leaves missing values missing.
         low: ``[n_features]`` what becomes 0, where the data scale.
         high: ``[n_features]`` what becomes 1.
+        categories: Values of features that are categories, by name. One that is among
+            ``names`` stays a code, never scaled; of another, features called
+            ``brand=nike`` are 1 where it has the value, and 0 where not.
     """
 
     names: tuple[str, ...]
@@ -39,6 +46,7 @@ class FeatureMapping:
     fill: tuple[float, ...] | None = None
     low: tuple[float, ...] | None = None
     high: tuple[float, ...] | None = None
+    categories: Values = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Reject what is no scaling."""
@@ -58,9 +66,12 @@ class FeatureMapping:
         *,
         scaling: str = SCALINGS[0],
         impute: bool = False,
+        one_hot: int | None = None,
     ) -> FeatureMapping:
         """Keep the features that vary within some query of ``train``.
 
+        ``one_hot`` makes features of the most frequent values of each category, up to
+        so many; left out, categories are codes.
         ``impute`` also learns what replaces missing values: the median of the known
         ones, scaled, to within 1 / 16,384 of their range.
         """
@@ -70,11 +81,14 @@ class FeatureMapping:
                 "every feature is constant within every query, so nothing can tell "
                 "documents apart; give data whose features differ within a query"
             )
-        found = cls(names, scaling)
+        own = {name: v for name, v in train.categories.items() if name in names}
+        if one_hot is not None:
+            names = tuple(_expanded(train, names, one_hot))
+        found = cls(names, scaling, categories=own)
         if found.by_list:
             return replace(found, fill=_medians(found, train)) if impute else found
-        low, high = _ranges(cls(names, "none"), train)
-        scaled = cls(names, "data", None, low, high)
+        low, high = _ranges(replace(found, scaling="none"), train)
+        scaled = cls(names, "data", None, low, high, own)
         fill = _medians(scaled, train) if impute else None
         if scaling == "data":
             return replace(scaled, fill=fill)
@@ -89,13 +103,24 @@ class FeatureMapping:
         One pass, one new matrix, in a temporary file if it is large.
         """
         plain = self.scaling == "none" and self.fill is None
-        if plain and self.names == data.feature_names:
+        same = self.names == data.feature_names and self.categories == data.categories
+        if plain and same:
             return data
         mapped = empty_matrix(data.n_docs, len(self.names))
         for rows, block in self.blocks(data):
             mapped[rows] = block
             release(mapped)
-        return replace(data, features=mapped, feature_names=self.names)
+        own = {name: self.categories[name] for name in self.codes}
+        return replace(data, features=mapped, feature_names=self.names, categories=own)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Names of the features that are codes of a category."""
+        return tuple(name for name in self.names if name in self.categories)
+
+    def places(self, names: Collection[str]) -> list[int]:
+        """Return which of the features these are."""
+        return [i for i, name in enumerate(self.names) if name in names]
 
     def shift_and_span(self) -> tuple[Matrix, Matrix]:
         """What is subtracted from features, and what they are then divided by."""
@@ -106,6 +131,8 @@ class FeatureMapping:
     def blocks(self, data: RankingDataset) -> Iterator[tuple[slice, Matrix]]:
         """Yield rows of ``data``, and their mapped features."""
         place = {name: i for i, name in enumerate(data.feature_names)}
+        recode = Recoding(self, data)
+        place |= {n: place[of] for n, of in recode.source.items() if n not in place}
         there = np.array([name in place for name in self.names], dtype=bool)
         if not there.all() and not data.absent_is_zero:
             absent = [name for name in self.names if name not in place]
@@ -123,14 +150,96 @@ class FeatureMapping:
             if not there.all():
                 block, known = np.zeros((len(block), len(there)), np.float32), block
                 block[:, there] = known
+            block = recode(block, data.features[rows])
             if self.by_list:
-                block = _min_max(block, starts)
+                raw, block = block, _min_max(block, starts)
+                block[:, recode.codes] = raw[:, recode.codes]
             elif self.low is not None and self.high is not None:
                 block = (block - low) / span
             if fill is not None:
                 block = np.where(np.isnan(block), fill, block)
             yield rows, block
             release(data.features)
+        for name, number in recode.unseen.items():
+            warn(
+                f"{number:,} documents have a value of {name!r} that training never "
+                "saw; it is taken for missing"
+            )
+
+
+class Recoding:
+    """Categories of data, in the codes of a ranker.
+
+    Attributes:
+        source: The column of data that each feature of one value is made from.
+        codes: Which features of the mapping are codes.
+        unseen: Documents by category whose value the mapping does not have.
+    """
+
+    def __init__(self, mapping: FeatureMapping, data: RankingDataset) -> None:
+        names, wanted = data.feature_names, mapping.categories
+        for name in mapping.names:
+            if name in data.categories and name not in wanted:
+                raise DataError(
+                    f"{name!r} is a category in the data, and the ranker reads numbers"
+                )
+        self.codes, self.unseen = mapping.places(mapping.codes), Counter[str]()
+        self.source: dict[str, str] = {}
+        self._steps: list[tuple[str, int, Matrix, list[int], Matrix | None]] = []
+        for name in (n for n in wanted if n in names):
+            column = names.index(name)
+            if name not in data.categories:
+                _require_missing(name, data.features[:, column])
+            of = {value: code for code, value in enumerate(wanted[name])}
+            here = data.categories.get(name, ())
+            table = np.array([of.get(v, np.nan) for v in here] or [np.nan], np.float32)
+            places, code = mapping.places((name,)), None
+            if not places:
+                every = {f"{name}={v}": c for v, c in of.items()}
+                hot = {n: c for n, c in every.items() if n not in names}
+                places = mapping.places(hot)
+                code = np.array([hot[mapping.names[i]] for i in places], np.float32)
+                self.source |= dict.fromkeys(hot, name)
+            self._steps.append((name, column, table, places, code))
+
+    def __call__(self, block: Matrix, raw: Matrix) -> Matrix:
+        """Replace what is made of categories in a block of mapped features."""
+        block = block.copy() if self._steps else block
+        for name, column, table, places, code in self._steps:
+            known = np.flatnonzero(~np.isnan(raw[:, column]))
+            found = np.full(len(raw), np.nan, np.float32)
+            found[known] = table[raw[known, column].astype(np.int64)]
+            unseen = int(np.isnan(found[known]).sum())
+            if unseen:
+                self.unseen[name] += unseen
+            wide = found[:, None]
+            block[:, places] = wide if code is None else wide == code
+        return block
+
+
+def _require_missing(name: str, column: Matrix) -> None:
+    """Reject a column of numbers where a category is expected."""
+    if not np.isnan(column).all():
+        raise DataError(
+            f"{name!r} holds numbers in the data, and the ranker reads it as a "
+            f"category; say so (--category {name})"
+        )
+
+
+def _expanded(
+    train: RankingDataset, names: Collection[str], most: int
+) -> Iterator[str]:
+    """Yield the features, and in the place of categories their most frequent values."""
+    for name in names:
+        values = train.categories.get(name)
+        if values is None:
+            yield name
+            continue
+        column = train.features[:, train.feature_names.index(name)]
+        known = column[~np.isnan(column)].astype(np.int64)
+        number = np.bincount(known, minlength=len(values))
+        for code in sorted(np.argsort(-number, kind="stable")[:most].tolist()):
+            yield f"{name}={values[code]}"
 
 
 def _ranges(
@@ -143,6 +252,7 @@ def _ranges(
             lows.append(np.fmin.reduce(block, axis=0))
             highs.append(np.fmax.reduce(block, axis=0))
     low, high = np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0)
+    low[mapping.places(mapping.codes)], high[mapping.places(mapping.codes)] = 0.0, 1.0
     # Half of the range of float32 each, so that a difference is finite.
     most = np.finfo(np.float32).max / 2
     bound = (np.clip(values, -most, most).tolist() for values in (low, high))

@@ -1,6 +1,7 @@
 """Parquet: ``query_id, doc_id, [label], f1 .. fn``, one row per document.
 
-Columns of other names are features too, and keep their names. Another column may take
+Columns of other names are features too, and keep their names; those of text are
+categories. Another column may take
 the place of ``query_id``: whatever identifies lists with their features. A log that
 holds features can be read as well: its own columns are not features.
 
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 
 from affinerank import limits
 from affinerank.arrays import Ids, Matrix
+from affinerank.data.categories import Values, codes, is_truth, values_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.mapped import ROWS_AT_ONCE, empty_matrix, release
 from affinerank.data.reading import Chosen, Missing, parse_missing
@@ -48,8 +50,8 @@ def read_parquet(
 
     Args:
         path: A file with ``query_id`` and ``doc_id`` (integers or strings), optionally
-            ``label``, and one numeric column per feature. A null feature is a missing
-            value; a null id or label is an error.
+            ``label``, and a column per feature: numbers, or text, a category. A null
+            feature is a missing value; a null id or label is an error.
         missing: What becomes of missing values: reject them (``"error"``), ``"keep"``
             them, or replace them by a number.
         list_id: Column that identifies lists: ``session_id`` where features are logged
@@ -74,6 +76,17 @@ def read_frame(
     chosen: Chosen = Chosen(),  # noqa: B008
 ) -> RankingDataset:
     """Read ranking data from a frame that speaks Arrow, as from Parquet."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table_of(frame), sink)
+    with (
+        parquet_errors(Path("the frame")),
+        pq.ParquetFile(pa.BufferReader(sink.getvalue())) as file,
+    ):
+        return _read(file, parse_missing(missing), list_id, chosen)
+
+
+def table_of(frame: Any) -> pa.Table:
+    """Return a frame that speaks Arrow as a table, without the index of pandas."""
     try:
         table = pa.table(frame)
     except (TypeError, ValueError, pa.ArrowException) as error:
@@ -82,17 +95,24 @@ def read_frame(
             f"{type(frame).__name__}: {one_line(error):.100}"
         ) from None
     index = [n for n in table.column_names if n.startswith("__index_level_")]
-    plain = pa.schema(
-        f.with_type(pa.string()) if f.type == pa.string_view() else f
-        for f in table.drop_columns(index).schema
-    )
-    sink = pa.BufferOutputStream()
-    pq.write_table(table.drop_columns(index).cast(plain), sink)
-    with (
-        parquet_errors(Path("the frame")),
-        pq.ParquetFile(pa.BufferReader(sink.getvalue())) as file,
-    ):
-        return _read(file, parse_missing(missing), list_id, chosen)
+    if len({*table.column_names}) < table.num_columns:
+        raise DataError("the frame: two columns have the same name")
+    columns = {n: _plain(table[n]) for n in table.column_names if n not in index}
+    return pa.table(columns)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column without views of strings, which Parquet does not take."""
+    view = pa.string_view()
+    if column.type == view:
+        return column.cast(pa.string())
+    if not pa.types.is_dictionary(column.type) or column.type.value_type != view:
+        return column
+    parts = [
+        pa.DictionaryArray.from_arrays(part.indices, part.dictionary.cast(pa.string()))
+        for part in column.chunks
+    ]
+    return pa.chunked_array(parts, pa.dictionary(column.type.index_type, pa.string()))
 
 
 @contextmanager
@@ -157,14 +177,37 @@ def _read(
             f"holds {table.num_rows} of the {file.metadata.num_rows} rows that it names"
         )
     queries = table[ids[0]].combine_chunks().dictionary_encode()
+    declared, values = _values(file, names, chosen)
     return RankingDataset.from_groups(
-        _features(file, names, missing),
+        _features(file, names, missing, declared, values),
         queries.indices.to_numpy(),
         _ids(queries.dictionary),
         labels=table[label].to_numpy() if label in others else None,
         doc_ids=_ids(table[ids[1]].combine_chunks()),
         feature_names=names,
+        categories={
+            name: found
+            for name, found in values.items()
+            if found and (name in declared or not is_truth(found))
+        },
     )
+
+
+def _values(
+    file: pq.ParquetFile, names: list[str], chosen: Chosen
+) -> tuple[set[str], Values]:
+    """Return which columns are said to be categories, and the values of all of text."""
+    kinds = {name: file.schema_arrow.field(name).type for name in names}
+    declared = {
+        name
+        for name, kind in kinds.items()
+        if chosen.declares(name) or pa.types.is_dictionary(kind)
+    }
+    text = [n for n, kind in kinds.items() if kind in STRINGS or n in declared]
+    if not text:
+        return declared, {}
+    batches = file.iter_batches(batch_size=ROWS_AT_ONCE, columns=text)
+    return declared, values_of(batches, file.metadata.num_rows, declared)
 
 
 def _feature_names(
@@ -189,10 +232,13 @@ def _feature_names(
     used = [n for n in schema.names if n in own or (n not in logged and chosen(n))]
     for name in used:
         kind = schema.field(name).type
+        if pa.types.is_dictionary(kind) and name not in (*ids, label):
+            kind = kind.value_type
         numeric = pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-        fits = kind in STRINGS if name in ids else numeric
-        if not (fits or pa.types.is_integer(kind)):
-            right = "integers or strings" if name in ids else "numbers"
+        numeric |= pa.types.is_decimal(kind) or pa.types.is_null(kind)
+        fits = kind in STRINGS if name != label else numeric
+        if not (fits or (numeric and name not in ids) or pa.types.is_integer(kind)):
+            right = "integers or strings" if name in ids else "numbers or text"
             raise DataError(
                 f"column {name!r} must hold {right}, holds {kind}; if it is no "
                 "feature, leave it out (--ignore)"
@@ -206,19 +252,30 @@ def _feature_names(
     return names
 
 
-def _features(file: pq.ParquetFile, names: list[str], missing: Missing) -> Matrix:
+def _features(
+    file: pq.ParquetFile,
+    names: list[str],
+    missing: Missing,
+    declared: set[str],
+    values: Values,
+) -> Matrix:
     """Read the features a batch of rows at a time; a null is a missing value."""
+    number = np.array([name not in values for name in names])
     features = empty_matrix(file.metadata.num_rows, len(names))
     start = 0
     for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names):
         rows = features[start : start + len(batch)]
         for i, name in enumerate(names):
-            column = batch.column(name).cast(pa.float32(), safe=False)
+            column = batch.column(name)
+            if name in values:
+                rows[:, i] = codes(column, values[name], name in declared)
+                continue
+            column = column.cast(pa.float32(), safe=False)
             rows[:, i] = column.to_numpy(zero_copy_only=False)
         if missing != "keep":
             absent = np.isnan(rows)
             if not isinstance(missing, str):
-                rows[absent] = missing
+                rows[absent & number] = missing
             elif absent.any():
                 row, at = np.argwhere(absent)[0]
                 raise DataError(
@@ -252,6 +309,11 @@ def arrow_column(values: Ids) -> pa.Array:
     )
 
 
+def _whole(codes: Matrix) -> pa.Array:
+    absent = np.isnan(codes)
+    return pa.array(np.where(absent, 0, codes).astype(np.int32), mask=absent)
+
+
 def _write(data: RankingDataset, path: Path, metadata: dict[bytes, bytes]) -> None:
     """Write rows in source order, so that reading groups them again in the same way."""
     order = np.argsort(data.source_rows, kind="stable")
@@ -259,7 +321,17 @@ def _write(data: RankingDataset, path: Path, metadata: dict[bytes, bytes]) -> No
     if data.labels is not None:
         others["label"] = data.labels
     fields = [(name, arrow_column(values[:0]).type) for name, values in others.items()]
-    fields += [(name, pa.float32()) for name in data.feature_names]
+    words = {n: pa.array(v, pa.string()) for n, v in data.categories.items()}
+    fields += [
+        (n, pa.dictionary(pa.int32(), pa.string()) if n in words else pa.float32())
+        for n in data.feature_names
+    ]
+
+    def feature(name: str, values: Matrix) -> pa.Array:
+        if name not in words:
+            return pa.array(values)
+        return pa.DictionaryArray.from_arrays(_whole(values), words[name])
+
     schema = pa.schema(fields, metadata=metadata)
     with (
         written_whole(path) as aside,
@@ -268,5 +340,6 @@ def _write(data: RankingDataset, path: Path, metadata: dict[bytes, bytes]) -> No
         for start in range(0, data.n_docs, ROWS_AT_ONCE):
             rows = order[start : start + ROWS_AT_ONCE]
             known = [values[rows] for values in others.values()]
-            columns = [arrow_column(c) for c in (*known, *data.features[rows].T)]
+            own = zip(data.feature_names, data.features[rows].T, strict=True)
+            columns = [*map(arrow_column, known), *(feature(*one) for one in own)]
             writer.write_table(pa.table(columns, schema=schema))

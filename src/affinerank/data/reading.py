@@ -48,15 +48,21 @@ class Chosen:
         features: Only these; all where left out.
         ignore: And not these.
         columns: What ``query_id``, ``doc_id`` and ``label`` are called.
+        category: Categories, even where they hold numbers.
     """
 
     features: str | None = None
     ignore: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
+    category: str | None = None
 
     def named(self, ours: str) -> str:
         """Return what a column of ours is called."""
         return dict(self.columns).get(ours, ours)
+
+    def declares(self, name: str) -> bool:
+        """Whether the column is called a category."""
+        return self.category is not None and _matches(name, self.category)
 
     def __call__(self, name: str) -> bool:
         """Whether the column is taken."""

@@ -1,48 +1,92 @@
-"""Feature tables as CSV: ``query_id, doc_id, [label]``, and a column per feature.
+"""Feature tables as text: CSV, TSV and JSON Lines; data with the sizes of queries.
 
-Ids are text, whatever they look like; everything else must be a number, or empty where
-it is missing. The table becomes Parquet first, block by block, and is read like that.
+Columns are ``query_id, doc_id, [label]``, and one per feature. In CSV ids are text,
+whatever they look like; a feature whose every value is a number, or empty where it is
+missing, is one, and any other is a category. The table becomes Parquet first, and is
+read like that.
+
+LightGBM and XGBoost keep the sizes of queries in a file beside the data, ``FILE.query``
+or ``FILE.group``; the label is the first column there, and no column names the query.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from affinerank.arrays import Ints
+from affinerank.data.categories import ABSENT, is_number, texts
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.parquet import OF_LOGS, read_parquet
+from affinerank.data.letor import read_letor
+from affinerank.data.parquet import OF_LOGS, read_frame, read_parquet
 from affinerank.data.reading import Chosen, Missing
+from affinerank.data.validation import default_feature_names
 from affinerank.errors import DataError
 from affinerank.files import PathLike, existing_file, one_line, scratch_folder
+from affinerank.limits import FEATURES, TEXT_DEPTH
+from affinerank.plain_text import COMPRESSIONS, lines_of
 
-ABSENT = ["", "NA", "N/A", "NULL", "null", "None", "nan", "NaN"]
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+JSON_LINES = (".jsonl", ".ndjson")
+SIDES = (".query", ".group")
+ROWS_AT_ONCE = 8192
 
 
-def read_csv(
+def ending(path: Path) -> str:
+    """Return the ending of a name, that of compression aside.
+
+    >>> ending(Path("shop.csv.gz"))
+    '.csv'
+    """
+    plain = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+    return plain.suffix.lower()
+
+
+def is_table(path: Path) -> bool:
+    """Whether the name is that of a table: Parquet, CSV, TSV or JSON Lines."""
+    return path.suffix == ".parquet" or ending(path) in (*SEPARATORS, *JSON_LINES)
+
+
+def side_of(path: Path, list_id: str = "query_id") -> Path | None:
+    """Return the file beside it with the sizes of queries, if data name no queries."""
+    names = (path.with_name(path.name + side) for side in SIDES)
+    found = next(filter(Path.is_file, names), None)
+    if found is None or path.suffix == ".parquet" or ending(path) in JSON_LINES:
+        return None
+    first = next(filter(str.strip, lines_of(path)), "").strip()
+    named = " qid:" in first or list_id in re.split("[,\t]", first.replace('"', ""))
+    return None if named else found
+
+
+def read_table(
     path: PathLike,
     *,
     missing: Missing = "keep",
     list_id: str = "query_id",
     chosen: Chosen = Chosen(),  # noqa: B008
 ) -> RankingDataset:
-    """Read ranking data from CSV, as :func:`read_parquet` does from Parquet."""
+    """Read ranking data from CSV, TSV or JSON Lines, as from Parquet."""
     source = existing_file(path)
     with scratch_folder() as folder:
         file = folder / "features.parquet"
         with _named(source, file):
-            _convert(source, file, list_id, chosen)
-            return read_parquet(
-                file,
-                missing=missing,
-                list_id=list_id,
-                chosen=Chosen(columns=chosen.columns),
-            )
+            convert = _lines_to_parquet
+            if ending(source) in SEPARATORS:
+                convert = _csv_to_parquet
+            convert(source, file, list_id, chosen)
+            own = Chosen(columns=chosen.columns, category=chosen.category)
+            return read_parquet(file, missing=missing, list_id=list_id, chosen=own)
 
 
 @contextmanager
@@ -53,42 +97,273 @@ def _named(source: Path, file: Path) -> Iterator[None]:
     except DataError as error:
         raise DataError(str(error).replace(str(file), str(source))) from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        kind = (ending(source)[1:] or "text").upper()
         raise DataError(
-            f"{source}: could not be read as CSV: {one_line(error)}"
+            f"{source}: could not be read as {kind}: {one_line(error)}"
         ) from None
 
 
-def _convert(source: Path, file: Path, list_id: str, chosen: Chosen) -> None:
-    with pyarrow.csv.open_csv(source) as reader:  # the header, and the first block
-        names = reader.schema.names
+def _csv_to_parquet(source: Path, file: Path, list_id: str, chosen: Chosen) -> None:
+    how = pyarrow.csv.ParseOptions(delimiter=SEPARATORS[ending(source)])
+    with pyarrow.csv.open_csv(source, parse_options=how) as reader:
+        names = reader.schema.names  # of the header
+    ids, label = _own(file, names, list_id, chosen)
+    text = {*ids, *OF_LOGS.split()}
+    taken = [n for n in names if n in (*text, label) or chosen(n)]
+    text |= {name for name in taken if chosen.declares(name)}
+    _convert(source, file, names, text, taken, label, parse_options=how)
+
+
+def _own(
+    file: Path, names: Collection[str], list_id: str, chosen: Chosen
+) -> tuple[tuple[str, str], str]:
+    """Return what ids and label are called; reject a table without the ids."""
     ids, label = (chosen.named(list_id), chosen.named("doc_id")), chosen.named("label")
     for name in ids:
         if name not in names:
             raise DataError(
                 f"{file}: there is no column {name!r}; expected {', '.join(ids)}, "
-                f"optionally {label}, and features; found {', '.join(names[:8])}"
+                f"optionally {label}, and features; found {', '.join([*names][:8])}"
             )
-    texts = {*ids, *OF_LOGS.split()}
-    types = {n: pa.string() if n in texts else pa.float64() for n in names}
-    how = pyarrow.csv.ConvertOptions(
-        column_types=types,
-        include_columns=[n for n in names if n in (*texts, label) or chosen(n)],
-        null_values=ABSENT,
-        strings_can_be_null=True,
-    )
-    try:
-        with (
-            pyarrow.csv.open_csv(source, convert_options=how) as reader,
-            pq.ParquetWriter(file, reader.schema) as writer,
-        ):
-            for batch in reader:
-                writer.write_batch(batch)
-    except pa.ArrowInvalid as error:
-        found = re.search(r"CSV column #(\d+): (.*?)conversion error", str(error))
-        if found is None:
-            raise
-        name, value = names[int(found[1])], one_line(error).rpartition("value ")[2]
+    return ids, label
+
+
+def _convert(
+    source: Path,
+    file: Path,
+    names: list[str],
+    text: Collection[str],
+    taken: list[str],
+    label: str,
+    **options: Any,
+) -> None:
+    """Write the columns taken as Parquet; what is not all numbers becomes text."""
+    words = set(text)
+    while True:
+        types = {n: pa.string() if n in words else pa.float64() for n in names}
+        how = pyarrow.csv.ConvertOptions(
+            column_types=types,
+            include_columns=taken,
+            null_values=ABSENT,
+            strings_can_be_null=True,
+        )
+        try:
+            with (
+                pyarrow.csv.open_csv(source, convert_options=how, **options) as reader,
+                pq.ParquetWriter(file, reader.schema) as writer,
+            ):
+                for batch in reader:
+                    writer.write_batch(batch)
+            return
+        except pa.ArrowInvalid as error:
+            found = re.search(r"CSV column #(\d+): (.*?)conversion error", str(error))
+            if found is None or (name := names[int(found[1])]) in words:
+                raise
+            if name == label:
+                value = one_line(error).rpartition("value ")[2]
+                raise DataError(
+                    f"{file}: column {name!r} must hold numbers, got {value:.60}"
+                ) from None
+            words.add(name)
+
+
+def _lines_to_parquet(source: Path, file: Path, list_id: str, chosen: Chosen) -> None:
+    """Write the objects of JSON Lines as Parquet; a name that one lacks is missing."""
+    parts: list[dict[str, pa.Array]] = []
+    names: dict[str, None] = {}
+    objects = _objects(source)
+    while rows := list(islice(objects, ROWS_AT_ONCE)):
+        here = {name: None for _, row in rows for name in row}
+        names |= here
+        if len(names) > FEATURES:
+            raise DataError(f"{file}: has more than {FEATURES:,} columns")
+        ids = (chosen.named(list_id), chosen.named("doc_id"), *OF_LOGS.split())
+        taken = [n for n in here if n in (*ids, chosen.named("label")) or chosen(n)]
+        parts.append({name: _column(file, name, rows, name in ids) for name in taken})
+    _own(file, names, list_id, chosen)
+    kinds: dict[str, set[pa.DataType]] = {}
+    for part in parts:
+        for name, column in part.items():
+            kinds.setdefault(name, set()).add(column.type)
+    types = {n: _common(kind) for n, kind in kinds.items()}
+    with pq.ParquetWriter(file, pa.schema(types)) as writer:
+        for part in parts:
+            size = len(next(iter(part.values())))
+            every = [_as(part.get(n), kind, size) for n, kind in types.items()]
+            writer.write_table(pa.table(every, schema=pa.schema(types)))
+
+
+def _objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the number and the object of each line that is not blank."""
+    for number, line in enumerate(lines_of(source), start=1):
+        if not line.strip():
+            continue
+        try:
+            if line.count("[") + line.count("{") > TEXT_DEPTH:
+                raise ValueError("expected numbers, texts and null in an object")
+            row = json.loads(line, object_pairs_hook=_once)
+            if not isinstance(row, dict):
+                raise ValueError(f"expected an object, got {row!r:.60}")
+            if "\\u" in line:
+                json.dumps(row, ensure_ascii=False).encode()  # no half characters
+        except ValueError as error:
+            reason = one_line(error)
+            raise DataError(f"{source}, line {number}: not JSON: {reason}") from None
+        yield number, row
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def _column(
+    file: Path,
+    name: str,
+    rows: list[tuple[int, Mapping[str, Any]]],
+    identifies: bool,
+) -> pa.Array:
+    """Return a column of some rows: numbers, or text where some value is text."""
+    values = [row.get(name) for _, row in rows]
+    kinds = {*map(type, values)} - {type(None)}
+    if kinds - {str, int, float, bool}:
+        number = next(n for n, row in rows if isinstance(row.get(name), dict | list))
         raise DataError(
-            f"{file}: column {name!r} must hold numbers, got {value:.60}; "
-            "leave it out (--ignore), or replace it by numbers"
-        ) from None
+            f"{file}, line {number}: {name!r:.60} must hold a number, a text or null"
+        )
+    if identifies and kinds <= {int} and all(abs(v or 0) < 2**63 for v in values):
+        return pa.array(values, pa.int64())
+    if str in kinds or identifies:
+        return pa.array([v if v is None else _word(v) for v in values], pa.string())
+    try:
+        return pa.array([v if v is None else float(v) for v in values], pa.float64())
+    except OverflowError:
+        far = f"{name!r:.60} holds a number beyond all limits"
+        raise DataError(f"{file}: {far}") from None
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _common(kinds: Collection[pa.DataType]) -> pa.DataType:
+    return next(iter(kinds)) if len(kinds) == 1 else pa.string()
+
+
+def _as(column: pa.Array | None, kind: pa.DataType, size: int) -> pa.Array:
+    if column is None:
+        return pa.nulls(size, kind)
+    return column if column.type == kind else texts(column)
+
+
+def read_with_sizes(
+    path: PathLike,
+    side: Path,
+    *,
+    missing: Missing = "keep",
+    chosen: Chosen = Chosen(),  # noqa: B008
+) -> RankingDataset:
+    """Read data of LightGBM or XGBoost whose queries have the sizes in ``side``.
+
+    The data are SVMLight text without ``qid``, or CSV or TSV, with names in the first
+    line or without. Queries are called 1, 2, ..., documents by their row from 0.
+    Features without names are ``f1 .. fn``; of SVMLight text ``f`` and their number.
+    """
+    source, sizes = existing_file(path), _sizes(side)
+    first = next(filter(str.strip, lines_of(source)), "")
+    with scratch_folder() as folder:
+        file = folder / "data.parquet"
+        with _named(source, file):
+            if re.match(r"\S+(\s+\d+:\S*)+\s*(#.*)?$", first):
+                return _svmlight(source, file, sizes, side, missing)
+            return _dense(
+                source, file, first.strip("\r\n"), sizes, side, missing, chosen
+            )
+
+
+def _sizes(side: Path) -> Ints:
+    """Read the number of documents of each query, one per line."""
+    found = []
+    for number, line in enumerate(lines_of(side), start=1):
+        if not re.fullmatch(r"[1-9]\d{0,8}\s*", line):
+            raise DataError(
+                f"{side}, line {number}: expected the number of documents of a query, "
+                f"1 or more, got {line.strip()!r:.60}"
+            )
+        found.append(int(line))
+    return np.array(found, dtype=np.int64)
+
+
+def _require_rows(sizes: Ints, rows: int, side: Path, source: Path) -> None:
+    if sizes.sum() != rows:
+        raise DataError(
+            f"{side}: queries of {sizes.sum():,} documents, and {source} has {rows:,}"
+        )
+
+
+def _svmlight(
+    source: Path, file: Path, sizes: Ints, side: Path, missing: Missing
+) -> RankingDataset:
+    """Write each line with its query, and read that; features may count from 0."""
+    zero = any(re.search(r"\s0:", line) for line in lines_of(source))
+    ends, row = np.cumsum(sizes), 0
+    with file.open("w", encoding="utf-8", newline="") as out:
+        for line in lines_of(source):
+            label, *rest = line.split(maxsplit=1)[:2] or ["#"]
+            if label.startswith("#"):
+                out.write(line)
+                continue
+            query = 1 + int(np.searchsorted(ends, row, side="right"))
+            pairs = rest[0].rstrip() if rest else ""
+            if zero:
+                pairs = re.sub(r"(?<!\S)\d+(?=:)", _next, pairs)
+            out.write(f"{label} qid:{query} {pairs}\n")
+            row += 1
+    _require_rows(sizes, row, side, source)
+    data = read_letor(file, missing=missing)
+    if not zero:
+        return data
+    names = tuple(f"f{i}" for i in range(data.n_features))
+    return replace(data, feature_names=names)
+
+
+def _next(number: re.Match[str]) -> str:
+    return str(int(number[0]) + 1)
+
+
+def _dense(
+    source: Path,
+    file: Path,
+    first: str,
+    sizes: Ints,
+    side: Path,
+    missing: Missing,
+    chosen: Chosen,
+) -> RankingDataset:
+    """Read a table whose first column is the label."""
+    separator = "\t" if "\t" in first else ","
+    cells = [cell.strip('" ') for cell in first.split(separator)]
+    named = not all(is_number(cell) or cell in ABSENT for cell in cells)
+    names = cells if named else ["label", *default_feature_names(len(cells) - 1)]
+    label = names[0]
+    _convert(
+        source,
+        file,
+        names,
+        {name for name in names if chosen.declares(name)},
+        [name for name in names if name == label or chosen(name)],
+        label,
+        parse_options=pyarrow.csv.ParseOptions(delimiter=separator),
+        read_options=pyarrow.csv.ReadOptions(
+            column_names=names, skip_rows=1 if named else 0
+        ),
+    )
+    table = pq.read_table(file)
+    _require_rows(sizes, table.num_rows, side, source)
+    query = np.repeat(np.arange(1, len(sizes) + 1), sizes)
+    table = table.append_column("query_id", pa.array(query))
+    table = table.append_column("doc_id", pa.array(np.arange(len(query))))
+    own = Chosen(columns=(("label", label),), category=chosen.category)
+    return read_frame(table, missing=missing, chosen=own)

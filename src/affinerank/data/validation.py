@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,21 @@ def as_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
             f"got {len(found)} of which {len(set(found))} differ"
         )
     return found
+
+
+def require_codes(
+    features: Matrix, names: Sequence[str], categories: Mapping[str, Sequence[str]]
+) -> None:
+    """Reject categories that are no features, or hold what is no code of a value."""
+    for name, values in categories.items():
+        if name not in names:
+            raise DataError(f"there is no feature {name!r}, and it has categories")
+        column = features[:, names.index(name)]
+        known = column[~np.isnan(column)]
+        if np.any((known != np.floor(known)) | (known < 0) | (known >= len(values))):
+            raise DataError(
+                f"feature {name!r} must hold codes of its {len(values)} values, from 0"
+            )
 
 
 def default_feature_names(n_features: int) -> tuple[str, ...]:

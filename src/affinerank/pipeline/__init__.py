@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from affinerank.pipeline.choice import Choice as Choice
     from affinerank.pipeline.choice import ChoiceSettings as ChoiceSettings
     from affinerank.pipeline.choice import train_chosen as train_chosen
+    from affinerank.pipeline.database import database_source as database_source
     from affinerank.pipeline.debiasing import debias as debias
     from affinerank.pipeline.debiasing import save_labels as save_labels
     from affinerank.pipeline.description import RANKS_SHOWN as RANKS_SHOWN
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "choice": "Choice ChoiceSettings train_chosen",
+    "database": "database_source",
     "debiasing": "debias save_labels",
     "description": "RANKS_SHOWN describe",
     "estimation": "estimate_users",

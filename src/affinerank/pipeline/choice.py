@@ -84,6 +84,7 @@ class ChoiceSettings:
         folds: Parts that queries are dealt into.
         recipe: Of every training, see :func:`train`.
         scaling: Of features, see :func:`train`.
+        categories: See there.
     """
 
     ranker: str = RANKER
@@ -93,6 +94,7 @@ class ChoiceSettings:
     folds: int = FOLDS
     recipe: str = RECIPE
     scaling: str | None = None
+    categories: str | None = None
 
     def __post_init__(self) -> None:
         """Reject what cannot be compared."""
@@ -104,7 +106,7 @@ class ChoiceSettings:
 
     def training(self) -> dict[str, Any]:
         """Return what every training is given."""
-        names = ("ranker", "settings", "recipe", "scaling")
+        names = ("ranker", "settings", "recipe", "scaling", "categories")
         return {"seeds": [self.seed], **{name: getattr(self, name) for name in names}}
 
 

@@ -21,7 +21,7 @@ from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.features import FREQUENT, FeatureMapping
 from affinerank.data.mapped import taken
 from affinerank.defaults import METHOD, METHOD_FROM_CLICKED_LISTS, METHOD_FROM_SWAPS
 from affinerank.errors import ConfigError, warn
@@ -144,7 +144,8 @@ def _noted(users: Any, about: Mapping[str, Any], by: EstimatedBy) -> Any:
 
 def filled_features(data: RankingDataset) -> Matrix:
     """Map features as networks read them, medians in place of missing values."""
-    return FeatureMapping.fit(data, impute=True).apply(data).features
+    mapping = FeatureMapping.fit(data, impute=True, one_hot=FREQUENT)
+    return mapping.apply(data).features
 
 
 def in_order_of_ids(
@@ -199,6 +200,8 @@ def _about_log(pools: RankPools, data: RankingDataset | None) -> list[str]:
     """Notes on what was filled in or pooled: missing values, rare ranks."""
     notes = []
     lacking = {} if data is None else data.missing_values()
+    for name in () if data is None else data.categories:
+        lacking.pop(name, None)  # not filled: a document without a brand is of none
     if lacking:
         names = ", ".join([*list(lacking)[:5], *(["..."] if len(lacking) > 5 else [])])
         notes.append(

@@ -25,11 +25,13 @@ class Lists:
         features: ``[n_docs, n_features]`` mapped.
         offsets: ``[n_queries + 1]``.
         weights: Of each ranker.
+        categories: Columns of features that are codes of categories.
     """
 
     features: Matrix
     offsets: Ints
     weights: Sequence[Weights]
+    categories: Sequence[int] = ()
 
     def targets(self) -> Targets:
         """Put the weights side by side."""
@@ -58,7 +60,7 @@ class Lists:
         }
         offsets = np.concatenate([[0], np.cumsum(sizes[queries])])
         of_each = [made[id(weights)] for weights in self.weights]
-        return Lists(self.features[docs], offsets, of_each)
+        return Lists(self.features[docs], offsets, of_each, self.categories)
 
 
 def fit_all(
@@ -77,7 +79,9 @@ def fit_all(
     if held_out is not None:
         validation = Validation(held_out.features, held_out.targets(), held_out.offsets)
     kind = RANKERS[ranker]
-    planned = {} if lengths is None else {"lengths": lengths}
+    planned: dict[str, Any] = {} if lengths is None else {"lengths": lengths}
+    if lists.categories:
+        planned["categories"] = lists.categories
     return kind.fit(
         lists.features,
         lists.targets(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.features import FREQUENT, FeatureMapping
 from affinerank.defaults import RELEVANT_ABOVE, TREES
 from affinerank.errors import DataError
 from affinerank.rankers.ranker import Ranker
@@ -33,7 +33,7 @@ def train_production_ranker(
         )
     rng = stage_rng("production", seed)
     chosen = data.select_queries(rng.choice(data.n_queries, n_queries, replace=False))
-    mapping = FeatureMapping.fit(chosen)
+    mapping = FeatureMapping.fit(chosen, one_hot=FREQUENT)
     mapped = mapping.apply(chosen)
     relevance = mapped.relevance(relevant_above)
     model = fit_lambdamart(mapped.features, relevance, mapped.offsets, seed=seed)

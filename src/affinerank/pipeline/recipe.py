@@ -82,7 +82,7 @@ def fit_chosen(
         if checkpoint is not None and len(rates_taken) > 1:  # a file for each training
             resumed = checkpoint.with_name(f"{checkpoint.name}.{rate:g}")
         fitted = fit(
-            Lists(lists.features, lists.offsets, [lists.weights[i] for i in own]),
+            replace(lists, weights=[lists.weights[i] for i in own]),
             seeds=[seeds[i] for i in own],
             settings=replace(settings, learning_rate=rate, patience=None),
             lengths=[chosen[i][1] for i in own],

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Matrix
+from affinerank import limits
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, Unmatched, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
-from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
-from affinerank.errors import ConfigError
+from affinerank.data.features import FREQUENT, FeatureMapping
+from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE, TREES
+from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import Fold
 from affinerank.files import new_folder
 from affinerank.pipeline.folds import Log, learn_in_folds
@@ -37,12 +38,13 @@ from affinerank.pipeline.weighing import (
 )
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.ranker import Fitted, Ranker
-from affinerank.settings import Spec, from_pairs
+from affinerank.rankers.ranker import Fitted, Ranker, RankerKind
+from affinerank.settings import Spec, from_pairs, require_choice
 
 if TYPE_CHECKING:
     from affinerank.bias.method import Estimate
 
+CATEGORIES = ("native", "one-hot")
 Name = tuple[str, int]  # estimator and seed
 
 
@@ -118,6 +120,7 @@ def train(
     relevant_above: float = RELEVANT_ABOVE,
     recipe: str = RECIPE,
     scaling: str | None = None,
+    categories: str | None = None,
     rates: Sequence[float] | None = None,
     validation: tuple[ClickCounts, RankingDataset] | None = None,
     checkpoint: Path | None = None,
@@ -141,6 +144,7 @@ def train(
         scaling: Of features: ``list``, within the query; ``data``; ``none``. Left out,
             that of the ranker's row. Engines that score one document at a time cannot
             serve rankers whose features are scaled within the list.
+        categories: ``native``, for rankers that read them (default), or ``one-hot``.
         rates: Learning rates to choose from; left out, those of the ranker's row.
         validation: Counts and data used for early stopping, in place of a choice.
         checkpoint: File that an interrupted training resumes from.
@@ -149,10 +153,11 @@ def train(
     if not estimators or not seeds:
         raise ConfigError("give an estimator or more, and a seed or more")
     kind = RANKERS[ranker]
-    how, impute = settings or kind.settings(), not kind.reads_missing
+    how = settings or kind.settings()
     chosen = require_recipe(recipe) and kind.patience and validation is None
     require_clips(estimators, clip)
-    mapping = FeatureMapping.fit(data, scaling=scaling or kind.scaling, impute=impute)
+    fit = partial(FeatureMapping.fit, data, impute=not kind.reads_missing)
+    mapping = fit(scaling=scaling or kind.scaling, one_hot=_hot(kind, data, categories))
     known, estimate = users_for(
         estimators, counts, data, users, seed=seeds[0], progress=progress
     )
@@ -162,22 +167,22 @@ def train(
         require_depth(estimators, rows, known)
     parts = [(rows, data)]
     specs = [with_clip(name, clip) for name in estimators]
-    features = within = mapping.apply(data).features
-    if not mapping.by_list and any(learns_of(spec) for spec in specs):
+    mapped = mapping.apply(data)
+    within = mapped.features
+    if (mapping.codes or not mapping.by_list) and any(map(learns_of, specs)):
         # What other queries say of a document is not served, so it may use its list.
-        within = FeatureMapping.fit(data, impute=impute).apply(data).features
+        within = fit(one_hot=FREQUENT).apply(data).features
     logs = [Log(rows, known, learns_of(spec), seeds[0]) for spec in specs]
     given: dict[str, Any] = {"settings": how, "progress": progress}
     outside = learn_in_folds(logs, within, data.offsets, ranker=ranker, **given)
     weighed = relevant_above, len(seeds)
-    lists = _lists(specs, rows, known, data, features, *weighed, outside)
+    lists = _lists(specs, rows, known, mapped, *weighed, outside)
     held = None
     if validation is not None:
         part, of = rows_of(*validation), validation[1]
         parts.append((part, of))
         judges, none = [judging(spec) for spec in specs], [()] * len(specs)
-        mapped = mapping.apply(of).features
-        held = _lists(judges, part, known, of, mapped, *weighed, none)
+        held = _lists(judges, part, known, mapping.apply(of), *weighed, none)
     names = [(str(name), seed) for name in estimators for seed in seeds]
     given |= {"seeds": [seed for _, seed in names], "checkpoint": checkpoint}
     if chosen:
@@ -191,8 +196,22 @@ def train(
         for name, one in zip(names, fitted, strict=True)
     }
     by_name = dict(zip(names, fitted, strict=True))
-    imputed = imputed_values(mapping, data)
-    return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed)
+    found = known, estimate, rows.unmatched
+    return Trained(rankers, by_name, *found, imputed_values(mapping, data))
+
+
+def _hot(kind: RankerKind, data: RankingDataset, how: str | None) -> int | None:
+    """Return how many values of a category become features; ``None``: it is a code."""
+    require_choice("categories", how or CATEGORIES[0], CATEGORIES)
+    if how == CATEGORIES[1]:
+        return limits.CATEGORY_VALUES
+    if data.categories and not kind.reads_categories:
+        names = ",".join(data.categories)
+        raise DataError(
+            f"{names}: text, so a category, which the ranker {kind.name} cannot read; "
+            f"give --categories {CATEGORIES[1]}, --ignore {names} or --ranker {TREES}"
+        )
+    return None
 
 
 def _lists(
@@ -200,18 +219,18 @@ def _lists(
     rows: ClickRows,
     users: ClickModel | None,
     data: RankingDataset,
-    features: Matrix,
     relevant_above: float,
     times: int,
     outside: Sequence[Sequence[Fold]],
 ) -> Lists:
-    """Weigh clicks by each estimator, for so many rankers each."""
+    """Weigh clicks by each estimator, for so many rankers each; ``data`` are mapped."""
     labels = labels_for(specs, data, relevant_above)
     weights = []
     for spec, folds in zip(specs, outside, strict=True):
         found = weigh(rows, spec, users, labels=labels, folds=folds)
         weights += [found] * times
-    return Lists(features, data.offsets, weights)
+    codes = [i for i, n in enumerate(data.feature_names) if n in data.categories]
+    return Lists(data.features, data.offsets, weights, codes)
 
 
 def _about(

@@ -31,7 +31,7 @@ from affinerank.clicks.simulate import simulate_counts
 from affinerank.clicks.traffic import Traffic, prepare
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.features import FREQUENT, FeatureMapping
 from affinerank.data.reading import Split
 from affinerank.data.synthetic import WORLDS
 from affinerank.defaults import PAPER, RELEVANT_ABOVE
@@ -249,7 +249,11 @@ class World:
                 )
             raw = self._dealt(source, split) if dealt else source.read(split)
             first = split == "train"
-            mapping = FeatureMapping.fit(raw) if first else self.part("train").mapping
+            mapping = (
+                FeatureMapping.fit(raw, one_hot=FREQUENT)
+                if first
+                else self.part("train").mapping
+            )
             self._parts[split] = Part(raw, mapping, mapping.apply(raw).features)
         return self._parts[split]
 

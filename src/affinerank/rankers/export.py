@@ -85,6 +85,7 @@ class Format:
         write: From a ranker to the file, and more of its description.
         scores: Of all documents of some lists, by ranker and file, where a library
             here reads it.
+        categories: Whether it holds categories.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Format:
     mapped_by: str
     write: Callable[[Ranker], tuple[bytes, dict[str, Any]]]
     scores: Callable[[Ranker, bytes, RankingDataset], Floats] | None = None
+    categories: bool = False
 
 
 def export_ranker(
@@ -120,6 +122,11 @@ def export_ranker(
             f"a ranker of kind {ranker.kind} cannot be written as {kind.title}; it can "
             f"be exported to {', '.join(able) or 'nothing'}"
         )
+    if mapping.codes and not kind.categories:
+        raise DataError(
+            f"{mapping.codes[0]!r} is a category, which {kind.title} cannot hold; "
+            f"train with --categories one-hot, or export to {TREES}"
+        )
     beside = target.with_name(f"{target.name}.json")
     for name in (target, beside):
         writable(name)
@@ -139,6 +146,7 @@ def export_ranker(
         "output": _tensor(OUTPUT, "n_documents"),
         "normalisation": _normalisation(mapping, kind.mapped_by),
         "missing": _missing(ranker, kind.mapped_by),
+        "categories": mapping.categories,
         **more,
         "parity": None if parity is None else asdict(parity),
     }
@@ -187,6 +195,10 @@ def _text(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
     if "\nobjective=" not in text:
         before = "\nfeature_names="
         text = text.replace(before, f"\nobjective=lambdarank{before}", 1)
+    values = [ranker.mapping.categories[name] for name in ranker.mapping.codes]
+    if values:  # frames of pandas are then given codes by LightGBM itself
+        none = "\npandas_categorical:null"
+        text = text.replace(none, none.replace("null", json.dumps(values)))
     return text.encode(), {"versions": _versions(TREES)}
 
 
@@ -209,7 +221,15 @@ def _text_scores(ranker: Ranker, content: bytes, lists: RankingDataset) -> Float
 FORMATS: Table[Format] = Table(
     "export format",
     Format("onnx", "ONNX", "add_to_onnx", "the file", _onnx, _onnx_scores),
-    Format(TREES, "LightGBM text", "to_lightgbm", "the caller", _text, _text_scores),
+    Format(
+        TREES,
+        "LightGBM text",
+        "to_lightgbm",
+        "the caller",
+        _text,
+        _text_scores,
+        categories=True,
+    ),
     *map(_for_engine, ENGINES),
 )
 
@@ -274,12 +294,15 @@ def _lists(ranker: Ranker, data: RankingDataset | None) -> RankingDataset:
     Those are heavy-tailed, of 1 to 40 documents, the same each time. In each some
     features are constant; for rankers that read them, some values are missing.
     """
-    names = ranker.mapping.names
+    raw = FeatureMapping(
+        ranker.mapping.names, "none", categories=ranker.mapping.categories
+    )
+    names = raw.names
     if data is not None:
         if not data.n_queries:
             raise DataError("the data have no lists to compare file and ranker on")
         some = np.arange(min(data.n_queries, LISTS_COMPARED))
-        return data.select_queries(some).select_features(names)
+        return raw.apply(data.select_queries(some))
     rng = np.random.default_rng(0)
     query = np.repeat(np.arange(LISTS_COMPARED), 1 + np.arange(LISTS_COMPARED) % 40)
     shape = (len(query), len(names))
@@ -287,6 +310,9 @@ def _lists(ranker: Ranker, data: RankingDataset | None) -> RankingDataset:
     features[(rng.random((LISTS_COMPARED, shape[1])) < 0.2)[query]] = 3.0
     if RANKERS[ranker.kind].reads_missing or ranker.mapping.fill is not None:
         features[rng.random(shape) < 0.05] = np.nan
-    return RankingDataset.from_rows(
-        features.astype(np.float32), query, feature_names=names
+    own = {name: raw.categories[name] for name in raw.codes}
+    for i, name in zip(raw.places(raw.codes), raw.codes, strict=True):
+        features[:, i] = rng.integers(len(own[name]), size=len(query))
+    return RankingDataset.from_groups(
+        features, query, np.arange(LISTS_COMPARED), feature_names=names, categories=own
     )

@@ -58,7 +58,8 @@ def _described(about: Any) -> tuple[FeatureMapping, dict[str, Any], tuple[str, .
     provenance = _value(about, "provenance", "an object", dict)
     queries = {"learnt_from": provenance.get("queries", []), **about}
     learnt = _value(queries, "learnt_from", "a list of queries", list, str, int, float)
-    mapping = FeatureMapping(tuple(names), scaling, **numbers)
+    categories = _categories(about)
+    mapping = FeatureMapping(tuple(names), scaling, **numbers, categories=categories)
     return mapping, provenance, tuple(map(str, learnt))
 
 
@@ -68,6 +69,16 @@ def _scaling(about: dict[str, Any]) -> str:
         return str(_value(about, "scaling", f"one of {', '.join(SCALINGS)}", str))
     by_list = _value(about, "per_query_min_max", "true or false", bool)
     return SCALINGS[0] if by_list else SCALINGS[-1]
+
+
+def _categories(about: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the values of each category; older versions have none."""
+    found = _value({"categories": {}, **about}, "categories", "an object", dict)
+    for name in found:
+        values = _value(found, name, "a list of values", list, str)
+        if len(set(values)) != len(values):
+            raise DataError(f"the values of {name!r:.60} must differ")
+    return {name: tuple(values) for name, values in found.items()}
 
 
 def _numbers(about: dict[str, Any], key: str, n: int) -> tuple[float, ...] | None:

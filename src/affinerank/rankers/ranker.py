@@ -78,6 +78,7 @@ class Ranker:
             "low": self.mapping.low,
             "high": self.mapping.high,
             "fill": self.mapping.fill,
+            "categories": self.mapping.categories,
             **self.model.about(),
             "provenance": dict(self.provenance),
             "learnt_from": self.learnt_from,
@@ -118,8 +119,8 @@ class RankerKind:
     """A row of ``RANKERS``.
 
     ``fit(features, targets, offsets, *, seeds, settings, validation=None,
-    lengths=None, checkpoint=None, progress=quiet)`` trains ``n`` rankers on shared
-    features:
+    lengths=None, checkpoint=None, progress=quiet)``, with ``categories=()`` where the
+    row reads them, trains ``n`` rankers on shared features:
 
     - ``features [n_docs, n_features]`` are mapped;
     - ``targets`` are the :class:`~affinerank.rankers.targets.Targets` of each ranker,
@@ -134,6 +135,7 @@ class RankerKind:
       ranker is chosen;
     - ``checkpoint`` is a file that an interrupted training resumes from, removed at the
       end;
+    - ``categories`` are the columns of features that are codes of categories;
     - ``progress`` is called as training advances.
 
     Attributes:
@@ -144,6 +146,7 @@ class RankerKind:
         load: Builds a model from a folder, its ``ranker.json`` and the number of
             features; any error it raises rejects the folder.
         reads_missing: Whether features may be NaN.
+        reads_categories: Whether features may be codes of categories.
         resumes: Whether ``fit`` takes a checkpoint.
         tuned_rate: Whether the learning rate that a data set recommends is meant for
             its ``learning_rate``.
@@ -162,6 +165,7 @@ class RankerKind:
     fit: Callable[..., list[Fitted]]
     load: Callable[[Path, dict[str, Any], int], Model]
     reads_missing: bool = False
+    reads_categories: bool = False
     resumes: bool = False
     tuned_rate: bool = False
     explains_clicks: bool = False

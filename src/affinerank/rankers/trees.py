@@ -160,6 +160,7 @@ def fit_trees(
     validation: Validation | None = None,
     lengths: Sequence[int] | None = None,
     checkpoint: Path | None = None,
+    categories: Sequence[int] = (),
     progress: Progress = quiet,
 ) -> list[Fitted]:
     """Train on weights by LambdaMART, or on clicks, one ranker after another.
@@ -183,7 +184,7 @@ def fit_trees(
     for i, lesson in enumerate(learnt):
         if known is None or np.any(known != lesson.known):
             known = lesson.known
-            binned = _binned(features, known, validation, settings)
+            binned = _binned(features, known, validation, settings, categories)
         judge = None if held is None else partial(held.value, i)
         tell = partial(_tell, progress, sum(trees[:i]), sum(trees))
         own = (seeds[i], trees[i], settings)
@@ -197,6 +198,7 @@ def _binned(
     known: Bools,
     validation: Validation | None,
     settings: TreeSettings,
+    categories: Sequence[int],
 ) -> list[Any]:
     """Return LightGBM's form of known documents, and of those held out.
 
@@ -210,6 +212,7 @@ def _binned(
         seen,
         label=np.zeros(len(seen), dtype=np.float32),
         params={**_basic(len(seen), settings.threads), **own},
+        categorical_feature=list(categories),
     )
     if validation is None:
         return [data]
@@ -328,6 +331,7 @@ ROW = RankerKind(
     fit=fit_trees,
     load=load_trees,
     reads_missing=True,
+    reads_categories=True,
     explains_clicks=True,
     patience=50,
     scaling=SCALINGS[-1],

@@ -1,0 +1,68 @@
+"""Ranking data from a table of a database, wherever Ibis reaches."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyarrow.parquet as pq
+
+from affinerank.clicks.engines import engine_errors, open_table, without_password
+from affinerank.data.catalog import DataSource
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.mapped import ROWS_AT_ONCE
+from affinerank.data.parquet import OF_LOGS, read_parquet
+from affinerank.data.reading import Chosen, Missing, Split
+from affinerank.errors import ConfigError, DataError
+from affinerank.files import scratch_folder
+
+
+def database_source(
+    text: str,
+    *,
+    missing: Missing = "keep",
+    list_id: str | None = None,
+    chosen: Chosen | None = None,
+) -> DataSource:
+    """Name the table of a database: the URL of an Ibis connection, ``#``, its name.
+
+    As in ``duckdb:///shop.duckdb#features``.
+    """
+    url, mark, table = text.rpartition("#")
+    name = without_password(text)
+    if not (mark and table):
+        raise ConfigError(f"{name}: expected a table after #, as in {name}#features")
+    own, taken = list_id or "query_id", chosen or Chosen()
+    read = partial(_read, url, table, missing, own, taken)
+    return DataSource(name, (), False, read)
+
+
+def _read(
+    url: str,
+    table: str,
+    missing: Missing,
+    list_id: str,
+    chosen: Chosen,
+    split: Split | None,
+) -> RankingDataset:
+    """Read a table through a Parquet file, in the order of its ids."""
+    del split
+    name = f"{without_password(url)}#{table}"
+    own = [chosen.named(n) for n in (list_id, "doc_id", "label")]
+    with scratch_folder() as folder, open_table(url, table=table) as rows:
+        file = folder / "features.parquet"
+        with engine_errors(name):
+            used = {*own, *OF_LOGS.split()}
+            names = [n for n in rows.columns if n in used or chosen(n)]
+            order = [n for n in own[:2] if n in names]
+            batches = (
+                rows.select(names)
+                .order_by(order)
+                .to_pyarrow_batches(chunk_size=ROWS_AT_ONCE)
+            )
+            with pq.ParquetWriter(file, batches.schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+        try:
+            return read_parquet(file, missing=missing, list_id=list_id, chosen=chosen)
+        except DataError as error:
+            raise DataError(str(error).replace(str(file), name)) from None
