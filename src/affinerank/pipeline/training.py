@@ -37,6 +37,7 @@ from affinerank.pipeline.weighing import (
 )
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
+from affinerank.rankers.parameters import for_features
 from affinerank.rankers.ranker import Fitted, Ranker
 from affinerank.settings import Spec, from_pairs
 
@@ -149,10 +150,11 @@ def train(
     if not estimators or not seeds:
         raise ConfigError("give an estimator or more, and a seed or more")
     kind = RANKERS[ranker]
-    how, impute = settings or kind.settings(), not kind.reads_missing
+    asked, impute = settings or kind.settings(), not kind.reads_missing
     chosen = require_recipe(recipe) and kind.patience and validation is None
     require_clips(estimators, clip)
     mapping = FeatureMapping.fit(data, scaling=scaling or kind.scaling, impute=impute)
+    how = for_features(asked, mapping.names)
     known, estimate = users_for(
         estimators, counts, data, users, seed=seeds[0], progress=progress
     )
@@ -185,7 +187,7 @@ def train(
     else:
         fitted = fit_all(ranker, lists, held_out=held, **given)
     seen = _learnt_from(parts, estimators)
-    about = _about(rows, known, how, clip, recipe)
+    about = _about(rows, known, asked, clip, recipe)
     rankers = {
         name: Ranker(ranker, one.kept, mapping, {**_origin(name), **about}, seen)
         for name, one in zip(names, fitted, strict=True)
