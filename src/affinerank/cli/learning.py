@@ -84,6 +84,14 @@ HeldOut = Annotated[
     Path | None,
     Option(help="Counts used for early stopping; data: the validation split."),
 ]
+Importance = Annotated[
+    bool,
+    Option(
+        "--importance",
+        help="Permute each feature within the lists of held-out queries, and say what "
+        "DCG that costs; the ranker keeps it.",
+    ),
+]
 Checkpoint = Annotated[
     Path | None, Option(help="Resume from this file if interrupted.")
 ]
@@ -108,6 +116,7 @@ def train(
     patience: Patience = None,
     validation: HeldOut = None,
     checkpoint: Checkpoint = None,
+    importance: Importance = False,
     relevant_above: RelevantAbove = RELEVANT_ABOVE,
     of: DataOptions,
     seed: Seed = 0,
@@ -138,10 +147,10 @@ def train(
     )
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
-    if auto and (len(names) > 1 or patience or checkpoint or clip):
+    if auto and (len(names) > 1 or patience or checkpoint or clip or importance):
         raise ConfigError(
             f"--estimator {AUTO} compares estimators as they are by default: leave "
-            "out other estimators, --clip, --patience and --checkpoint"
+            "out other estimators, --clip, --patience, --checkpoint and --importance"
         )
     seconds = parse_budget(budget)
     pairs = [*(settings or []), *([f"patience={patience}"] if patience else [])]
@@ -165,7 +174,7 @@ def train(
             given |= {"settings": how, "estimators": names, "seeds": [seed]}
             given |= {"clip": clip, "relevant_above": relevant_above}
             given |= {"recipe": recipe, "rates": given_rates(ranker, pairs)}
-            given["scaling"] = scaling
+            given |= {"scaling": scaling, "importance": importance}
             given["checkpoint"] = checkpoint
             if validation is not None:
                 held = of.read(data, "validation", named=False)
@@ -177,6 +186,11 @@ def train(
     about = trained.save(output)
     if choice is not None:
         about["choice"] = choice.to_dict()
+    if importance:
+        about["importance"] = {
+            name: ranker.provenance.get("importance")
+            for (name, _), ranker in trained.rankers.items()
+        }
     show(about, as_json, display.trained)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,10 @@ from affinerank.pipeline.weighing import (
 )
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
+from affinerank.rankers.importance import Importance, by_gain, by_permutation
 from affinerank.rankers.parameters import for_features
-from affinerank.rankers.ranker import Fitted, Ranker
+from affinerank.rankers.ranker import Fitted, Model, Ranker
+from affinerank.seeds import stage_rng
 from affinerank.settings import Spec, from_pairs
 
 if TYPE_CHECKING:
@@ -122,6 +125,7 @@ def train(
     rates: Sequence[float] | None = None,
     validation: tuple[ClickCounts, RankingDataset] | None = None,
     checkpoint: Path | None = None,
+    importance: bool = False,
     progress: Progress = quiet,
 ) -> Trained:
     """Train a ranker for each estimator and seed, all at once where the kind can.
@@ -145,6 +149,8 @@ def train(
         rates: Learning rates to choose from; left out, those of the ranker's row.
         validation: Counts and data used for early stopping, in place of a choice.
         checkpoint: File that an interrupted training resumes from.
+        importance: Permute each feature on the held-out queries, which a ranker has
+            not learnt from: see :class:`~affinerank.rankers.importance.Importance`.
         progress: Called as training advances.
     """
     if not estimators or not seeds:
@@ -153,6 +159,11 @@ def train(
     asked, impute = settings or kind.settings(), not kind.reads_missing
     chosen = require_recipe(recipe) and kind.patience and validation is None
     require_clips(estimators, clip)
+    if importance and not chosen and validation is None:
+        raise ConfigError(
+            f"importance needs held-out queries: train by the recipe {RECIPE}, or with "
+            "validation (--patience)"
+        )
     mapping = FeatureMapping.fit(data, scaling=scaling or kind.scaling, impute=impute)
     how = for_features(asked, mapping.names)
     known, estimate = users_for(
@@ -182,14 +193,26 @@ def train(
         held = _lists(judges, part, known, of, mapped, *weighed, none)
     names = [(str(name), seed) for name in estimators for seed in seeds]
     given |= {"seeds": [seed for _, seed in names], "checkpoint": checkpoint}
+    explain = partial(_explained, mapping.names, seeds[0], progress)
     if chosen:
+        given |= {"explain": explain if importance else None}
         fitted = fit_chosen(ranker, lists, rates=rates, seed=seeds[0], **given)
     else:
         fitted = fit_all(ranker, lists, held_out=held, **given)
+        if importance and held is not None:
+            each = zip(fitted, held.weights, strict=True)
+            given_to = [(one, replace(held, weights=[w])) for one, w in each]
+            fitted = [replace(o, importance=explain(o.kept, h)) for o, h in given_to]
     seen = _learnt_from(parts, estimators)
     about = _about(rows, known, asked, clip, recipe)
     rankers = {
-        name: Ranker(ranker, one.kept, mapping, {**_origin(name), **about}, seen)
+        name: Ranker(
+            ranker,
+            one.kept,
+            mapping,
+            {**_origin(name), **about, **_importance(one, mapping.names)},
+            seen,
+        )
         for name, one in zip(names, fitted, strict=True)
     }
     by_name = dict(zip(names, fitted, strict=True))
@@ -232,6 +255,23 @@ def _about(
         "settings": asdict(settings),
         "recipe": recipe,
     }
+
+
+def _explained(
+    names: Sequence[str], seed: int, progress: Progress, model: Model, held: Lists
+) -> Importance:
+    """Measure what features are worth on held-out queries."""
+    rng = stage_rng("importance", seed)
+    given = held.features, held.targets(), held.offsets
+    return by_permutation(model, names, *given, rng=rng, progress=progress)
+
+
+def _importance(fitted: Fitted, names: Sequence[str]) -> dict[str, Any]:
+    """What a ranker's file says of its features: gain of splits, and what was asked."""
+    found = fitted.importance or by_gain(fitted.kept, names)
+    if found.gain is None and found.loss is None:
+        return {}
+    return {"importance": {"queries": found.queries, "features": found.rows()}}
 
 
 def _origin(name: Name) -> dict[str, Any]:

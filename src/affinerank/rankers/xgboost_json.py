@@ -100,14 +100,14 @@ def _sound(tree: Any, number: int, n_features: int) -> FlatTree:
     if not 0 < n <= most:
         raise DataError(f"{where}: expected 1 to {most:,} left_children")
     for key in (*WHOLE, *REAL):
-        values, kinds = tree.get(key), (int,) if key in WHOLE else (int, float)
+        values: Any = tree.get(key)
+        kinds = (int,) if key in WHOLE else (int, float)
         right = isinstance(values, list) and len(values) == n
-        if not right or any(type(value) not in kinds for value in tree[key]):
+        if not right or any(type(value) not in kinds for value in values):
             raise DataError(f"{where}: expected {n} numbers in {key}")
-        top = {"split_indices": n_features - 1, "default_left": 1}.get(key, n - 1)
-        low = -1 if key.endswith("children") else 0
-        if key in REAL:
-            low, top = -LARGEST, LARGEST
+        ends = {"split_indices": (0, n_features - 1), "default_left": (0, 1)}
+        whole = ends.get(key, (-1, n - 1))
+        low, top = whole if key in WHOLE else (-LARGEST, LARGEST)
         if not low <= min(values) <= max(values) <= top:
             raise DataError(f"{where}: expected {key} from {low:g} to {top:g}")
     depth = [1] * n
