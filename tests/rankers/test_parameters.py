@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import Any
 
 import lightgbm as lgb
@@ -114,17 +115,10 @@ def test_what_is_drawn_is_drawn_by_the_seed() -> None:
 
 @KINDS
 def test_other_names_mean_ours_and_settings_survive_a_plan(kind: str) -> None:
-    ours = RANKERS[kind].settings.OURS
-    settings: Any = from_table(
-        RANKERS[kind].settings, {"n_estimators": 7, "max_depth": 3}, "x"
-    )
+    row: Any = RANKERS[kind].settings
+    settings: Any = from_table(row, {"n_estimators": 7, "max_depth": 3}, "x")
     assert (settings.trees, settings.params) == (7, ("max_depth=3",))
-    assert set(ours.values()) <= {
-        *settings.PASSED,
-        *RANKERS[kind].settings.__dataclass_fields__,
-    }
-    import tomllib
-
+    assert set(row.OURS.values()) <= {*row.PASSED, *row.__dataclass_fields__}
     again = from_table(type(settings), tomllib.loads(to_toml(settings)), "x")
     assert again == settings
 

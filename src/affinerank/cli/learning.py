@@ -124,7 +124,9 @@ def train(
 ) -> None:
     """Train networks or trees on corrected clicks.
 
-    With --set, settings of the ranker, as in --set epochs=12 --set hidden=64,32.
+    With --set, settings of the ranker, as in --set epochs=12 --set hidden=64,32; of
+    trees also LightGBM's or XGBoost's own, as in --set lambda_l2=1, and features that
+    scores are monotone in, as in --set monotone=price=-1,rating=+1.
     """
     from affinerank.clicks.counts import ClickCounts
     from affinerank.pipeline import (

@@ -98,8 +98,8 @@ def fit_chosen(
             about = {"learning_rate": rate, "length": length, "held_out": value}
             found[i] = replace(one, report={**one.report, **about})
             if explain is not None:
-                own = replace(judged, weights=[judged.weights[i]])
-                said = explain(outside[i, rate], own)
+                alone = replace(judged, weights=[judged.weights[i]])
+                said = explain(outside[i, rate], alone)
                 found[i] = replace(found[i], importance=said)
     return [found[i] for i in range(len(seeds))]
 
