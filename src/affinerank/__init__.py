@@ -89,7 +89,8 @@ _HOME = {
     "estimators.correction": "corrected",
     "metrics": "Metric MetricValues",
     "pipeline": "debias estimate_users evaluate_from_clicks evaluate_rankers "
-    "feature_importance prepare_simulation ranker_settings train train_production_ranker weigh",
+    "feature_importance prepare_simulation ranker_settings train "
+    "train_production_ranker weigh",
     "rankers": "RANKERS",
     "rankers.losses": "LOSSES",
     "rankers.mlp": "NetworkSettings",

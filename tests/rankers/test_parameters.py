@@ -82,7 +82,7 @@ def test_names_are_resolved_before_a_fit(kind: str) -> None:
         ("lightgbm", ["bagging_fraction=2"], "at least 1e-09 and at most 1, got '2'"),
         ("lightgbm", ["max_depth=1.5"], "max_depth must be a whole number"),
         ("lightgbm", ["extra_trees=maybe"], "must be true or false, got 'maybe'"),
-        ("xgboost", ["lamda=1"], "no key 'lamda'; did you mean 'lambda'"),
+        ("xgboost", ["reg_lamda=1"], "no key 'reg_lamda'; did you mean 'reg_lambda'"),
         ("xgboost", ["subsample=nan"], "subsample must be a number"),
     ],
 )

@@ -330,7 +330,7 @@ def test_every_kind_learns_from_what_is_known_and_says_what_was_chosen() -> None
     small: dict[str, Any] = {
         mlp.ROW.name: NetworkSettings(**few),  # type: ignore[arg-type]
         trees.ROW.name: trees.TreeSettings(trees=4),
-        xgboost.ROW.name: xgboost.XGBoostSettings(trees=4, least_weight=0.1),
+        xgboost.ROW.name: xgboost.XGBoostSettings(trees=4, least_documents=5),
         linear.ROW.name: linear.LinearSettings(ridge=(10.0, 30.0, 100.0, 300.0)),
     }
     for name, kind in RANKERS.items():

@@ -80,7 +80,7 @@ LIGHTGBM_OURS: Mapping[str, str] = {
     "subsample_freq": "bagging_freq",
 }
 XGBOOST: Mapping[str, Rule] = {
-    **_alike("alpha gamma lambda max_delta_step", ABOVE_0),
+    **_alike("gamma max_delta_step min_child_weight reg_alpha reg_lambda", ABOVE_0),
     **_alike("colsample_bylevel colsample_bynode subsample", SHARE),
     **_alike("max_depth", DEPTH),
     **_alike("lambdarank_normalization lambdarank_score_normalization", YES_NO),
@@ -89,13 +89,10 @@ XGBOOST: Mapping[str, Rule] = {
 XGBOOST_OURS: Mapping[str, str] = {
     "max_leaves": "leaves",
     "n_estimators": "trees",
-    "min_child_weight": "least_weight",
     "max_bin": "bins",
     "colsample_bytree": "feature_share",
     "lambdarank_num_pair_per_sample": "truncation",
     "nthread": "threads",
-    "reg_alpha": "alpha",
-    "reg_lambda": "lambda",
     "min_split_loss": "gamma",
 }
 

@@ -52,7 +52,8 @@ class XGBoostSettings:
         leaves: Most leaves of a tree.
         learning_rate: How much each tree counts.
         truncation: A pair of documents counts where one has a rank up to this.
-        least_weight: Least sum of second derivatives in a leaf.
+        least_documents: Of a leaf, counted by second derivatives: one document has
+            their mean before the first tree.
         bins: Most values of a feature that are told apart.
         feature_share: Share of the features that each tree may use, drawn by the seed.
         patience: With validation weights, stop after so many trees without gain;
@@ -60,7 +61,7 @@ class XGBoostSettings:
         threads: Of XGBoost, 0 for all.
         monotone: Features that scores must rise (+1) or fall (-1) with, as in
             ``price=-1,rating=+1``.
-        params: Further parameters of XGBoost, as in ``lambda=2``; each is also a key of
+        params: Further parameters of XGBoost, as in ``gamma=2``; each is also a key of
             its own.
     """
 
@@ -71,7 +72,7 @@ class XGBoostSettings:
     leaves: int = 31
     learning_rate: float = 0.05
     truncation: int = 30
-    least_weight: float = 1.0
+    least_documents: float = 20.0
     bins: int = 63
     feature_share: float = 1.0
     patience: int | None = None
@@ -85,7 +86,7 @@ class XGBoostSettings:
         least |= {"threads": 0, "bins": 2}
         most = {"trees": limits.MODEL_TREES, "leaves": limits.MODEL_LEAVES}
         most |= {"bins": limits.MODEL_BINS, "threads": limits.THREADS}
-        positive = ("learning_rate", "least_weight", "feature_share")
+        positive = ("learning_rate", "least_documents", "feature_share")
         require_at_least(self, least=least, most=most, positive=positive)
         if self.feature_share > 1:
             raise ConfigError(f"feature_share must be at most 1: {self.feature_share}")
@@ -211,7 +212,12 @@ def _trained(
         data.set_info(label=label / label.max(), group=sizes)
         data.set_weight(lesson.fields["weight"][first])
     held = [] if judged is None else [xgb.DMatrix(judged[0])]
-    booster = xgb.Booster(_params(settings, seed, lesson), [data, *held])
+    params = _params(settings, seed, lesson)
+    params["min_child_weight"] = settings.least_documents * _curvature(
+        params, data, own
+    )
+    params |= parameters.resolved(settings)
+    booster = xgb.Booster(params, [data, *held])
     trace: list[float] = []
     for tree in range(trees):
         booster.update(data, tree, own)
@@ -222,13 +228,11 @@ def _trained(
             waited = tree - int(np.argmax(trace))
             if settings.patience is not None and waited >= settings.patience:
                 break
-    raw = json.loads(booster.save_raw("json"))
-    written = raw["learner"]["gradient_booster"]["model"]["trees"]
-    found = [in_order(tree) for tree in written]
+    found = [in_order(tree) for tree in _trees(booster)]
     if all(len(tree["left_children"]) == 1 for tree in found):
         raise DataError(
             f"{len(seen)} documents are known, too few or too much alike to split into "
-            f"leaves of weight {settings.least_weight:g} (least_weight)"
+            f"leaves of {settings.least_documents:g} (least_documents)"
         )
     first_tree = found[0]
     for node, child in enumerate(first_tree["left_children"]):
@@ -250,14 +254,27 @@ def _params(settings: XGBoostSettings, seed: int, lesson: Lesson) -> dict[str, A
         "max_leaves": settings.leaves,
         "max_depth": 0,
         "eta": settings.learning_rate,
-        "min_child_weight": settings.least_weight,
+        "reg_lambda": 0.0,  # as LightGBM has it
         "max_bin": settings.bins,
         "colsample_bytree": settings.feature_share,
         "max_delta_step": lesson.params.get("max_delta_step", 0.0),
         "seed": seed,
         "nthread": 1 if known < SMALL else usable_threads(settings.threads),
-        **parameters.resolved(settings),
     }
+
+
+def _curvature(params: dict[str, Any], data: Any, own: Any) -> float:
+    """Return the mean second derivative of a document's loss before the first tree."""
+    booster = library().Booster({**params, "max_leaves": 2}, [data])
+    booster.update(data, 0, own)
+    [tree] = _trees(booster)
+    return float(tree["sum_hessian"][0]) / data.num_row()
+
+
+def _trees(booster: Any) -> list[dict[str, Any]]:
+    found = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]
+    trees: list[dict[str, Any]] = found["model"]["trees"]
+    return trees
 
 
 def _fitted(
