@@ -53,7 +53,8 @@ class XGBoostSettings:
         learning_rate: How much each tree counts.
         truncation: A pair of documents counts where one has a rank up to this.
         least_documents: Of a leaf, counted by second derivatives: one document has
-            their mean before the first tree.
+            their mean before the first tree. Leaves shrink as if so many more had
+            nothing to say (``reg_lambda``).
         bins: Most values of a feature that are told apart.
         feature_share: Share of the features that each tree may use, drawn by the seed.
         patience: With validation weights, stop after so many trees without gain;
@@ -213,9 +214,8 @@ def _trained(
         data.set_weight(lesson.fields["weight"][first])
     held = [] if judged is None else [xgb.DMatrix(judged[0])]
     params = _params(settings, seed, lesson)
-    params["min_child_weight"] = settings.least_documents * _curvature(
-        params, data, own
-    )
+    least = settings.least_documents * _curvature(params, data, own)
+    params |= {"min_child_weight": least, "reg_lambda": least}
     params |= parameters.resolved(settings)
     booster = xgb.Booster(params, [data, *held])
     trace: list[float] = []
@@ -254,7 +254,6 @@ def _params(settings: XGBoostSettings, seed: int, lesson: Lesson) -> dict[str, A
         "max_leaves": settings.leaves,
         "max_depth": 0,
         "eta": settings.learning_rate,
-        "reg_lambda": 0.0,  # as LightGBM has it
         "max_bin": settings.bins,
         "colsample_bytree": settings.feature_share,
         "max_delta_step": lesson.params.get("max_delta_step", 0.0),
