@@ -316,7 +316,8 @@ def ranklib(trees: list[Tree], names: tuple[str, ...]) -> Written:
         if tree.tells_missing and tree.missing_left != (tree.limit >= 0):
             raise DataError(
                 f"a missing {names[tree.feature]!r} is told from 0, and RankLib cannot "
-                "do that; train with --missing 0, or export to another format"
+                "do that; train LightGBM's trees with --missing 0, or export to "
+                "another format"
             )
         limit = max(tree.limit, -LARGEST)
         yield f"{indent}<feature> {tree.feature + 1} </feature>"
