@@ -267,7 +267,7 @@ def _curvature(params: dict[str, Any], data: Any, own: Any) -> float:
     booster = library().Booster({**params, "max_leaves": 2}, [data])
     booster.update(data, 0, own)
     [tree] = _trees(booster)
-    return float(tree["sum_hessian"][0]) / data.num_row()
+    return float(tree["sum_hessian"][0] / data.num_row())
 
 
 def _trees(booster: Any) -> list[dict[str, Any]]:
