@@ -1,11 +1,13 @@
 """Importance, and parameters of trees, from the command line."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import affinerank as ar
 from affinerank.cli import main
 
 
@@ -46,6 +48,34 @@ def test_other_clicks_say_what_features_are_worth(trained: Any, capsys: Any) -> 
     assert "--counts and --data go together" in capsys.readouterr().err
     assert main([*asked, "--data", world, "--split", "train"]) == 2
     assert "did not learn from; hold queries out" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning")
+def test_validation_says_what_features_are_worth(
+    small_log: tuple[str, str, str],
+) -> None:
+    counts, users, world = small_log
+    data = ar.load(world)
+    clicks, known = ar.ClickCounts.load(counts), ar.load_users(users)
+    trained = ar.train(
+        clicks,
+        data.train,
+        known,
+        ranker="xgboost",
+        settings=ar.ranker_settings("xgboost", ["trees=5", "patience=3"]),
+        estimators=["affine"],
+        validation=(clicks, data.train),
+        importance=True,
+    )
+    (one,) = trained.fitted.values()
+    assert one.importance.loss.max() > 0
+    (ranker,) = trained.rankers.values()
+    with pytest.raises(ar.DataError, match="did not learn from"):
+        ar.feature_importance(ranker, clicks, data.train, known)
+    fresh = replace(ranker, learnt_from=ranker.learnt_from[:20])
+    found = ar.feature_importance(fresh, clicks, data.train, known)
+    assert 0 < found.queries <= len(ranker.learnt_from) - 20
+    assert found.frame().num_rows == len(ranker.mapping.names)
 
 
 def test_nothing_held_out_is_refused(

@@ -124,9 +124,8 @@ def train(
 ) -> None:
     """Train networks or trees on corrected clicks.
 
-    With --set, settings of the ranker, as in --set epochs=12 --set hidden=64,32; of
-    trees also LightGBM's or XGBoost's own, as in --set lambda_l2=1, and features that
-    scores are monotone in, as in --set monotone=price=-1,rating=+1.
+    With --set, settings of the ranker, as in --set epochs=12; of trees also LightGBM's
+    or XGBoost's own (lambda_l2=1), and monotone scores (monotone=price=-1,rating=+1).
     """
     from affinerank.clicks.counts import ClickCounts
     from affinerank.pipeline import (
@@ -174,10 +173,9 @@ def train(
             )
         else:
             given |= {"settings": how, "estimators": names, "seeds": [seed]}
-            given |= {"clip": clip, "relevant_above": relevant_above}
+            given |= {"clip": clip, "checkpoint": checkpoint, "importance": importance}
             given |= {"recipe": recipe, "rates": given_rates(ranker, pairs)}
-            given |= {"scaling": scaling, "importance": importance}
-            given["checkpoint"] = checkpoint
+            given |= {"relevant_above": relevant_above, "scaling": scaling}
             if validation is not None:
                 held = of.read(data, "validation", named=False)
                 given["validation"] = (ClickCounts.load(validation), held)
@@ -189,10 +187,8 @@ def train(
     if choice is not None:
         about["choice"] = choice.to_dict()
     if importance:
-        about["importance"] = {
-            name: ranker.provenance.get("importance")
-            for (name, _), ranker in trained.rankers.items()
-        }
+        each = trained.rankers.items()
+        about["importance"] = {n: r.provenance.get("importance") for (n, _), r in each}
     show(about, as_json, display.trained)
 
 

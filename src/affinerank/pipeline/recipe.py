@@ -21,7 +21,7 @@ from affinerank.errors import warn
 from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.ranker import Fitted, Model
+from affinerank.rankers.ranker import Fitted
 from affinerank.seeds import stage_rng
 from affinerank.settings import require_choice
 
@@ -44,7 +44,7 @@ def fit_chosen(
     rates: Sequence[float] | None = None,
     seed: int = 0,
     checkpoint: Path | None = None,
-    explain: Callable[[Model, Lists], Any] | None = None,
+    explain: Callable[[Fitted, Lists], Fitted] | None = None,
     progress: Progress = quiet,
 ) -> list[Fitted]:
     """Choose learning rate and length of each ranker, then train it on all queries.
@@ -68,7 +68,7 @@ def fit_chosen(
         how = replace(settings, learning_rate=tried[-1])
         return fit(lists, seeds=seeds, settings=how, checkpoint=checkpoint)
     chosen: list[tuple[float, int, float]] = [(-np.inf, 1, tried[0]) for _ in seeds]
-    outside: dict[tuple[int, float], Model] = {}
+    outside: dict[tuple[int, float], Fitted] = {}
     for rate in tried:
         patience = settings.patience or kind.patience
         how = replace(settings, learning_rate=rate, patience=patience)
@@ -78,7 +78,7 @@ def fit_chosen(
             smooth = _smoothed(np.array(one.trace))
             best = int(np.argmax(smooth))
             chosen[i] = max(chosen[i], (float(smooth[best]), best + 1, rate))
-            outside[i, rate] = one.kept
+            outside[i, rate] = one
     found: dict[int, Fitted] = {}
     rates_taken = dict.fromkeys(rate for _, _, rate in chosen)
     for rate in rates_taken:
@@ -98,9 +98,8 @@ def fit_chosen(
             about = {"learning_rate": rate, "length": length, "held_out": value}
             found[i] = replace(one, report={**one.report, **about})
             if explain is not None:
-                alone = replace(judged, weights=[judged.weights[i]])
-                said = explain(outside[i, rate], alone)
-                found[i] = replace(found[i], importance=said)
+                said = explain(outside[i, rate], judged.of_ranker(i))
+                found[i] = replace(found[i], importance=said.importance)
     return [found[i] for i in range(len(seeds))]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -38,9 +38,9 @@ from affinerank.pipeline.weighing import (
 )
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.importance import Importance, by_gain, by_permutation
+from affinerank.rankers.importance import by_gain, by_permutation
 from affinerank.rankers.parameters import for_features
-from affinerank.rankers.ranker import Fitted, Model, Ranker
+from affinerank.rankers.ranker import Fitted, Ranker
 from affinerank.seeds import stage_rng
 from affinerank.settings import Spec, from_pairs
 
@@ -149,8 +149,7 @@ def train(
         rates: Learning rates to choose from; left out, those of the ranker's row.
         validation: Counts and data used for early stopping, in place of a choice.
         checkpoint: File that an interrupted training resumes from.
-        importance: Permute each feature on the held-out queries, which a ranker has
-            not learnt from: see :class:`~affinerank.rankers.importance.Importance`.
+        importance: Measure what features are worth on queries that were held out.
         progress: Called as training advances.
     """
     if not estimators or not seeds:
@@ -159,11 +158,7 @@ def train(
     asked, impute = settings or kind.settings(), not kind.reads_missing
     chosen = require_recipe(recipe) and kind.patience and validation is None
     require_clips(estimators, clip)
-    if importance and not chosen and validation is None:
-        raise ConfigError(
-            f"importance needs held-out queries: train by the recipe {RECIPE}, or with "
-            "validation (--patience)"
-        )
+    _require_held_out(importance, bool(chosen) or validation is not None)
     mapping = FeatureMapping.fit(data, scaling=scaling or kind.scaling, impute=impute)
     how = for_features(asked, mapping.names)
     known, estimate = users_for(
@@ -189,33 +184,22 @@ def train(
         part, of = rows_of(*validation), validation[1]
         parts.append((part, of))
         judges, none = [judging(spec) for spec in specs], [()] * len(specs)
-        mapped = mapping.apply(of).features
-        held = _lists(judges, part, known, of, mapped, *weighed, none)
+        held = _lists(
+            judges, part, known, of, mapping.apply(of).features, *weighed, none
+        )
     names = [(str(name), seed) for name in estimators for seed in seeds]
     given |= {"seeds": [seed for _, seed in names], "checkpoint": checkpoint}
     explain = partial(_explained, mapping.names, seeds[0], progress)
-    if chosen:
-        given |= {"explain": explain if importance else None}
-        fitted = fit_chosen(ranker, lists, rates=rates, seed=seeds[0], **given)
-    else:
-        fitted = fit_all(ranker, lists, held_out=held, **given)
-        if importance and held is not None:
-            each = zip(fitted, held.weights, strict=True)
-            given_to = [(one, replace(held, weights=[w])) for one, w in each]
-            fitted = [replace(o, importance=explain(o.kept, h)) for o, h in given_to]
+    choice = {"rates": rates, "seed": seeds[0]} if chosen else None
+    fitted = _fit(ranker, lists, held, choice, explain if importance else None, given)
     seen = _learnt_from(parts, estimators)
     about = _about(rows, known, asked, clip, recipe)
-    rankers = {
-        name: Ranker(
-            ranker,
-            one.kept,
-            mapping,
-            {**_origin(name), **about, **_importance(one, mapping.names)},
-            seen,
-        )
-        for name, one in zip(names, fitted, strict=True)
-    }
     by_name = dict(zip(names, fitted, strict=True))
+    origin = partial(_origin, about, mapping.names)
+    rankers = {
+        name: Ranker(ranker, one.kept, mapping, origin(name, one), seen)
+        for name, one in by_name.items()
+    }
     imputed = imputed_values(mapping, data)
     return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed)
 
@@ -258,27 +242,51 @@ def _about(
 
 
 def _explained(
-    names: Sequence[str], seed: int, progress: Progress, model: Model, held: Lists
-) -> Importance:
+    names: Sequence[str], seed: int, progress: Progress, fitted: Fitted, held: Lists
+) -> Fitted:
     """Measure what features are worth on held-out queries."""
     rng = stage_rng("importance", seed)
     given = held.features, held.targets(), held.offsets
-    return by_permutation(model, names, *given, rng=rng, progress=progress)
+    found = by_permutation(fitted.kept, names, *given, rng=rng, progress=progress)
+    return replace(fitted, importance=found)
 
 
-def _importance(fitted: Fitted, names: Sequence[str]) -> dict[str, Any]:
-    """What a ranker's file says of its features: gain of splits, and what was asked."""
-    found = fitted.importance or by_gain(fitted.kept, names)
-    if found.gain is None and found.loss is None:
-        return {}
-    return {"importance": {"queries": found.queries, "features": found.rows()}}
+def _fit(
+    ranker: str,
+    lists: Lists,
+    held: Lists | None,
+    choice: dict[str, Any] | None,
+    explain: Callable[[Fitted, Lists], Fitted] | None,
+    given: dict[str, Any],
+) -> list[Fitted]:
+    """Train by a choice of rate and length, or as the settings say."""
+    if choice is not None:
+        return fit_chosen(ranker, lists, explain=explain, **choice, **given)
+    fitted = fit_all(ranker, lists, held_out=held, **given)
+    if explain is None or held is None:
+        return fitted
+    return [explain(one, held.of_ranker(i)) for i, one in enumerate(fitted)]
 
 
-def _origin(name: Name) -> dict[str, Any]:
+def _require_held_out(importance: bool, held_out: bool) -> None:
+    if importance and not held_out:
+        raise ConfigError(
+            f"importance needs held-out queries: train by the recipe {RECIPE}, or with "
+            "validation (--patience)"
+        )
+
+
+def _origin(
+    about: dict[str, Any], names: Sequence[str], name: Name, fitted: Fitted
+) -> dict[str, Any]:
     """What a ranker of this name learnt from, for the reader of its file."""
     (row,) = rows_named([name[0]])
     by = "labels" if row.needs == "labels" else "clicks"
-    return {"trained_on": by, "estimator": name[0], "seed": name[1]}
+    found = fitted.importance or by_gain(fitted.kept, names)
+    worth = {"queries": found.queries, "features": found.rows()}
+    told = {} if found.gain is found.loss is None else {"importance": worth}
+    origin = {"trained_on": by, "estimator": name[0], "seed": name[1]}
+    return {**origin, **about, **told}
 
 
 def _learnt_from(
