@@ -144,8 +144,7 @@ def train(
         recipe: ``chosen``: learning rate and length by held-out queries, then trained
             on all; ``paper``: as the settings say.
         scaling: Of features: ``list``, within the query; ``data``; ``none``. Left out,
-            that of the ranker's row. Engines that score one document at a time cannot
-            serve rankers whose features are scaled within the list.
+            that of the ranker's row. Search engines cannot serve ``list``.
         rates: Learning rates to choose from; left out, those of the ranker's row.
         validation: Counts and data used for early stopping, in place of a choice.
         checkpoint: File that an interrupted training resumes from.
@@ -184,9 +183,8 @@ def train(
         part, of = rows_of(*validation), validation[1]
         parts.append((part, of))
         judges, none = [judging(spec) for spec in specs], [()] * len(specs)
-        held = _lists(
-            judges, part, known, of, mapping.apply(of).features, *weighed, none
-        )
+        mapped = mapping.apply(of).features
+        held = _lists(judges, part, known, of, mapped, *weighed, none)
     names = [(str(name), seed) for name in estimators for seed in seeds]
     given |= {"seeds": [seed for _, seed in names], "checkpoint": checkpoint}
     explain = partial(_explained, mapping.names, seeds[0], progress)
