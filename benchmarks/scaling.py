@@ -18,7 +18,8 @@ from affinerank.pipeline import prepare_simulation, ranker_settings, train
 from affinerank.rankers.ranker import judge, score
 from affinerank.seeds import stage_rng
 
-SETTINGS = {"lightgbm": ["trees=100"], "mlp": ["hidden=64,32", "epochs=16"]}
+TREES = ["trees=100"]
+SETTINGS = {"lightgbm": TREES, "xgboost": TREES, "mlp": ["hidden=64,32", "epochs=16"]}
 ESTIMATORS = ("full-information", "posterior", "affine")
 
 

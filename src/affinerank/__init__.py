@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from affinerank.pipeline import estimate_users as estimate_users
     from affinerank.pipeline import evaluate_from_clicks as evaluate_from_clicks
     from affinerank.pipeline import evaluate_rankers as evaluate_rankers
+    from affinerank.pipeline import feature_importance as feature_importance
     from affinerank.pipeline import prepare_simulation as prepare_simulation
     from affinerank.pipeline import ranker_settings as ranker_settings
     from affinerank.pipeline import train as train
@@ -90,7 +91,8 @@ _HOME = {
     "estimators.correction": "corrected",
     "metrics": "Metric MetricValues",
     "pipeline": "debias estimate_users evaluate_from_clicks evaluate_rankers "
-    "prepare_simulation ranker_settings train train_production_ranker weigh",
+    "feature_importance prepare_simulation ranker_settings train "
+    "train_production_ranker weigh",
     "rankers": "RANKERS",
     "rankers.losses": "LOSSES",
     "rankers.mlp": "NetworkSettings",

@@ -21,6 +21,7 @@ Stage = Literal[
     "choice",
     "folds",
     "held out",
+    "importance",
 ]
 
 

@@ -76,14 +76,22 @@ def from_pairs(kind: type[T], pairs: Sequence[str]) -> T:
 def from_table(kind: type[T], raw: Mapping[str, Any], where: str) -> T:
     """Build a dataclass from a parsed TOML table; ``where`` names it in errors.
 
-    Texts are read as what the field's type says.
+    Texts are read as what the field's type says. A key that the dataclass has
+    ``PASSED`` for joins its ``params``, and one of its ``OURS`` is read as that says.
     """
     if not isinstance(raw, Mapping):
         raise ConfigError(f"{where} must be a table, got {raw!r:.60}")
     known = {f.name: f for f in dataclasses.fields(typing.cast(Any, kind)) if f.init}
+    ours, on = getattr(kind, "OURS", {}), getattr(kind, "PASSED", ())
+    named = {ours.get(key, key): value for key, value in raw.items()}
+    more = [f"{key}={_short(named[key])}" for key in named if key in on]
+    raw = {key: value for key, value in named.items() if key not in on}
+    if more:
+        raw["params"] = (*raw.get("params", ()), *more)
     for key in raw:
         if key not in known:
-            raise ConfigError(f"{where}: there is no key {key!r}; {hint(key, known)}")
+            near = hint(key, known, also=[*on, *ours])
+            raise ConfigError(f"{where}: there is no key {key!r}; {near}")
     for name, entry in known.items():
         required = entry.default is entry.default_factory is dataclasses.MISSING
         if required and name not in raw:
@@ -96,14 +104,14 @@ def from_table(kind: type[T], raw: Mapping[str, Any], where: str) -> T:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def hint(name: str, known: Iterable[str]) -> str:
-    """Suggest the known name that is meant, or list them all.
+def hint(name: str, known: Iterable[str], also: Iterable[str] = ()) -> str:
+    """Suggest the known name that is meant, or list those known, not ``also``.
 
     >>> hint("estimator", ["clicks", "estimators"])
     "did you mean 'estimators'?"
     """
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(name, [*names, *also], n=1)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
 
 
@@ -180,6 +188,8 @@ def pair(text: str, where: str = "") -> tuple[str, str]:
 def _short(value: Any) -> str:
     if isinstance(value, tuple | list):
         return ",".join(_short(part) for part in value)
+    if isinstance(value, bool):
+        return str(value).lower()
     whole = isinstance(value, float) and value.is_integer()
     return str(int(value) if whole else value)
 

@@ -506,6 +506,10 @@ FORMATS = {
     ),
     "ranker-mlp": _ranker_format("mlp", "model.safetensors", spoil.spoil_safetensors),
     "ranker-linear": _ranker_format("", "model.json", spoil_json),
+    "ranker-xgboost": _ranker_format(
+        *("xgboost", "model.json", spoil_json),
+        *(EVALUATE, "export in/ranker --to opensearch-raw -o out/model.json"),
+    ),
     "plan": Format(_plan, {"plan.toml": spoil.spoil_toml}, (REPRODUCE,)),
     "plan-of-run": Format(_plan, {"run/plan.toml": spoil.spoil_toml}, (REPORT,)),
     "results": Format(_plan, {"run/results.parquet": spoil_table}, (REPORT,)),

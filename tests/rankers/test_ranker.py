@@ -29,6 +29,7 @@ from affinerank.rankers import (
     predict_all,
     score,
     trees,
+    xgboost,
 )
 from affinerank.rankers.export import export_ranker
 from affinerank.rankers.loading import load_ranker
@@ -329,6 +330,7 @@ def test_every_kind_learns_from_what_is_known_and_says_what_was_chosen() -> None
     small: dict[str, Any] = {
         mlp.ROW.name: NetworkSettings(**few),  # type: ignore[arg-type]
         trees.ROW.name: trees.TreeSettings(trees=4),
+        xgboost.ROW.name: xgboost.XGBoostSettings(trees=4, least_documents=5),
         linear.ROW.name: linear.LinearSettings(ridge=(10.0, 30.0, 100.0, 300.0)),
     }
     for name, kind in RANKERS.items():

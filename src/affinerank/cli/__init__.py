@@ -22,6 +22,7 @@ from affinerank.cli import (
     evaluation,
     experiments,
     export,
+    importance,
     learning,
 )
 from affinerank.errors import AffineRankError, AffineRankWarning
@@ -62,7 +63,12 @@ COMMANDS: dict[typer.Typer, tuple[Callable[..., None], ...]] = {
     app: (
         *(experiments.demo, clicks.simulate, clicks.count, audit.audit),
         *(estimation.estimate, debias.debias, learning.train, evaluation.evaluate),
-        *(export.export, experiments.reproduce, experiments.report),
+        *(
+            importance.importance,
+            export.export,
+            experiments.reproduce,
+            experiments.report,
+        ),
     ),
     data_app: (data.describe, data.convert),
     import_app: (clicks.ubi, clicks.tiangong),

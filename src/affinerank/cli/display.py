@@ -17,6 +17,7 @@ out = Console()
 faults = Console(stderr=True)
 
 RANKS_PRINTED = 20
+FEATURES_PRINTED = 20
 
 
 def say(text: str) -> None:
@@ -178,11 +179,29 @@ def trained(about: Mapping[str, Any]) -> None:
             f"{left['impressions']:,} impressions and {left['clicks']:,} clicks have "
             "no features and were left out"
         )
+    for name, found in about.get("importance", {}).items():
+        if found:
+            line(f"what features are worth to {name}:")
+            importance(found)
     for row in about["imputed"]:
         line(
             f"{row['feature']} is missing {row['missing']:,} times ({row['share']:.1%})"
             f" and was filled with its median, {row['median']:.3g} from 0 to 1"
         )
+
+
+def importance(about: Mapping[str, Any]) -> None:
+    """Print the features that are worth most."""
+    rows = about["features"]
+    heads = {"gain": "share of gain", "loss": "DCG lost", "standard_error": "+-"}
+    known = [name for name in heads if name in rows[0]]
+    shown = rows[:FEATURES_PRINTED]
+    cells = ((r["feature"], *(f"{r[name]:.4f}" for name in known)) for r in shown)
+    table(("feature", *(heads[name] for name in known)), cells)
+    if len(rows) > len(shown):
+        line(f"and {len(rows) - len(shown):,} features more (--json)")
+    if about["queries"]:
+        line(f"permuted within the lists of {about['queries']:,} held-out queries")
 
 
 def chosen(about: Mapping[str, Any]) -> None:

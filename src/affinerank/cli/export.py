@@ -27,7 +27,8 @@ def export(
     to: Annotated[
         str,
         Option(
-            help="onnx, lightgbm, opensearch, elasticsearch, solr, vespa or ranklib."
+            help="onnx, lightgbm, opensearch, opensearch-raw, elasticsearch, solr, "
+            "vespa or ranklib."
         ),
     ],
     output: Output,

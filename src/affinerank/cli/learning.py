@@ -93,6 +93,14 @@ HeldOut = Annotated[
     Path | None,
     Option(help="Counts used for early stopping; data: the validation split."),
 ]
+Importance = Annotated[
+    bool,
+    Option(
+        "--importance",
+        help="Permute each feature within the lists of held-out queries, and say what "
+        "DCG that costs; the ranker keeps it.",
+    ),
+]
 Checkpoint = Annotated[
     Path | None, Option(help="Resume from this file if interrupted.")
 ]
@@ -118,6 +126,7 @@ def train(
     patience: Patience = None,
     validation: HeldOut = None,
     checkpoint: Checkpoint = None,
+    importance: Importance = False,
     relevant_above: RelevantAbove = RELEVANT_ABOVE,
     of: DataOptions,
     seed: Seed = 0,
@@ -125,7 +134,8 @@ def train(
 ) -> None:
     """Train networks or trees on corrected clicks.
 
-    With --set, settings of the ranker, as in --set epochs=12 --set hidden=64,32.
+    With --set, settings of the ranker, as in --set epochs=12; of trees also LightGBM's
+    or XGBoost's own (lambda_l2=1), and monotone scores (monotone=price=-1,rating=+1).
     """
     from affinerank.clicks.counts import ClickCounts
     from affinerank.pipeline import (
@@ -148,10 +158,10 @@ def train(
     )
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
-    if auto and (len(names) > 1 or patience or checkpoint or clip):
+    if auto and (len(names) > 1 or patience or checkpoint or clip or importance):
         raise ConfigError(
             f"--estimator {AUTO} compares estimators as they are by default: leave "
-            "out other estimators, --clip, --patience and --checkpoint"
+            "out other estimators, --clip, --patience, --checkpoint and --importance"
         )
     seconds = parse_budget(budget)
     pairs = [*(settings or []), *([f"patience={patience}"] if patience else [])]
@@ -166,18 +176,17 @@ def train(
         if needed:
             known = load_held_against(users, clicks, seed)
         if auto:
-            same: dict[str, Any] = {"recipe": recipe, "scaling": scaling}
-            same["categories"] = categories
-            compared = ChoiceSettings(ranker, how, seconds, seed, **same)
+            same = {"scaling": scaling, "categories": categories}
+            compared = ChoiceSettings(ranker, how, seconds, seed, recipe, **same)
             trained, choice = train_chosen(
                 clicks, read, known, settings=compared, **given
             )
         else:
             given |= {"settings": how, "estimators": names, "seeds": [seed]}
-            given |= {"clip": clip, "relevant_above": relevant_above}
+            given |= {"clip": clip, "checkpoint": checkpoint, "importance": importance}
             given |= {"recipe": recipe, "rates": given_rates(ranker, pairs)}
             given |= {"scaling": scaling, "categories": categories}
-            given["checkpoint"] = checkpoint
+            given["relevant_above"] = relevant_above
             if validation is not None:
                 held = of.read(data, "validation", named=False)
                 given["validation"] = (ClickCounts.load(validation), held)
@@ -188,6 +197,9 @@ def train(
     about = trained.save(output)
     if choice is not None:
         about["choice"] = choice.to_dict()
+    if importance:
+        each = trained.rankers.items()
+        about["importance"] = {n: r.provenance.get("importance") for (n, _), r in each}
     show(about, as_json, display.trained)
 
 

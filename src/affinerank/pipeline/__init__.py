@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from affinerank.pipeline.description import describe as describe
     from affinerank.pipeline.estimation import estimate_users as estimate_users
     from affinerank.pipeline.evaluation import evaluate_rankers as evaluate_rankers
+    from affinerank.pipeline.importance import feature_importance as feature_importance
     from affinerank.pipeline.offpolicy import OffPolicySettings as OffPolicySettings
     from affinerank.pipeline.offpolicy import (
         evaluate_from_clicks as evaluate_from_clicks,
@@ -43,6 +44,7 @@ _HOME = {
     "description": "RANKS_SHOWN describe",
     "estimation": "estimate_users",
     "evaluation": "evaluate_rankers",
+    "importance": "feature_importance",
     "offpolicy": "OffPolicySettings evaluate_from_clicks gain_over_logged",
     "parts": "held_out",
     "production": "train_production_ranker",

@@ -42,6 +42,10 @@ class Lists:
             [w.slope is not None for w in self.weights],
         )
 
+    def of_ranker(self, i: int) -> Lists:
+        """Keep what one ranker learns."""
+        return replace(self, weights=[self.weights[i]])
+
     def part(self, queries: Bools) -> Lists:
         """Keep some queries."""
         sizes = np.diff(self.offsets)

@@ -7,7 +7,7 @@ that the held-out weights estimate. The best rate and length then train on all q
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,7 @@ def fit_chosen(
     rates: Sequence[float] | None = None,
     seed: int = 0,
     checkpoint: Path | None = None,
+    explain: Callable[[Fitted, Lists], Fitted] | None = None,
     progress: Progress = quiet,
 ) -> list[Fitted]:
     """Choose learning rate and length of each ranker, then train it on all queries.
@@ -56,6 +57,8 @@ def fit_chosen(
         rates: Learning rates to choose from; left out, those of the row.
         seed: Draws the held-out queries.
         checkpoint: File that an interrupted training on all queries resumes from.
+        explain: What is asked of each ranker that did not learn from the held-out
+            queries, with these queries: what features are worth.
         progress: Called as training advances.
     """
     kind = RANKERS[ranker]
@@ -65,6 +68,7 @@ def fit_chosen(
         how = replace(settings, learning_rate=tried[-1])
         return fit(lists, seeds=seeds, settings=how, checkpoint=checkpoint)
     chosen: list[tuple[float, int, float]] = [(-np.inf, 1, tried[0]) for _ in seeds]
+    outside: dict[tuple[int, float], Fitted] = {}
     for rate in tried:
         patience = settings.patience or kind.patience
         how = replace(settings, learning_rate=rate, patience=patience)
@@ -74,6 +78,7 @@ def fit_chosen(
             smooth = _smoothed(np.array(one.trace))
             best = int(np.argmax(smooth))
             chosen[i] = max(chosen[i], (float(smooth[best]), best + 1, rate))
+            outside[i, rate] = one
     found: dict[int, Fitted] = {}
     rates_taken = dict.fromkeys(rate for _, _, rate in chosen)
     for rate in rates_taken:
@@ -92,6 +97,9 @@ def fit_chosen(
             value, length, _ = chosen[i]
             about = {"learning_rate": rate, "length": length, "held_out": value}
             found[i] = replace(one, report={**one.report, **about})
+            if explain is not None:
+                said = explain(outside[i, rate], judged.of_ranker(i))
+                found[i] = replace(found[i], importance=said.importance)
     return [found[i] for i in range(len(seeds))]
 
 

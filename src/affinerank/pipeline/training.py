@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,10 @@ from affinerank.pipeline.weighing import (
 )
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
+from affinerank.rankers.importance import by_gain, by_permutation
+from affinerank.rankers.parameters import for_features, without_monotone
 from affinerank.rankers.ranker import Fitted, Ranker, RankerKind
+from affinerank.seeds import stage_rng
 from affinerank.settings import Spec, from_pairs, require_choice
 
 if TYPE_CHECKING:
@@ -124,6 +127,7 @@ def train(
     rates: Sequence[float] | None = None,
     validation: tuple[ClickCounts, RankingDataset] | None = None,
     checkpoint: Path | None = None,
+    importance: bool = False,
     progress: Progress = quiet,
 ) -> Trained:
     """Train a ranker for each estimator and seed, all at once where the kind can.
@@ -142,22 +146,24 @@ def train(
         recipe: ``chosen``: learning rate and length by held-out queries, then trained
             on all; ``paper``: as the settings say.
         scaling: Of features: ``list``, within the query; ``data``; ``none``. Left out,
-            that of the ranker's row. Engines that score one document at a time cannot
-            serve rankers whose features are scaled within the list.
+            that of the ranker's row. Search engines cannot serve ``list``.
         categories: ``native``, for rankers that read them (default), or ``one-hot``.
         rates: Learning rates to choose from; left out, those of the ranker's row.
         validation: Counts and data used for early stopping, in place of a choice.
         checkpoint: File that an interrupted training resumes from.
+        importance: Measure what features are worth on queries that were held out.
         progress: Called as training advances.
     """
     if not estimators or not seeds:
         raise ConfigError("give an estimator or more, and a seed or more")
     kind = RANKERS[ranker]
-    how = settings or kind.settings()
+    asked = settings or kind.settings()
     chosen = require_recipe(recipe) and kind.patience and validation is None
     require_clips(estimators, clip)
+    _require_held_out(importance, bool(chosen) or validation is not None)
     fit = partial(FeatureMapping.fit, data, impute=not kind.reads_missing)
     mapping = fit(scaling=scaling or kind.scaling, one_hot=_hot(kind, data, categories))
+    how = for_features(asked, mapping.names)
     known, estimate = users_for(
         estimators, counts, data, users, seed=seeds[0], progress=progress
     )
@@ -174,7 +180,8 @@ def train(
         within = fit(one_hot=FREQUENT).apply(data).features
     logs = [Log(rows, known, learns_of(spec), seeds[0]) for spec in specs]
     given: dict[str, Any] = {"settings": how, "progress": progress}
-    outside = learn_in_folds(logs, within, data.offsets, ranker=ranker, **given)
+    free = {**given, "settings": without_monotone(asked)}
+    outside = learn_in_folds(logs, within, data.offsets, ranker=ranker, **free)
     weighed = relevant_above, len(seeds)
     lists = _lists(specs, rows, known, mapped, *weighed, outside)
     held = None
@@ -185,19 +192,19 @@ def train(
         held = _lists(judges, part, known, mapping.apply(of), *weighed, none)
     names = [(str(name), seed) for name in estimators for seed in seeds]
     given |= {"seeds": [seed for _, seed in names], "checkpoint": checkpoint}
-    if chosen:
-        fitted = fit_chosen(ranker, lists, rates=rates, seed=seeds[0], **given)
-    else:
-        fitted = fit_all(ranker, lists, held_out=held, **given)
+    explain = partial(_explained, mapping.names, seeds[0], progress)
+    choice = {"rates": rates, "seed": seeds[0]} if chosen else None
+    fitted = _fit(ranker, lists, held, choice, explain if importance else None, given)
     seen = _learnt_from(parts, estimators)
-    about = _about(rows, known, how, clip, recipe)
-    rankers = {
-        name: Ranker(ranker, one.kept, mapping, {**_origin(name), **about}, seen)
-        for name, one in zip(names, fitted, strict=True)
-    }
+    about = _about(rows, known, asked, clip, recipe)
     by_name = dict(zip(names, fitted, strict=True))
-    found = known, estimate, rows.unmatched
-    return Trained(rankers, by_name, *found, imputed_values(mapping, data))
+    origin = partial(_origin, about, mapping.names)
+    rankers = {
+        name: Ranker(ranker, one.kept, mapping, origin(name, one), seen)
+        for name, one in by_name.items()
+    }
+    imputed = imputed_values(mapping, data)
+    return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed)
 
 
 def _hot(kind: RankerKind, data: RankingDataset, how: str | None) -> int | None:
@@ -251,11 +258,52 @@ def _about(
     }
 
 
-def _origin(name: Name) -> dict[str, Any]:
+def _explained(
+    names: Sequence[str], seed: int, progress: Progress, fitted: Fitted, held: Lists
+) -> Fitted:
+    """Measure what features are worth on held-out queries."""
+    rng = stage_rng("importance", seed)
+    given = held.features, held.targets(), held.offsets
+    found = by_permutation(fitted.kept, names, *given, rng=rng, progress=progress)
+    return replace(fitted, importance=found)
+
+
+def _fit(
+    ranker: str,
+    lists: Lists,
+    held: Lists | None,
+    choice: dict[str, Any] | None,
+    explain: Callable[[Fitted, Lists], Fitted] | None,
+    given: dict[str, Any],
+) -> list[Fitted]:
+    """Train by a choice of rate and length, or as the settings say."""
+    if choice is not None:
+        return fit_chosen(ranker, lists, explain=explain, **choice, **given)
+    fitted = fit_all(ranker, lists, held_out=held, **given)
+    if explain is None or held is None:
+        return fitted
+    return [explain(one, held.of_ranker(i)) for i, one in enumerate(fitted)]
+
+
+def _require_held_out(importance: bool, held_out: bool) -> None:
+    if importance and not held_out:
+        raise ConfigError(
+            f"importance needs held-out queries: train by the recipe {RECIPE}, or with "
+            "validation (--patience)"
+        )
+
+
+def _origin(
+    about: dict[str, Any], names: Sequence[str], name: Name, fitted: Fitted
+) -> dict[str, Any]:
     """What a ranker of this name learnt from, for the reader of its file."""
     (row,) = rows_named([name[0]])
     by = "labels" if row.needs == "labels" else "clicks"
-    return {"trained_on": by, "estimator": name[0], "seed": name[1]}
+    found = fitted.importance or by_gain(fitted.kept, names)
+    worth = {"queries": found.queries, "features": found.rows()}
+    told = {} if found.gain is found.loss is None else {"importance": worth}
+    origin = {"trained_on": by, "estimator": name[0], "seed": name[1]}
+    return {**origin, **about, **told}
 
 
 def _learnt_from(

@@ -48,6 +48,7 @@ from affinerank.pipeline.simulation import users_of
 from affinerank.pipeline.weighing import judging, labels_for, learns_of, weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import mlp
+from affinerank.rankers.parameters import for_features
 from affinerank.rankers.ranker import Fitted, Model, Ranker, judge, predict_all, score
 from affinerank.rankers.targets import Targets
 from affinerank.seeds import stage_rng
@@ -342,7 +343,8 @@ class World:
             warnings.simplefilter("ignore", AffineRankWarning)
             if trained:
                 chosen = require_recipe(recipe)
-                how = Training(settings, early_stopping, chosen, progress)
+                own = for_features(settings, self.part("train").mapping.names)
+                how = Training(own, early_stopping, chosen, progress)
                 logs: dict[object, list[Cell]] = {}
                 for cell in trained:
                     logs.setdefault(cell.log, []).append(cell)

@@ -1,6 +1,6 @@
 """Rankers: from features and weights to scores, as rows of one table."""
 
-from affinerank.rankers import linear, mlp, trees
+from affinerank.rankers import linear, mlp, trees, xgboost
 from affinerank.rankers.ranker import (
     Fitted,
     Model,
@@ -13,7 +13,9 @@ from affinerank.rankers.ranker import (
 from affinerank.rankers.targets import Targets, Validation
 from affinerank.tables import Table
 
-RANKERS: Table[RankerKind] = Table("ranker", mlp.ROW, trees.ROW, linear.ROW)
+RANKERS: Table[RankerKind] = Table(
+    "ranker", mlp.ROW, trees.ROW, xgboost.ROW, linear.ROW
+)
 
 __all__ = [
     "RANKERS",

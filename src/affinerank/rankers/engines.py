@@ -24,6 +24,7 @@ import numpy as np
 
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
+from affinerank.rankers.xgboost_json import FlatTree, document
 
 FLOAT = np.float32
 LARGEST = float(np.finfo(FLOAT).max)
@@ -181,6 +182,35 @@ def opensearch(trees: list[Tree], names: tuple[str, ...]) -> Written:
     }
 
 
+def opensearch_raw(trees: list[Tree], names: tuple[str, ...]) -> Written:
+    """Write ``model/xgboost+json+raw``, which XGBoost itself loads too."""
+
+    def flat(tree: Tree, into: FlatTree) -> int:
+        own = len(into["left_children"])
+        split = tree if isinstance(tree, Split) else None
+        node = {
+            "left_children": -1,
+            "right_children": -1,
+            "split_indices": split.feature if split else 0,
+            "default_left": int(split.missing_left) if split else 0,
+            "split_conditions": next_above(split.limit) if split else tree,
+            "loss_changes": 0.0,
+        }
+        for key, value in node.items():
+            into.setdefault(key, []).append(value)
+        if split:
+            into["left_children"][own] = flat(split.left, into)
+            into["right_children"][own] = flat(split.right, into)
+        return own
+
+    made: list[FlatTree] = []
+    for tree in trees:
+        made.append({"left_children": []})
+        flat(tree, made[-1])
+    about = {"type": "model/xgboost+json+raw", "feature_set": list(names)}
+    return document(made, len(names), names), about
+
+
 def elasticsearch(trees: list[Tree], names: tuple[str, ...]) -> Written:
     """Write the body that creates a trained model; feature extractors are yours."""
 
@@ -286,7 +316,8 @@ def ranklib(trees: list[Tree], names: tuple[str, ...]) -> Written:
         if tree.tells_missing and tree.missing_left != (tree.limit >= 0):
             raise DataError(
                 f"a missing {names[tree.feature]!r} is told from 0, and RankLib cannot "
-                "do that; train with --missing 0, or export to another format"
+                "do that; train LightGBM's trees with --missing 0, or export to "
+                "another format"
             )
         limit = max(tree.limit, -LARGEST)
         yield f"{indent}<feature> {tree.feature + 1} </feature>"
@@ -306,6 +337,7 @@ def ranklib(trees: list[Tree], names: tuple[str, ...]) -> Written:
 
 ENGINES: Mapping[str, tuple[str, Callable[[list[Tree], tuple[str, ...]], Written]]] = {
     "opensearch": ("OpenSearch or Elasticsearch LTR (xgboost+json)", opensearch),
+    "opensearch-raw": ("XGBoost's own JSON (xgboost+json+raw)", opensearch_raw),
     "elasticsearch": ("Elasticsearch's own inference", elasticsearch),
     "solr": ("Solr", solr),
     "vespa": ("Vespa", vespa),

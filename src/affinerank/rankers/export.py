@@ -207,10 +207,10 @@ def _for_engine(name: str) -> Format:
 
     def written(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
         model: Any = ranker.model
-        trees = trees_of(model.booster().dump_model(), ranker.mapping)
+        trees = trees_of(model.dumped(), ranker.mapping)
         return write(trees, ranker.mapping.names)
 
-    return Format(name, title, "to_lightgbm", "the file", written)
+    return Format(name, title, "dumped", "the file", written)
 
 
 def _text_scores(ranker: Ranker, content: bytes, lists: RankingDataset) -> Floats:

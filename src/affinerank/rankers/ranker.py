@@ -100,6 +100,7 @@ class Fitted:
         chosen_at: That epoch or number of trees, from 1.
         trace: What it was worth to the held-out queries after each epoch or tree.
         report: Plain numbers about the training, for the reader.
+        importance: What features are worth on queries that were held out, if asked.
     """
 
     model: Model
@@ -107,6 +108,7 @@ class Fitted:
     chosen_at: int | None
     report: Mapping[str, Any]
     trace: Sequence[float] = ()
+    importance: Any = None
 
     @property
     def kept(self) -> Model:

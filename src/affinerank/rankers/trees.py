@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from affinerank.defaults import QUICK
 from affinerank.errors import ConfigError, DataError
 from affinerank.plain_text import read_text
 from affinerank.progress import Progress, quiet
+from affinerank.rankers import parameters
 from affinerank.rankers.ranker import Fitted, RankerKind
 from affinerank.rankers.targets import ClickTargets, Targets, Validation, require_fit
 from affinerank.rankers.tree_text import require_sound, trees_alone
@@ -54,7 +55,14 @@ class TreeSettings:
             :class:`~affinerank.rankers.tree_objective.LambdaObjective`. ``auto``:
             native, unless weights are corrected clicks, or their sum below 0 is
             more than a tenth of that above.
+        monotone: Features that scores must rise (+1) or fall (-1) with, as in
+            ``price=-1,rating=+1``.
+        params: Further parameters of LightGBM, as in ``lambda_l2=1``; each is also a
+            key of its own.
     """
+
+    PASSED: ClassVar[Mapping[str, parameters.Rule]] = parameters.LIGHTGBM
+    OURS: ClassVar[Mapping[str, str]] = parameters.LIGHTGBM_OURS
 
     trees: int = 300
     leaves: int = 31
@@ -66,6 +74,8 @@ class TreeSettings:
     patience: int | None = None
     threads: int = 0
     objective: str = "auto"
+    monotone: str = ""
+    params: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Reject what cannot be trained."""
@@ -81,6 +91,7 @@ class TreeSettings:
         if self.objective not in OBJECTIVES:
             known = " or ".join(OBJECTIVES)
             raise ConfigError(f"objective must be {known}, got {self.objective!r}")
+        parameters.passed(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,16 @@ class TreeModel:
         """Add the trees as one node of the machine learning domain."""
         from affinerank.rankers.onnx_graph import add_trees
 
-        return add_trees(graph, values, self.booster().dump_model())
+        return add_trees(graph, values, self.dumped())
+
+    def dumped(self) -> dict[str, Any]:
+        """Return the trees as LightGBM dumps them."""
+        found: dict[str, Any] = self.booster().dump_model()
+        return found
+
+    def gain(self) -> Floats:
+        """Return what the splits by each feature gained, ``[n_features]``."""
+        return np.asarray(self.booster().feature_importance("gain"), dtype=np.float64)
 
     def to_lightgbm(self) -> str:
         """Return the text."""
@@ -207,7 +227,8 @@ def _binned(
     lgb = lightgbm()
 
     seen = features if known.all() else features[known]
-    own = {"feature_pre_filter": False, "max_bin": settings.bins}
+    own: dict[str, Any] = {"feature_pre_filter": False, "max_bin": settings.bins}
+    own |= _passed(settings, 0)
     data = lgb.Dataset(
         seen,
         label=np.zeros(len(seen), dtype=np.float32),
@@ -252,6 +273,7 @@ def _trained(
             "min_data_in_leaf": settings.least_documents,
             "feature_fraction": settings.feature_share,
             "feature_fraction_seed": seed,
+            **_passed(settings, seed),
         },
         data,
         num_boost_round=trees,
@@ -268,6 +290,14 @@ def _trained(
         )
     _add_to_scores(booster, start)
     return booster, values["held out"]["worth"] if judge else []
+
+
+def _passed(settings: TreeSettings, seed: int) -> dict[str, Any]:
+    """Return parameters that are handed on, with a seed for what they draw."""
+    found: dict[str, Any] = parameters.resolved(settings)
+    if directions := found.get(parameters.MONOTONE):
+        found[parameters.MONOTONE] = directions.strip("()")
+    return {**found, "bagging_seed": seed, "extra_seed": seed} if found else {}
 
 
 def _add_to_scores(booster: Any, start: float) -> None:

@@ -1,0 +1,74 @@
+"""What features are worth to a ranker, by clicks on queries that it did not learn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models import ClickModel
+from affinerank.clicks.rows import note_unmatched, rows_of
+from affinerank.data.dataset import RankingDataset
+from affinerank.defaults import CORRECTION
+from affinerank.errors import DataError, warn
+from affinerank.pipeline.lists import Lists
+from affinerank.pipeline.parts import held_part
+from affinerank.pipeline.weighing import weigh
+from affinerank.progress import Progress, quiet
+from affinerank.rankers.importance import REPEATS, Importance, by_permutation
+from affinerank.rankers.ranker import Ranker
+from affinerank.seeds import stage_rng
+
+
+def feature_importance(
+    ranker: Ranker,
+    counts: ClickCounts,
+    data: RankingDataset,
+    users: ClickModel | None = None,
+    *,
+    estimator: str = CORRECTION,
+    repeats: int = REPEATS,
+    seed: int = 0,
+    progress: Progress = quiet,
+) -> Importance:
+    """Measure what held-out queries lose where a feature is permuted in each list.
+
+    Args:
+        ranker: Any.
+        counts: Clicks; of their ``split``, where they have one, the part ``holdout``.
+            Queries that the ranker learnt from are left out.
+        data: Features of the documents.
+        users: How users click, where the estimator needs to know.
+        estimator: A row of ``ESTIMATORS`` that corrects the clicks.
+        repeats: Permutations of each feature.
+        seed: Of the permutations.
+        progress: Called after each feature.
+    """
+    rows = rows_of(held_part(counts), data)
+    note_unmatched(rows)
+    weights = weigh(rows, estimator, users)
+    learnt = np.isin(data.query_ids.astype(str), list(ranker.learnt_from))
+    asked, left = weights.share > 0, np.where(learnt, 0.0, weights.share)
+    if learnt[asked].any():
+        warn(
+            f"{np.count_nonzero(learnt & asked):,} of {np.count_nonzero(asked):,} "
+            "queries were left out: the ranker learnt from them"
+        )
+    if not left.any():
+        raise DataError(
+            "there is no query with clicks that the ranker did not learn from; hold "
+            "queries out before training (count --holdout)"
+        )
+    features = ranker.mapping.apply(data).features
+    targets = Lists(features, data.offsets, [replace(weights, share=left)]).targets()
+    return by_permutation(
+        ranker.model,
+        ranker.mapping.names,
+        features,
+        targets,
+        data.offsets,
+        rng=stage_rng("importance", seed),
+        repeats=repeats,
+        progress=progress,
+    )

@@ -1,0 +1,167 @@
+"""Trees as XGBoost's own JSON holds them, checked before XGBoost reads them.
+
+XGBoost goes left where ``x < t``, in float32.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from affinerank import limits
+from affinerank.errors import DataError
+
+FLOAT = np.float32
+LARGEST = float(np.finfo(FLOAT).max)
+ROOT = 2**31 - 1  # what a root has for a parent
+# Arrays of a tree, a value per node; children of a leaf are -1.
+WHOLE = ("left_children", "right_children", "split_indices", "default_left")
+REAL = ("split_conditions", "loss_changes")  # a leaf's value is its condition
+FlatTree = dict[str, list[Any]]
+
+
+def document(trees: Sequence[FlatTree], n_features: int, names: Sequence[str]) -> bytes:
+    """Write trees as a model that XGBoost loads; a score is the sum of leaves."""
+    pairs = "lambdarank_num_pair_per_sample"
+    ranking = {"lambdarank_pair_method": "topk", pairs: "32", "ndcg_exp_gain": "0"}
+    model = {
+        "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
+        "iteration_indptr": list(range(len(trees) + 1)),
+        "tree_info": [0] * len(trees),
+        "trees": [_written(t, i, n_features) for i, t in enumerate(trees)],
+    }
+    learner = {
+        "attributes": {},
+        "feature_names": list(names),
+        "feature_types": ["float"] * len(names),
+        "gradient_booster": {"name": "gbtree", "model": model},
+        "learner_model_param": {
+            "base_score": "0E0",
+            "boost_from_average": "0",
+            "num_class": "0",
+            "num_feature": str(n_features),
+            "num_target": "1",
+        },
+        "objective": {"name": "rank:ndcg", "lambdarank_param": ranking},
+    }
+    body = {"learner": learner, "version": [2, 1, 0]}
+    return (json.dumps(body, allow_nan=False) + "\n").encode()
+
+
+def _written(tree: FlatTree, number: int, n_features: int) -> dict[str, Any]:
+    n = len(tree["left_children"])
+    parents = [ROOT] * n
+    for i, pair in enumerate(_children(tree)):
+        for child in pair:
+            if child >= 0:
+                parents[child] = i
+    size = {"num_deleted": "0", "size_leaf_vector": "1"}
+    size |= {"num_feature": str(n_features), "num_nodes": str(n)}
+    none: dict[str, list[int]] = {
+        f"categories{of}": [] for of in ("", "_nodes", "_segments", "_sizes")
+    }
+    return {
+        **{key: tree[key] for key in (*WHOLE, *REAL)},
+        **none,
+        "base_weights": tree["split_conditions"],  # where plugins look for leaves
+        "id": number,
+        "parents": parents,
+        "split_type": [0] * n,
+        "sum_hessian": [0.0] * n,
+        "tree_param": size,
+    }
+
+
+def _children(tree: FlatTree) -> list[tuple[int, int]]:
+    return list(zip(tree["left_children"], tree["right_children"], strict=True))
+
+
+def sound_trees(found: Any, n_features: int) -> list[FlatTree]:
+    """Return the trees of a document that :func:`document` wrote, or reject them."""
+    try:
+        trees = found["learner"]["gradient_booster"]["model"]["trees"]
+    except (TypeError, KeyError, IndexError):
+        raise DataError("expected learner, gradient_booster, model, trees") from None
+    if not isinstance(trees, list) or not 0 < len(trees) <= limits.MODEL_TREES:
+        raise DataError(f"expected a list of 1 to {limits.MODEL_TREES:,} trees")
+    return [_sound(tree, i, n_features) for i, tree in enumerate(trees)]
+
+
+def _sound(tree: Any, number: int, n_features: int) -> FlatTree:
+    """Check that nodes are whole: each but the root is the child of one before it."""
+    where, most = f"tree {number}", 2 * limits.MODEL_LEAVES - 1
+    if not isinstance(tree, dict):
+        raise DataError(f"{where}: expected an object")
+    left = tree.get("left_children")
+    n = len(left) if isinstance(left, list) else 0
+    if not 0 < n <= most:
+        raise DataError(f"{where}: expected 1 to {most:,} left_children")
+    for key in (*WHOLE, *REAL):
+        values: Any = tree.get(key)
+        kinds = (int,) if key in WHOLE else (int, float)
+        right = isinstance(values, list) and len(values) == n
+        if not right or any(type(value) not in kinds for value in values):
+            raise DataError(f"{where}: expected {n} numbers in {key}")
+        ends = {"split_indices": (0, n_features - 1), "default_left": (0, 1)}
+        whole = ends.get(key, (-1, n - 1))
+        low, top = whole if key in WHOLE else (-LARGEST, LARGEST)
+        if not low <= min(values) <= max(values) <= top:
+            raise DataError(f"{where}: expected {key} from {low:g} to {top:g}")
+    depth = [1] * n
+    met = []
+    for i, pair in enumerate(_children(tree)):
+        inner = [child for child in pair if child >= 0]
+        if len(inner) == 1 or any(child <= i for child in inner):
+            raise DataError(f"{where}: node {i} needs two children after it, or none")
+        for child in inner:
+            depth[child] = depth[i] + 1
+        met += inner
+    if sorted(met) != list(range(1, n)) or max(depth) > limits.MODEL_DEPTH:
+        raise DataError(
+            f"{where}: expected each node but the first once among the children, "
+            f"{limits.MODEL_DEPTH} levels at most"
+        )
+    return {key: tree[key] for key in (*WHOLE, *REAL)}
+
+
+def in_order(tree: Mapping[str, Any]) -> FlatTree:
+    """Number the nodes of a tree so that children come after their parent."""
+    order, place = [0], {0: 0}
+    for node in order:
+        left, right = tree["left_children"][node], tree["right_children"][node]
+        for child in (left, right):
+            if child >= 0:
+                place[child] = len(order)
+                order.append(child)
+    found = {key: [tree[key][node] for node in order] for key in (*WHOLE, *REAL)}
+    for key in WHOLE[:2]:
+        found[key] = [place.get(child, -1) for child in found[key]]
+    return found
+
+
+def as_dumped(trees: Sequence[FlatTree]) -> dict[str, Any]:
+    """Return trees in the form that LightGBM dumps, where ``x <= t`` goes left."""
+    return {
+        "tree_info": [
+            {"tree_index": i, "tree_structure": _node(tree, 0)}
+            for i, tree in enumerate(trees)
+        ]
+    }
+
+
+def _node(tree: FlatTree, i: int) -> dict[str, Any]:
+    value = FLOAT(tree["split_conditions"][i])
+    if tree["left_children"][i] < 0:
+        return {"leaf_value": float(value)}
+    return {
+        "split_feature": tree["split_indices"][i],
+        "threshold": float(np.nextafter(value, FLOAT(-np.inf))),
+        "decision_type": "<=",
+        "missing_type": "NaN",
+        "default_left": bool(tree["default_left"][i]),
+        "left_child": _node(tree, tree["left_children"][i]),
+        "right_child": _node(tree, tree["right_children"][i]),
+    }
