@@ -176,8 +176,8 @@ def train(
         if needed:
             known = load_held_against(users, clicks, seed)
         if auto:
-            same = {"scaling": scaling, "categories": categories}
-            compared = ChoiceSettings(ranker, how, seconds, seed, recipe, **same)
+            same: dict[str, Any] = {"scaling": scaling, "categories": categories}
+            compared = ChoiceSettings(ranker, how, seconds, seed, recipe=recipe, **same)
             trained, choice = train_chosen(
                 clicks, read, known, settings=compared, **given
             )
