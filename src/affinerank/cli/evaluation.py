@@ -21,7 +21,6 @@ from affinerank.cli.options import (
 )
 from affinerank.defaults import CORRECTION, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
-from affinerank.estimators import ESTIMATORS
 from affinerank.settings import require_choice
 
 
@@ -43,9 +42,7 @@ def evaluate(
         Path | None, Option(help="Judge by these held-out clicks, not by labels.")
     ] = None,
     users: Users = None,
-    estimator: Annotated[
-        str, Option(help=f"With --counts: {ESTIMATORS.choices}.")
-    ] = CORRECTION,
+    estimator: Annotated[str, Option(help="With --counts: {ESTIMATORS}.")] = CORRECTION,
     against: Annotated[
         str | None, Option(help="With --counts: logged, the ranking that was shown.")
     ] = None,
@@ -67,7 +64,10 @@ def evaluate(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Judge rankers by labels, or by the clicks that another ranking brought."""
+    """Judge rankers by labels, or by the clicks on another ranking.
+
+    Example: affinerank evaluate model --data yahoo-like:500
+    """
     from affinerank.metrics import Metric
     from affinerank.pipeline import evaluate_rankers
     from affinerank.rankers.loading import load_ranker

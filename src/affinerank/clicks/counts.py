@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from affinerank.arrays import Ints, Rng
+from affinerank.arrow import pa, pc, pq
 from affinerank.clicks.counts_table import (
     COLUMNS,
     CONTEXT,

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
 from affinerank.arrays import Bools, Floats, Ids, Ints, joint, runs
+from affinerank.arrow import pa, pc
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import CONTEXT
 from affinerank.data.dataset import RankingDataset

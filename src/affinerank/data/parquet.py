@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from affinerank import limits
 from affinerank.arrays import Ids, Matrix
+from affinerank.arrow import is_text, pa, pc, pq
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.mapped import ROWS_AT_ONCE, empty_matrix, release
 from affinerank.data.reading import Chosen, Missing, parse_missing
@@ -33,7 +31,6 @@ BUFFER = 2**20
 IDS_AT_ONCE = 1_000_000
 # What users did and saw is never a feature, whatever table it is found in.
 OF_LOGS = "session_id query_id rank position clicked click ranker timestamp user_id"
-STRINGS = (pa.string(), pa.large_string(), pa.string_view())
 _CACHE_KEY = b"affinerank.cache"
 
 
@@ -145,7 +142,7 @@ def _read(
     table = file.read(columns=others)
     table.validate(full=True)  # ids that are not UTF-8, among others
     for name in others:
-        if table[name].type in STRINGS:
+        if is_text(table[name].type):
             longest = pc.max(pc.binary_length(table[name])).as_py() or 0
             if longest > limits.ID_BYTES:
                 raise DataError(f"{name} must have at most {limits.ID_BYTES:,} bytes")
@@ -190,7 +187,7 @@ def _feature_names(
     for name in used:
         kind = schema.field(name).type
         numeric = pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-        fits = kind in STRINGS if name in ids else numeric
+        fits = is_text(kind) if name in ids else numeric
         if not (fits or pa.types.is_integer(kind)):
             right = "integers or strings" if name in ids else "numbers"
             raise DataError(
