@@ -99,8 +99,8 @@ def _cell(column: Column, row: Mapping[str, Any]) -> str:
     if len(plain) >= PROSE:
         text = f'<div class="words">{text}</div>'
     examples = row[column.code][:EXAMPLES] if column.code else ()
-    lines = (escape(json.dumps(example, default=str)) for example in examples)
-    return text + "".join(f"<div><code>{line}</code></div>" for line in lines)
+    lines = (json.dumps(row, default=str, ensure_ascii=False) for row in examples)
+    return text + "".join(f"<div><code>{escape(line)}</code></div>" for line in lines)
 
 
 def _filled(text: str, row: Mapping[str, Any]) -> str:

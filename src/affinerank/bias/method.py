@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from affinerank.rankers.targets import Targets
 
 AUTO = "auto"
-REPLICATES = 16
+REPLICATES = 20
 
 
 @dataclass(frozen=True, slots=True)

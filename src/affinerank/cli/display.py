@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,13 @@ def trained(about: Mapping[str, Any]) -> None:
             f"{left['documents']:,} documents of {left['queries']:,} queries with "
             f"{left['impressions']:,} impressions and {left['clicks']:,} clicks have "
             "no features and were left out"
+        )
+    if about["constant"]:
+        few = ", ".join(about["constant"][:10])
+        more = ", ..." if len(about["constant"]) > 10 else ""
+        line(
+            f"{len(about['constant']):,} features are the same for all documents of "
+            f"each query, so nothing is learnt from them: {few}{more}"
         )
     for row in about["imputed"]:
         line(
@@ -359,7 +367,8 @@ def findings(report: Any, *, to_stderr: bool) -> None:
     rows = []
     for found in report.findings:
         kind, number = "fault" if found.fault else "note", f"{found.number:,}"
-        examples = (json.dumps(row, default=str) for row in found.examples[:3])
+        write = partial(json.dumps, default=str, ensure_ascii=False)  # ids as they are
+        examples = map(write, found.examples[:3])
         rows.append((kind, found.what, f"{number} {found.unit}", "\n".join(examples)))
     console = faults if to_stderr else out
     table(("", "what", "how many", "for example"), rows, console)

@@ -47,7 +47,7 @@ def estimate(
     ] = 200,
     replicates: Annotated[
         int, Option(min=0, help="Resamples behind the bands of the EM.")
-    ] = 16,
+    ] = 20,
     of: DataOptions,
     seed: Seed = 0,
     as_json: Json = False,

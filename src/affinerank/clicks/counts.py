@@ -243,8 +243,16 @@ class ClickCounts:
     def load(cls, path: PathLike) -> ClickCounts:
         """Read counts written by :meth:`save` or by the counting engine."""
         source = existing_file(path)
+        with source.open("rb") as file:
+            parquet = file.read(4) == b"PAR1"
         with parquet_errors(source):
-            found = cls(pq.read_table(source))
+            table = pq.read_table(source) if parquet else None
+            if table is None or "clicked" in table.column_names:
+                raise DataError(
+                    "holds no counts; run count first, as in affinerank count "
+                    f"{source} -o counts.parquet"
+                )
+            found = cls(table)
         # Sorting took room for several of it, which Arrow would keep.
         pa.default_memory_pool().release_unused()
         return found

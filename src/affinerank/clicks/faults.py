@@ -189,13 +189,14 @@ class _Search:
                 elif rule.unit == "sessions":
                     few = few.select("session_id", "low", "high")
                 rows = few.limit(2 * EXAMPLES).to_pyarrow().to_pylist()
-                examples = tuple(_shortened(row) for row in rows)
+                examples = tuple(shortened(row) for row in rows)
                 about = (rule.what, rule.fault, self.numbers[name], rule.unit)
                 found.append(Finding(*about, examples))
         return found
 
 
-def _shortened(row: Mapping[str, Any]) -> dict[str, Any]:
+def shortened(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Cut long texts of an example."""
     return {n: v[:200] if isinstance(v, str) else v for n, v in row.items()}
 
 
@@ -205,7 +206,7 @@ def _row_rules(log: ir.Table) -> dict[str, _Rule]:
     faults = {f"{name} is null": _[name].isnull() for name in ids} | {
         f"rank is not a whole number from 1 to {MAX_RANK} (if the log counts from 0, "
         "give --ranks-from 0)": rank.isnull() | (rank < 1) | (rank > MAX_RANK),
-        "clicked is neither 0 nor 1": _.clicked.isnull(),
+        "clicked is neither 0 nor 1 (nor true, false, yes, no)": _.clicked.isnull(),
     }
     faults |= {
         f"{name} is longer than {ID_BYTES} characters": _[name].length() > ID_BYTES

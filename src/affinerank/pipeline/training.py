@@ -57,6 +57,7 @@ class Trained:
         estimate: How these users were estimated, if they were.
         unmatched: What the counts hold that the data have no features for.
         imputed: Which features lacked values, how many, and what was put there.
+        constant: Features that tell no documents of a query apart, and were left out.
     """
 
     rankers: Mapping[Name, Ranker]
@@ -65,6 +66,7 @@ class Trained:
     estimate: Estimate | None
     unmatched: Unmatched
     imputed: Sequence[Mapping[str, Any]] = ()
+    constant: tuple[str, ...] = ()
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Save one ranker as ``folder``, several below it by estimator (and seed).
@@ -91,6 +93,7 @@ class Trained:
             "rankers": rows,
             "unmatched": asdict(self.unmatched),
             "imputed": list(self.imputed),
+            "constant": list(self.constant),
         }
 
     def _folders(self, folder: Path) -> dict[Name, Path]:
@@ -192,7 +195,8 @@ def train(
     }
     by_name = dict(zip(names, fitted, strict=True))
     imputed = imputed_values(mapping, data)
-    return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed)
+    unused = tuple(name for name in data.feature_names if name not in mapping.names)
+    return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed, unused)
 
 
 def _lists(
