@@ -70,7 +70,10 @@ def usable(facts: Facts) -> Section:
         "sessions_of_repeated_queries": facts.repeated_sessions,
     }
     blocks = (Block(CHECKS, counted), Block(FINDINGS, faults, FAULTS))
-    return Section(QUESTION, verdict, (says,), numbers, blocks)
+    sizes = (
+        f"{facts.rows.n_sessions:,} searches, {int(facts.rows.clicks.sum()):,} clicks"
+    )
+    return Section(QUESTION, verdict, (says,), numbers, blocks, f"{sizes}.")
 
 
 def unusable(survey: LogSurvey | None) -> Section:
@@ -81,7 +84,7 @@ def unusable(survey: LogSurvey | None) -> Section:
         why = f"Every session has a fault: none of {rows} could be counted."
     faults = _findings(survey)
     numbers, block = {"checks": [], "findings": faults}, Block(FINDINGS, faults, FAULTS)
-    return Section(QUESTION, "no", (why,), numbers, (block,))
+    return Section(QUESTION, "no", (why,), numbers, (block,), why)
 
 
 def _findings(survey: LogSurvey | None) -> list[dict[str, Any]]:

@@ -244,7 +244,7 @@ def estimated(about: Mapping[str, Any]) -> None:
         f"{'; '.join(about['connected']) or 'no ranks'}"
     )
     rows = about["by_rank"]
-    line("alpha and beta up to gauge: in units of clicks at the first rank (1 and 0)")
+    line("the scale is arbitrary: alpha is 1 and beta 0 at the first rank")
     shown = []
     for row in rows[:RANKS_PRINTED]:
         numbers = (f"{row[name]:,}" for name in ("impressions", "clicks"))
