@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from affinerank.charts import Spec
+from affinerank.notebook import Tabular
 
 Mark = Literal["good", "care", "bad", "unknown"]
 
@@ -136,8 +137,8 @@ class Step:
         return {**about, **self.numbers, **commands}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Audit:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Audit(Tabular):
     """What a log is good for.
 
     Attributes:
@@ -151,6 +152,16 @@ class Audit:
     next: tuple[Step, ...]
     source: str = ""
     worth: str = ""
+
+    def _line(self) -> str:
+        return " ".join(f"{r['question']} {r['answer']}." for r in self._rows())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        told = [part for part in self.sections if part.question.wanted is not None]
+        return [
+            {"question": p.question.text, "answer": p.answer, "in_short": p.short}
+            for p in told
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: the source, each section by its name, and ``next``."""

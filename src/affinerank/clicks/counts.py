@@ -29,6 +29,7 @@ from affinerank.clicks.counts_table import (
 from affinerank.data.parquet import parquet_errors
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, existing_file, written_whole
+from affinerank.notebook import Tabular
 
 __all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "ClickCounts"]
 
@@ -38,7 +39,7 @@ SUMS = (("impressions", "sum"), ("clicks", "sum"))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ClickCounts:
+class ClickCounts(Tabular):
     """How often each document was shown and clicked at each rank.
 
     Attributes:
@@ -93,11 +94,14 @@ class ClickCounts:
         table = pa.table(arrays)
         return cls(table if sessions is not None else _with_sessions(table))
 
-    def __repr__(self) -> str:
+    def _line(self) -> str:
         return (
-            f"ClickCounts({self.table.num_rows:,} rows by {', '.join(self.keys)}: "
-            f"{self.impressions.sum():,} impressions, {self.clicks.sum():,} clicks)"
+            f"{self.table.num_rows:,} rows by {', '.join(self.keys)}: "
+            f"{self.impressions.sum():,} impressions, {self.clicks.sum():,} clicks"
         )
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return self.click_rate_by_rank()
 
     @property
     def keys(self) -> tuple[str, ...]:

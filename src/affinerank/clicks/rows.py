@@ -15,6 +15,7 @@ from affinerank.clicks.counts_table import CONTEXT
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.errors import DataError, warn
+from affinerank.notebook import Tabular
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,8 @@ class Unmatched:
     example: tuple[dict[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClickRows:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ClickRows(Tabular):
     """Impressions and clicks of each document at each rank it was shown at.
 
     Attributes:
@@ -60,6 +61,15 @@ class ClickRows:
     has_context: bool = False
     segments: tuple[str, ...] = ()
     segment: Ints | None = None
+
+    def _line(self) -> str:
+        sizes = f"{self.n_docs:,} documents, {self.n_queries:,} queries"
+        return f"{len(self):,} rows, {sizes}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        names = ("doc", "rank", "impressions", "clicks")
+        columns = [getattr(self, name).tolist() for name in names]
+        return pa.table(dict(zip(names, columns, strict=True))).to_pylist()
 
     @classmethod
     def of_ranks(cls, depth: int) -> ClickRows:

@@ -47,6 +47,7 @@ from affinerank.evaluation.refits import (
     mean_alpha,
 )
 from affinerank.evaluation.unseen import by_information, can_predict, predict
+from affinerank.notebook import Tabular
 from affinerank.pipeline.estimation import filled_features
 from affinerank.pipeline.folds import Log, learn_quickly
 from affinerank.pipeline.judges import second_judge
@@ -137,8 +138,8 @@ class JudgedByClicks:
         return about
 
 
-@dataclass(frozen=True, slots=True)
-class ByClicks:
+@dataclass(frozen=True, slots=True, repr=False)
+class ByClicks(Tabular):
     """Rankers judged by clicks.
 
     Attributes:
@@ -159,6 +160,13 @@ class ByClicks:
     clicks: int
     rankers: Sequence[JudgedByClicks]
     refits: Mapping[str, Any] | None = None
+
+    def _line(self) -> str:
+        names = ", ".join(row.ranker for row in self.rankers)
+        return f"{self.metric} by {self.estimator}, {self.clicks:,} clicks: {names}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return list(self.to_dict()["rankers"])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""

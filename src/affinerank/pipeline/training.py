@@ -20,6 +20,7 @@ from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
 from affinerank.estimators import Fold
 from affinerank.files import new_folder
+from affinerank.notebook import Tabular
 from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.pipeline.parts import train_part
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 Name = tuple[str, int]  # estimator and seed
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
+@dataclass(frozen=True, slots=True, repr=False)
+class Trained(Tabular):
     """Rankers trained together.
 
     Attributes:
@@ -67,6 +68,15 @@ class Trained:
     unmatched: Unmatched
     imputed: Sequence[Mapping[str, Any]] = ()
     constant: tuple[str, ...] = ()
+
+    def _line(self) -> str:
+        return ", ".join(f"{name}: {one!r}" for (name, _), one in self.rankers.items())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [
+            {"estimator": name, "seed": seed, **self.fitted[name, seed].report}
+            for name, seed in self.rankers
+        ]
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Save one ranker as ``folder``, several below it by estimator (and seed).
