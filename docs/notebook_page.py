@@ -28,5 +28,6 @@ def _parts(cell: dict[str, Any]) -> list[str]:
         shown = output["data"]
         plain = f"<pre>{escape(''.join(shown['text/plain']))}</pre>"
         html = "".join(shown.get("text/html", plain))
+        html = html.replace(' border="1" class="dataframe"', "")  # styled as others
         parts.append(f'<div class="shown">{" ".join(html.split(chr(10)))}</div>')
     return parts

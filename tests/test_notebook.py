@@ -29,6 +29,7 @@ def objects() -> dict[str, Any]:
     """One of each kind that users meet."""
     splits = ar.load("yahoo-like:60")
     data, test = splits.train, splits.test
+    assert test is not None
     world = ar.prepare_simulation(data)
     counts = ar.simulate_counts(world, 20_000, rng=np.random.default_rng(0))
     users = ar.TrustModel.paper(depth=200)

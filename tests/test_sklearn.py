@@ -438,8 +438,8 @@ def test_a_pipeline_of_frames_is_searched_cloned_and_kept(tmp_path: Path) -> Non
         whole = make_pipeline(
             StandardScaler(), AffineRanker("affine", "lightgbm", users=USERS, **how)
         ).set_output(transform="pandas")
-        grid = {"affineranker__learning_rate": [0.05, 0.2]}
-        grid |= {"affineranker__clip": [None, 0.3]}
+        grid: dict[str, list[Any]] = {"affineranker__learning_rate": [0.05, 0.2]}
+        grid["affineranker__clip"] = [None, 0.3]
         search = GridSearchCV(whole, grid, cv=GroupKFold(2), error_score="raise")
         search.fit(frame, table["clicks"], groups=table["qid"], **columns)
         best = search.best_estimator_

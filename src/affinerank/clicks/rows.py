@@ -69,7 +69,8 @@ class ClickRows(Tabular):
     def _rows(self) -> list[dict[str, Any]]:
         names = ("doc", "rank", "impressions", "clicks")
         columns = [getattr(self, name).tolist() for name in names]
-        return pa.table(dict(zip(names, columns, strict=True))).to_pylist()
+        table = pa.table(dict(zip(names, columns, strict=True)))
+        return list(table.to_pylist())
 
     @classmethod
     def of_ranks(cls, depth: int) -> ClickRows:
