@@ -206,7 +206,7 @@ def _row_rules(log: ir.Table) -> dict[str, _Rule]:
     faults = {f"{name} is null": _[name].isnull() for name in ids} | {
         f"rank is not a whole number from 1 to {MAX_RANK} (if the log counts from 0, "
         "give --ranks-from 0)": rank.isnull() | (rank < 1) | (rank > MAX_RANK),
-        "clicked is neither 0 nor 1 (nor true, false, yes, no)": _.clicked.isnull(),
+        "clicked is neither 0 nor 1": _.clicked.isnull(),
     }
     faults |= {
         f"{name} is longer than {ID_BYTES} characters": _[name].length() > ID_BYTES
