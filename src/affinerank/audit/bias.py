@@ -22,7 +22,7 @@ TRUST = Question("trust_bias", "Is there trust bias?", wanted=False)
 DEEP = 10
 NOT_SEEN = {
     "not found": "No sign of it, which is no proof that there is none.",
-    "unknown": "This log cannot show it; the next step can.",
+    "unknown": "This log cannot show it.",
 }
 
 

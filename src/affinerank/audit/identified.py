@@ -43,7 +43,7 @@ ARBITRARY = "Their scale is arbitrary, and no ranking depends on it."
 SHORT = {
     "yes": "Enough to correct the clicks at every rank.",
     "partly": "Enough to correct clicks; some ranks lean on others.",
-    "no": "This log does not show it; the next step does.",
+    "no": "This log does not show it.",
 }
 AVERAGE = (
     "Users were estimated by more than the rank: these are averages over impressions."

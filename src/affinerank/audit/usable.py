@@ -70,10 +70,12 @@ def usable(facts: Facts) -> Section:
         "sessions_of_repeated_queries": facts.repeated_sessions,
     }
     blocks = (Block(CHECKS, counted), Block(FINDINGS, faults, FAULTS))
-    sizes = (
-        f"{facts.rows.n_sessions:,} searches, {int(facts.rows.clicks.sum()):,} clicks"
-    )
-    return Section(QUESTION, verdict, (says,), numbers, blocks, f"{sizes}.")
+    clicks = int(facts.rows.clicks.sum())
+    short = f"{facts.rows.n_sessions:,} searches, {clicks:,} clicks."
+    lacking = [check for check in found if check.verdict == "bad"]
+    if lacking:
+        short += f" {lacking[0].what.capitalize()}: {lacking[0].says}."
+    return Section(QUESTION, verdict, (says,), numbers, blocks, short)
 
 
 def unusable(survey: LogSurvey | None) -> Section:
