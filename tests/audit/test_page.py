@@ -1,8 +1,12 @@
 """The page shows any sections: cards, tables, figures and steps by their data."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
+from affinerank.audit.changes import worth
 from affinerank.audit.findings import Audit, Block, Column, Question, Section, Step
 from affinerank.audit.page import ROWS_LISTED, audit_page
 
@@ -134,3 +138,19 @@ def test_steps_are_numbered_with_their_commands() -> None:
         "next: Reap",
         "  Later.",
     ]
+
+
+def test_the_worth_is_the_gain_where_another_is_clearly_better() -> None:
+    """Of 40 sessions 10 gain .2 clicks each: 50 in 1,000; the other is not clear."""
+    first = SimpleNamespace(
+        query=np.array([0, 1]),
+        better=np.array([True, False]),
+        difference=np.array([0.2, 0.5]),
+    )
+    facts: Any = SimpleNamespace(
+        first=first, rows=SimpleNamespace(sessions=np.array([10.0, 30.0]))
+    )
+    assert "25% of the searches" in worth(facts)
+    assert "about 50 more clicks at rank 1 in 1,000 searches" in worth(facts)
+    first.better[:] = False
+    assert worth(facts) == ""
