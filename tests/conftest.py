@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import TIMEOUT_MAX
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ WORLD = "yahoo-like:60"
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 # On a slow one, commands must not print how far they are into what tests compare.
-options.SECONDS_BETWEEN_LINES = float("inf")
+options.SECONDS_BETWEEN_LINES = TIMEOUT_MAX
 
 # Files that `make quick` leaves out: they train at length, or start a browser or Spark.
 SLOW = (

@@ -7,6 +7,7 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -425,6 +426,31 @@ def test_it_stands_at_the_end_of_a_pipeline() -> None:
         "affine", users=USERS, recipe="paper", settings=SMALL["mlp"]
     ).fit(**scaled)
     np.testing.assert_array_equal(there, scores(alone, scaled))
+
+
+def test_a_pipeline_of_frames_is_searched_cloned_and_kept(tmp_path: Path) -> None:
+    table = rows(n_queries=15)
+    names = ["price", "rating", "age", "sales"]
+    frame = pd.DataFrame(table["X"], columns=names)
+    columns = {name: c for name, c in table.items() if name not in ("X", "clicks")}
+    how: dict[str, Any] = {"recipe": "paper", "settings": SMALL["lightgbm"]}
+    with config_context(enable_metadata_routing=True):
+        whole = make_pipeline(
+            StandardScaler(), AffineRanker("affine", "lightgbm", users=USERS, **how)
+        ).set_output(transform="pandas")
+        grid: dict[str, list[Any]] = {"affineranker__learning_rate": [0.05, 0.2]}
+        grid["affineranker__clip"] = [None, 0.3]
+        search = GridSearchCV(whole, grid, cv=GroupKFold(2), error_score="raise")
+        search.fit(frame, table["clicks"], groups=table["qid"], **columns)
+        best = search.best_estimator_
+        assert best[-1].feature_names_in_.tolist() == names  # the scaler gave a frame
+        joblib.dump(best, tmp_path / "kept")
+        scored = best.predict(frame, qid=table["qid"])
+        for other in (joblib.load(tmp_path / "kept"), clone(best)):
+            if not hasattr(other[-1], "ranker_"):
+                other.fit(frame, table["clicks"], **columns)  # a clone knows nothing
+            again = other.predict(frame, qid=table["qid"])
+            np.testing.assert_array_equal(again, scored)
 
 
 @pytest.mark.parametrize("ranker", RANKERS)

@@ -145,8 +145,8 @@ def bias_figure(
             if truth is not None:
                 values.append({**point, "series": "truth", "value": truth[name][i]})
     names = ["estimate"] if truth is None else ["estimate", "truth"]
-    gauge = "gauge: mean alpha 1, mean beta/alpha 0"
-    drawn = by_rank(values, names, gauge, log=True)
+    scale = "arbitrary scale: mean alpha 1, mean beta/alpha 0"
+    drawn = by_rank(values, names, scale, log=True)
     panels = [
         {
             **drawn,

@@ -42,7 +42,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     except OSError as error:
         if error.filename and not str(error.filename).startswith(str(aside)):
             raise  # about another file
-        reason = error.strerror or one_line(error)
+        reason = os.strerror(error.errno) if error.errno else one_line(error)
         raise DataError(f"{path}: could not be written: {reason}") from error
     finally:
         _remove(aside)

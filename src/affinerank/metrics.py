@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from affinerank.arrays import Floats, Ints
 from affinerank.errors import ConfigError, DataError
+from affinerank.notebook import Tabular
 
 Gain = Literal["linear", "exponential"]
 Empty = Literal["skip", "0", "1"]
@@ -193,12 +194,18 @@ class Metric:
         return MetricValues(metric=self, values=values)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MetricValues:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MetricValues(Tabular):
     """A metric's value for each query; NaN where the query was skipped."""
 
     metric: Metric
     values: Floats
+
+    def _line(self) -> str:
+        return f"{self.name}: {self.mean:.4f} over {len(self.counted):,} queries"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [self.summary()]
 
     @property
     def n_skipped(self) -> int:

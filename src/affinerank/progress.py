@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from time import monotonic
 from typing import Protocol
 
 
@@ -14,3 +18,24 @@ class Progress(Protocol):
 
 def quiet(stage: str, done: int, total: int) -> None:
     """Report nothing."""
+
+
+@contextmanager
+def in_lines(say: Callable[[str], None], every: float) -> Iterator[Progress]:
+    """Say every so many seconds how far the work is, also where a stage is silent."""
+    started, over, reached = monotonic(), Event(), ["at work"]
+
+    def progress(stage: str, done: int, total: int) -> None:
+        reached[0] = f"{stage}: {done:,} of {total:,}"
+
+    def speak() -> None:
+        while not over.wait(every):
+            say(f"{reached[0]}, {monotonic() - started:,.0f} s")
+
+    speaker = Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield progress
+    finally:
+        over.set()
+        speaker.join()

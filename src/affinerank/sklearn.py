@@ -87,7 +87,12 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
 
     # What is not X or y by name counts as a routed column, so clicks are left out.
     __metadata_request__fit = {"clicks": UNUSED, **ROUTED}  # noqa: RUF012
-    __metadata_request__score = {"clicks": UNUSED, **ROUTED}  # noqa: RUF012
+    # Pipeline.score names a sample_weight, even where it has none to hand on.
+    __metadata_request__score = {  # noqa: RUF012
+        "clicks": UNUSED,
+        "sample_weight": None,
+        **ROUTED,
+    }
     __metadata_request__predict = {"qid": True}  # noqa: RUF012
 
     def __init__(

@@ -1,8 +1,12 @@
 """The page shows any sections: cards, tables, figures and steps by their data."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
+from affinerank.audit.changes import worth
 from affinerank.audit.findings import Audit, Block, Column, Question, Section, Step
 from affinerank.audit.page import ROWS_LISTED, audit_page
 
@@ -58,16 +62,35 @@ def test_a_table_is_made_from_rows_of_data() -> None:
     assert "Nothing is missing." in page
 
 
-def test_cards_say_the_verdict_in_its_colour() -> None:
-    wanted = {"yes": "good", "partly": "care", "no": "bad", "not found": "unknown"}
-    for verdict, colour in {**wanted, "unknown": "unknown"}.items():
-        page = page_of(Section(QUESTION, verdict, ()))
-        assert f'<a class="card {colour}" href="#section-wine">' in page
-        assert f"<strong>{verdict.capitalize()}</strong>" in page
-    unwanted = replace(QUESTION, wanted=False)
-    assert 'class="card care"' in page_of(Section(unwanted, "yes", ()))
+def test_cards_say_in_words_and_colour_what_was_found() -> None:
+    wanted = {
+        "yes": ("good", "Yes"),
+        "partly": ("care", "In part"),
+        "no": ("bad", "No"),
+        "not found": ("unknown", "Not found"),
+        "unknown": ("unknown", "Cannot be known"),
+    }
+    found = wanted | {"yes": ("care", "Found"), "partly": ("care", "Found in part")}
+    for question, words in (
+        (QUESTION, wanted),
+        (replace(QUESTION, wanted=False), found),
+    ):
+        for verdict, (colour, answer) in words.items():
+            page = page_of(Section(question, verdict, (), short="Red & white."))
+            assert f'<a class="card {colour}" href="#section-wine">' in page
+            assert f"<strong>{answer}</strong><small>Red &amp; white.</small>" in page
     silent = replace(QUESTION, wanted=None)
     assert 'class="card ' not in page_of(Section(silent, "measured", ()))
+
+
+def test_the_first_screen_says_what_it_is_worth_and_what_to_do() -> None:
+    section, step = Section(QUESTION, "yes", ()), Step("sow", "Sow", ("Soon.", "Now."))
+    page = audit_page(Audit((section,), (step,), "cellar", "A barrel & more."))
+    first = page[: page.index("<h2")]
+    assert "<strong>What it would be worth.</strong> A barrel &amp; more." in first
+    assert "<strong>Next step.</strong> Sow. Soon." in first
+    assert 'href="#next"' in first
+    assert '<h2 id="next">' in page
 
 
 def test_long_tables_are_cut_and_empty_ones_left_out() -> None:
@@ -96,6 +119,7 @@ def test_steps_are_numbered_with_their_commands() -> None:
     assert found.to_dict() == {
         "source": "cellar",
         "wine": {"verdict": "no", "says": ["None."], "bottles": 0},
+        "worth": "",
         "next": [
             {"step": "sow", "title": "Sow", "says": ["Soon."], "grains": 3},
             {
@@ -114,3 +138,19 @@ def test_steps_are_numbered_with_their_commands() -> None:
         "next: Reap",
         "  Later.",
     ]
+
+
+def test_the_worth_is_the_gain_where_another_is_clearly_better() -> None:
+    """Of 40 sessions 10 gain .2 clicks each: 50 in 1,000; the other is not clear."""
+    first = SimpleNamespace(
+        query=np.array([0, 1]),
+        better=np.array([True, False]),
+        difference=np.array([0.2, 0.5]),
+    )
+    facts: Any = SimpleNamespace(
+        first=first, rows=SimpleNamespace(sessions=np.array([10.0, 30.0]))
+    )
+    assert "25% of the searches" in worth(facts)
+    assert "about 50 more clicks at rank 1 in 1,000 searches" in worth(facts)
+    first.better[:] = False
+    assert worth(facts) == ""

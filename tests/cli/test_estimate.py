@@ -61,7 +61,7 @@ def test_estimate_prints_and_writes(
     said = " ".join(printed.out.split())
     assert "by mixture: features indicate which documents to expect relevant" in said
     assert "documents were shown at several ranks; that connects no ranks" in said
-    assert "alpha and beta up to gauge" in said
+    assert "the scale is arbitrary" in said
     assert "note: levels of relevance found: 0, 1" in said
     assert "there is trust bias (p = " in said
     assert "against the truth, modulo gauge: E = 0.0" in said
@@ -172,7 +172,7 @@ def test_estimate_refuses_counts_that_are_none(
     said = refused(capsys, "estimate", "nothing.parquet")
     assert said == "affinerank: nothing.parquet: there is no such file\n"
     (tmp_path / "text.parquet").write_text("no counts")
-    assert "could not be read as Parquet" in refused(capsys, "estimate", "text.parquet")
+    assert "run count first" in refused(capsys, "estimate", "text.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["text.parquet"]
 
 

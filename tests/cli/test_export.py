@@ -87,7 +87,7 @@ def test_the_text_of_trees_is_the_ranker_s_own(trees: Path, tmp_path: Path) -> N
     [
         (["network", "--to", "pmml", "-o", "a"], "there is no export format 'pmml'"),
         (["network", "--to", "lightgbm", "-o", "a"], "mlp cannot be written as"),
-        (["nothing", "--to", "onnx", "-o", "a"], "there is no such file"),
+        (["nothing", "--to", "onnx", "-o", "a"], "no ranker's folder"),
         (["network", "--to", "onnx", "-o", "no/a"], "there is no folder no"),
         (["network", "--to", "onnx", "-o", "network"], "this is a folder"),
         (["network", "--to", "onnx", "-o", "network/ranker.json"], "own folder"),

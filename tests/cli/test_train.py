@@ -247,7 +247,7 @@ def test_a_model_for_other_features_is_refused(
     assert main(["evaluate", target, "--data", "mslr-like:20"]) == 2
     assert "the data lack" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path), "--data", world]) == 2
-    assert "there is no such file" in capsys.readouterr().err
+    assert "no ranker's folder, as train writes it" in capsys.readouterr().err
     nothing = ["evaluate", target, "--data", world, "--relevant-above", "9"]
     assert main(nothing) == 2
     assert "no query has a label above 9" in capsys.readouterr().err

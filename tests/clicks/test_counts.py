@@ -266,7 +266,7 @@ def test_a_file_gives_the_counts_back(split: Any, tmp_path: Path) -> None:
 def test_a_file_that_is_no_counts_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "c.parquet"
     path.write_text("no")
-    with pytest.raises(DataError, match=r"c\.parquet: .*Parquet"):
+    with pytest.raises(DataError, match=r"c\.parquet: .*run count first"):
         ClickCounts.load(path)
     pq.write_table(pa.table({"query_id": [1]}), path)
     with pytest.raises(DataError, match=r"c\.parquet: counts have no column 'doc_id'"):

@@ -196,7 +196,30 @@ def test_our_question_comes_first_where_a_plan_asks_it(
     places = [page.index(mark) for mark in marks]
     assert places == sorted(places)
     assert page.count('<div class="scroll" data-figure=') == 2
-    assert "Does it rank better" not in report_page(plan_of("world"), paper_results)
+    assert "What we say" in page
+    assert "What we say" not in report_page(plan_of("world"), paper_results)
+
+
+def test_a_report_opens_with_the_gain_over_production(
+    paper_results: list[Result],
+) -> None:
+    page = report_page(plan_of("world"), paper_results)
+    before, after = page.index("Does it rank better?"), page.index("What the paper")
+    assert before < after
+    # Affine is .14 above; a query has half of it, the other half more: .07 and .21.
+    # So the error is .07, with one degree of freedom: .14 -+ 12.706 * .07.
+    assert (
+        "Not clear (world, η = 1, ε⁻₁ = 0.65): after 8,000,000 clicks, Affine ranks "
+        "+0.140 above production in nDCG@10 (95 % -0.749 to +1.029, 2 test queries"
+    ) in page
+    clear = [  # a thousand such queries leave no doubt
+        replace(r, per_query=r.per_query * 500) for r in paper_results
+    ]
+    assert "Yes (world, η = 1, ε⁻₁ = 0.65): after 8,000,000" in report_page(
+        plan_of("world"), clear
+    )
+    learnt = [r for r in paper_results if r.cell.estimator != "production"]
+    assert "Does it rank" not in report_page(plan_of("world"), learnt)
 
 
 def test_each_panel_has_its_p_values_over_runs_and_over_queries(

@@ -11,7 +11,7 @@ from affinerank.audit.findings import Block, Column, Question, Section, Step
 from affinerank.audit.words import p_text
 from affinerank.bias.assumptions import UNIDENTIFIED, Assumption
 
-QUESTION = Question("assumptions", "Is an assumption broken?", wanted=False)
+QUESTION = Question("assumptions", "Do users click in ways we cannot correct?", False)
 TESTS = (
     Column("Tested: whether", "{against}"),
     Column("", mark="verdict"),
@@ -34,7 +34,8 @@ def assumptions(facts: Facts) -> Section:
         says = [f"{made}, and found nothing. That is no proof that nothing is broken."]
     rows = [asdict(each) for each in facts.assumptions]
     block = Block(TESTS, [_row(each) for each in facts.assumptions], notes=(NOTE,))
-    return Section(QUESTION, verdict, tuple(says), {"tests": rows}, (block,))
+    short = f"{len(tested)} of {len(rows)} tests could be made; {len(broken)} found it."
+    return Section(QUESTION, verdict, tuple(says), {"tests": rows}, (block,), short)
 
 
 def contradictions(facts: Facts) -> Iterator[Step]:

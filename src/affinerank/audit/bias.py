@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from affinerank.audit.facts import Facts
+from affinerank.audit.facts import Facts, same_documents
 from affinerank.audit.findings import Question, Section
 from affinerank.audit.words import p_text
 from affinerank.bias import Estimate
@@ -17,6 +17,26 @@ from affinerank.bias.swaps import RankEffect, rank_effect
 LEVEL = 0.05
 POSITION = Question("position_bias", "Is there position bias?", wanted=False)
 TRUST = Question("trust_bias", "Is there trust bias?", wanted=False)
+
+
+DEEP = 10
+NOT_SEEN = {
+    "not found": "No sign of it, which is no proof that there is none.",
+    "unknown": "This log cannot show it.",
+}
+
+
+def _short(facts: Facts) -> str:
+    """Say how much more often one document is clicked at the top than further down."""
+    rates = same_documents(*facts.average) if facts.average else {}
+    ranks = [rank for rank in rates if rank <= DEEP]
+    if not ranks or min(rates[rank] for rank in (ranks[0], ranks[-1])) <= 0:
+        return "The same document is clicked more where it stands higher."
+    times = rates[ranks[0]] / rates[ranks[-1]]
+    return (
+        f"The same document is clicked {times:.1f} times as often at rank {ranks[0]} "
+        f"as at rank {ranks[-1]}."
+    )
 
 
 def position_bias(facts: Facts) -> Section:
@@ -47,7 +67,8 @@ def position_bias(facts: Facts) -> Section:
             "This log cannot tell what the rank does to clicks: where they fall with "
             "it, documents further down may just be less relevant."
         ]
-    return Section(POSITION, verdict, tuple(says), numbers)
+    short = _short(facts) if verdict == "yes" else NOT_SEEN[verdict]
+    return Section(POSITION, verdict, tuple(says), numbers, short=short)
 
 
 def trust_bias(facts: Facts) -> Section:
@@ -61,13 +82,14 @@ def trust_bias(facts: Facts) -> Section:
             says = (
                 f"Users were estimated by {facts.estimate.method}, which has no test."
             )
-        return Section(TRUST, "unknown", (says,), {"test": None})
+        return Section(TRUST, "unknown", (says,), {"test": None}, short=says)
     if test.found and facts.misfit:
         says = (
             "Clicks depend on the clicks above, which a test by rank alone takes for "
             "trust bias: see the assumptions."
         )
-        return Section(TRUST, "unknown", (says,), {"test": asdict(test)})
+        short = "Users depend on their clicks above, which looks the same."
+        return Section(TRUST, "unknown", (says,), {"test": asdict(test)}, short=short)
     basis = f"{p_text(test.p)}, from {test.n_queries:,} held-out queries"
     says = (
         f"It was not found ({basis}). That is no proof that there is none; the affine "
@@ -81,7 +103,10 @@ def trust_bias(facts: Facts) -> Section:
             "the affine correction removes that, inverse propensity weights cannot."
         )
     verdict = "yes" if test.found else "not found"
-    return Section(TRUST, verdict, (says,), {"test": asdict(test)})
+    short = NOT_SEEN["not found"]
+    if test.found:
+        short = "What stands high is clicked because it stands high, relevant or not."
+    return Section(TRUST, verdict, (says,), {"test": asdict(test)}, short=short)
 
 
 def _unclear(level: float) -> str:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow.compute as pc
 from scipy import stats
 
-from affinerank.arrays import Floats
-from affinerank.audit.facts import Facts
+from affinerank.audit.facts import Facts, same_documents
 from affinerank.audit.findings import Block, Column, Question, Section
 from affinerank.charts import Spec, lines_by_rank
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.rows import ClickRows
 
 GROUPS_SHOWN = 8
 QUESTION = Question("click_rates", "How often is each rank clicked?", None)
@@ -43,7 +40,7 @@ def click_rates(facts: Facts) -> Section:
     ]
     series, notes = {"as logged": rates}, []
     if facts.average is not None:
-        same = _same_documents(*facts.average)
+        same = same_documents(*facts.average)
         for row in rates:
             row["same_documents"] = same.get(row["rank"])
         series["the same documents at every rank"] = [
@@ -96,16 +93,6 @@ def _by_group(key: str, groups: Rates) -> Block:
         rate, rank = f"{{by_rank[{i}][rate]:.4f}}", f"rank {{by_rank[{i}][rank]}}"
         columns.append(Column(head, rate, rank))
     return Block(tuple(columns), shown, f"By {key}", figure)
-
-
-def _same_documents(rows: ClickRows, alpha: Floats, beta: Floats) -> dict[int, float]:
-    """Return click rates by rank of a document of mean relevance: bias alone."""
-    shown = rows.impressions
-    mean = float(np.sum((rows.clicks - beta * shown) / alpha) / shown.sum())
-    expected, seen = rows.by_rank((alpha * mean + beta) * shown), rows.by_rank(shown)
-    at = np.flatnonzero(seen)
-    rates = (expected[at] / seen[at]).tolist()
-    return dict(zip((at + 1).tolist(), rates, strict=True))
 
 
 def _figure(name: str, series: Mapping[str, Rates]) -> tuple[str, Spec]:

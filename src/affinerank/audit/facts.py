@@ -167,6 +167,16 @@ def average_users(estimate: Estimate, rows: ClickRows) -> Average:
     return known.merged(), alpha / slope, beta - alpha * intercept / slope
 
 
+def same_documents(rows: ClickRows, alpha: Floats, beta: Floats) -> dict[int, float]:
+    """Return click rates by rank of a document of mean relevance: bias alone."""
+    shown = rows.impressions
+    mean = float(np.sum((rows.clicks - beta * shown) / alpha) / shown.sum())
+    expected, seen = rows.by_rank((alpha * mean + beta) * shown), rows.by_rank(shown)
+    at = np.flatnonzero(seen)
+    rates = (expected[at] / seen[at]).tolist()
+    return dict(zip((at + 1).tolist(), rates, strict=True))
+
+
 def _rankers(counts: ClickCounts) -> Ints | None:
     """``[n_rows]`` number of the ranker of each row of counts that was shown."""
     if "ranker" not in counts.keys:

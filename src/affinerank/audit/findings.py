@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from affinerank.charts import Spec
+from affinerank.notebook import Tabular
 
 Mark = Literal["good", "care", "bad", "unknown"]
 
@@ -79,6 +80,7 @@ class Section:
         says: What that means, a paragraph each.
         numbers: What it rests on, as plain data.
         blocks: The same for readers.
+        short: The answer in a sentence without terms, for the first screen.
     """
 
     question: Question
@@ -86,6 +88,15 @@ class Section:
     says: tuple[str, ...]
     numbers: Mapping[str, Any] = field(default_factory=dict)
     blocks: tuple[Block, ...] = ()
+    short: str = ""
+
+    @property
+    def answer(self) -> str:
+        """The verdict for readers: what was looked for is found, not found, or open."""
+        words = {"partly": "in part", "unknown": "cannot be known"}
+        if self.question.wanted is False:
+            words |= {"yes": "found", "partly": "found in part"}
+        return words.get(self.verdict, self.verdict)
 
     @property
     def mark(self) -> Mark:
@@ -126,35 +137,49 @@ class Step:
         return {**about, **self.numbers, **commands}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Audit:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Audit(Tabular):
     """What a log is good for.
 
     Attributes:
         sections: The answers, in the order of the page.
         next: What to do, the most urgent first.
         source: The log or counts, as they were named.
+        worth: What corrected clicks would be worth, in words.
     """
 
     sections: tuple[Section, ...]
     next: tuple[Step, ...]
     source: str = ""
+    worth: str = ""
+
+    def _line(self) -> str:
+        return " ".join(f"{r['question']} {r['answer']}." for r in self._rows())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        told = [part for part in self.sections if part.question.wanted is not None]
+        return [
+            {"question": p.question.text, "answer": p.answer, "in_short": p.short}
+            for p in told
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: the source, each section by its name, and ``next``."""
         return {
             "source": self.source,
             **{part.question.name: part.to_dict() for part in self.sections},
+            "worth": self.worth,
             "next": [step.to_dict() for step in self.next],
         }
 
     def lines(self) -> Iterator[str]:
         """Yield verdicts, what they mean and next steps, as lines of a terminal."""
         parts = [
-            (f"{part.question.name.replace('_', ' ')}: {part.verdict}", part.says)
+            (f"{part.question.name.replace('_', ' ')}: {part.answer}", part.says)
             for part in self.sections
             if part.question.wanted is not None
         ]
+        parts += [("worth", (self.worth,))] if self.worth else []
         parts += [(f"next: {step.title}", step.says) for step in self.next]
         for title, says in parts:
             yield title

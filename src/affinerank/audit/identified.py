@@ -36,9 +36,15 @@ BY_RANK = (
     Column("Identified", mark="identified"),
 )
 GAUGE = (
-    "In the gauge where alpha is 1 and beta/alpha 0 on average over impressions. "
+    "The scale is arbitrary: alpha is 1 and beta/alpha 0 on average over impressions. "
     "Identified: alpha half or twice as large would be noticed."
 )
+ARBITRARY = "Their scale is arbitrary, and no ranking depends on it."
+SHORT = {
+    "yes": "Enough to correct the clicks at every rank.",
+    "partly": "Enough to correct clicks; some ranks lean on others.",
+    "no": "This log does not show it.",
+}
 AVERAGE = (
     "Users were estimated by more than the rank: these are averages over impressions."
 )
@@ -62,7 +68,7 @@ def identified(facts: Facts) -> Section:
     says = [f"Alpha and beta were not estimated: {facts.refused}."]
     if facts.estimate is not None:
         method, why = facts.estimate.method, facts.estimate.why
-        says = [f"Alpha and beta were estimated up to gauge, by {method}: {why}."]
+        says = [f"Alpha and beta were estimated by {method}: {why}. {ARBITRARY}"]
         rows = facts.estimate.by_rank()
         for row, status in zip(rows, rank_status(facts.estimate) or (), strict=False):
             row["identified"] = status
@@ -79,7 +85,8 @@ def identified(facts: Facts) -> Section:
             blocks.append(models_block(facts.estimate))
             numbers["models"] = [row.to_dict() for row in facts.estimate.models]
     numbers["notes"] = notes
-    return Section(QUESTION, facts.identified, tuple(says), numbers, tuple(blocks))
+    verdict, parts = facts.identified, tuple(blocks)
+    return Section(QUESTION, verdict, tuple(says), numbers, parts, SHORT[verdict])
 
 
 def _parameters(facts: Facts) -> list[Parameter]:
@@ -87,7 +94,7 @@ def _parameters(facts: Facts) -> list[Parameter]:
     if "segment" in facts.counts.keys:
         why = "users are compared by segment, and kept apart where that predicts clicks"
         found.append(Parameter("alpha and beta of each segment", "partly", why))
-    gauge = "clicks and rankings are the same in any gauge"
+    scale = "clicks and rankings are the same on any scale"
     needy = [e.name for e in ESTIMATORS.values() if e.needs == "examination"]
     theta = f"clicks show alpha and beta only; {' and '.join(needy)} need theirs given"
     unseen = "no one saw them: features may predict it, clicks cannot tell"
@@ -99,7 +106,7 @@ def _parameters(facts: Facts) -> list[Parameter]:
     return [
         *found,
         _moved(facts.overlap),
-        Parameter("unit and zero of relevance (the gauge)", "never", gauge),
+        Parameter("unit and zero of relevance (their scale)", "never", scale),
         Parameter("examination (theta), eps+ and eps- by themselves", "never", theta),
         Parameter("relevance of documents never shown", "no", unseen),
         known,

@@ -42,9 +42,9 @@ def next_steps(facts: Facts) -> Iterator[Step]:
         yield Step("collect", "Collect clicks", (says,))
         return
     yield from contradictions(facts)
-    yield from _know_more(facts)
-    if facts.estimate is not None:
-        yield from _use(facts, facts.estimate)
+    more = list(_know_more(facts))
+    used = [] if facts.estimate is None else list(_use(facts, facts.estimate))
+    yield from used + more if facts.identified == "yes" else more + used
 
 
 def _know_more(facts: Facts) -> Iterator[Step]:

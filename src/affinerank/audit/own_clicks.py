@@ -34,4 +34,5 @@ def own_clicks(facts: Facts) -> Section:
         "impressions_where_clicks_decide": traffic,
         "prior": by,
     }
-    return Section(QUESTION, verdict, (says,), numbers)
+    short = f"They do for {traffic:.0%} of what users see; elsewhere we must predict."
+    return Section(QUESTION, verdict, (says,), numbers, short=short)

@@ -31,11 +31,11 @@ MARKS: Mapping[Any, tuple[Mark, str]] = {
 def audit_page(found: Audit) -> str:
     """Return the page of an audit."""
     title = f"Click log: {found.source}"
-    body = [f"<h1>{escape(title)}</h1>", _cards(found.sections)]
+    body = [f"<h1>{escape(title)}</h1>", _cards(found.sections), *_outlook(found)]
     for section in found.sections:
         name, text = section.question.name, escape(section.question.text)
         body += [f'<h2 id="section-{name}">{text}</h2>', *_shown(section)]
-    body.append("<h2>What to do next</h2>")
+    body.append('<h2 id="next">What to do next</h2>')
     for number, step in enumerate(found.next, 1):
         body += [f"<h3>{number}. {escape(step.title)}</h3>", *_shown(step)]
         if step.commands:
@@ -51,11 +51,21 @@ def _cards(sections: Iterable[Section]) -> str:
     cards = [
         f'<a class="card {part.mark}" href="#section-{part.question.name}">'
         f"<span>{escape(part.question.text)}</span>"
-        f"<strong>{escape(part.verdict.capitalize())}</strong></a>"
+        f"<strong>{escape(part.answer.capitalize())}</strong>"
+        f"<small>{escape(part.short)}</small></a>"
         for part in sections
         if part.question.wanted is not None
     ]
     return f'<nav class="cards">{"".join(cards)}</nav>'
+
+
+def _outlook(found: Audit) -> list[str]:
+    """Return what corrected clicks would be worth, and the first step."""
+    parts = [("What it would be worth", found.worth)] if found.worth else []
+    parts += [("Next step", f"{step.title}. {step.says[0]}") for step in found.next[:1]]
+    shown = [f"<p><strong>{h}.</strong> {escape(text)}</p>" for h, text in parts]
+    more = '<p><a href="#next">All steps, with commands</a></p>' if found.next else ""
+    return [f'<div class="outlook">{"".join(shown)}{more}</div>']
 
 
 def _paragraphs(kind: str, texts: Iterable[str]) -> list[str]:
@@ -99,8 +109,8 @@ def _cell(column: Column, row: Mapping[str, Any]) -> str:
     if len(plain) >= PROSE:
         text = f'<div class="words">{text}</div>'
     examples = row[column.code][:EXAMPLES] if column.code else ()
-    lines = (escape(json.dumps(example, default=str)) for example in examples)
-    return text + "".join(f"<div><code>{line}</code></div>" for line in lines)
+    lines = (json.dumps(row, default=str, ensure_ascii=False) for row in examples)
+    return text + "".join(f"<div><code>{escape(line)}</code></div>" for line in lines)
 
 
 def _filled(text: str, row: Mapping[str, Any]) -> str:

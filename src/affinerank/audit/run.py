@@ -113,7 +113,7 @@ def audit(
     length = days if days is not None else survey.days if survey else None
     facts = facts_of(counts, data, survey, length, seed=seed, progress=progress)
     sections = tuple(write(facts) for _, write in SECTIONS)
-    return Audit(sections, tuple(next_steps(facts)))
+    return Audit(sections, tuple(next_steps(facts)), worth=changes.worth(facts))
 
 
 def _nothing(survey: LogSurvey | None) -> Audit:

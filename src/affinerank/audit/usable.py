@@ -70,7 +70,12 @@ def usable(facts: Facts) -> Section:
         "sessions_of_repeated_queries": facts.repeated_sessions,
     }
     blocks = (Block(CHECKS, counted), Block(FINDINGS, faults, FAULTS))
-    return Section(QUESTION, verdict, (says,), numbers, blocks)
+    clicks = int(facts.rows.clicks.sum())
+    short = f"{facts.rows.n_sessions:,} searches, {clicks:,} clicks."
+    lacking = [check for check in found if check.verdict == "bad"]
+    if lacking:
+        short += f" {lacking[0].what.capitalize()}: {lacking[0].says}."
+    return Section(QUESTION, verdict, (says,), numbers, blocks, short)
 
 
 def unusable(survey: LogSurvey | None) -> Section:
@@ -81,7 +86,7 @@ def unusable(survey: LogSurvey | None) -> Section:
         why = f"Every session has a fault: none of {rows} could be counted."
     faults = _findings(survey)
     numbers, block = {"checks": [], "findings": faults}, Block(FINDINGS, faults, FAULTS)
-    return Section(QUESTION, "no", (why,), numbers, (block,))
+    return Section(QUESTION, "no", (why,), numbers, (block,), why)
 
 
 def _findings(survey: LogSurvey | None) -> list[dict[str, Any]]:

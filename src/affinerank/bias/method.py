@@ -17,6 +17,7 @@ from affinerank.bias.pooling import LEAST_CLICKS, RankPools
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import ConfigError
+from affinerank.notebook import Tabular
 from affinerank.rankers.mlp import NetworkSettings
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from affinerank.rankers.targets import Targets
 
 AUTO = "auto"
-REPLICATES = 16
+REPLICATES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,8 @@ class EstimationSettings:
             raise ConfigError(f"replicates must be 0, or 2 or more, got {number}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Estimate:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Estimate(Tabular):
     """How users click, as estimated from clicks.
 
     A method fills in what it knows; the pipeline adds ``method``, ``why``, ``overlap``
@@ -118,6 +119,20 @@ class Estimate:
             replicate_bands(users, replicates, inference),
             replicate_bands(users, replicates, display_gauge),
         )
+
+    def _line(self) -> str:
+        found = ""
+        if self.test is not None:
+            found = f", trust bias {'found' if self.test.found else 'not found'}"
+        return f"by {self.method}: {self.pools.n_pools} ranks or pools{found}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Alpha and beta of ranks; the scale is 1 and 0 at the first."""
+        names = ("ranks", "impressions", "clicks")
+        return [
+            {**{name: row[name] for name in names}, **row["display"]}
+            for row in self.by_rank()
+        ]
 
     def by_rank(self) -> list[dict[str, Any]]:
         """One row per pool: ranks, impressions, clicks, alpha and beta with bands."""

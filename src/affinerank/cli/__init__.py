@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from importlib import metadata
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
+import affinerank
 from affinerank.cli import (
     audit,
     clicks,
@@ -34,6 +36,7 @@ app = typer.Typer(
     help="Learn a better ranking from clicks you cannot trust.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     epilog=f"{DEBUG} prints the traceback of a fault.",
 )
 data_app = typer.Typer(help="Look at ranking data, and convert them.")
@@ -42,6 +45,8 @@ import_app = typer.Typer(help="Bring the logs of other systems onto our columns.
 
 def _print_version(asked: bool) -> None:
     if asked:
+        from importlib import metadata
+
         typer.echo(f"affinerank {metadata.version('affinerank')}")
         raise typer.Exit
 
@@ -57,6 +62,20 @@ def top_level(
 ) -> None:
     """Learn a better ranking from clicks you cannot trust."""
     del version
+
+
+class Command(TyperCommand):
+    """A command whose help lists the rows of tables, loaded when help is printed."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Put names in the place of ``{TABLE}``."""
+        for option in self.params:
+            option.help = re.sub(  # type: ignore[attr-defined]
+                r"\{([A-Z_]+)\}",
+                lambda table: getattr(affinerank, table[1]).choices,
+                getattr(option, "help", None) or "",
+            )
+        super().format_help(ctx, formatter)
 
 
 COMMANDS: dict[typer.Typer, tuple[Callable[..., None], ...]] = {
@@ -75,7 +94,7 @@ COMMANDS: dict[typer.Typer, tuple[Callable[..., None], ...]] = {
 }
 for group, functions in COMMANDS.items():
     for function in functions:
-        group.command()(function)
+        group.command(cls=Command)(function)
 app.add_typer(data_app, name="data", no_args_is_help=True)
 app.add_typer(import_app, name="import", no_args_is_help=True)
 

@@ -39,7 +39,10 @@ def audit(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Say what a log is good for: usable, biased, and what to do next."""
+    """Say what a log is good for, and what to do next.
+
+    Example: affinerank audit log.parquet --data yahoo-like:500 -o audit.html
+    """
     from affinerank.audit import audit_file
     from affinerank.audit.page import audit_page
     from affinerank.files import written_whole

@@ -25,15 +25,13 @@ from affinerank.cli.options import (
     require_writable,
     show,
 )
-from affinerank.clicks.models import CLICK_MODELS
-from affinerank.clicks.policies import POLICIES
 from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
 
 UsersModel = Annotated[
     str,
     Option(
-        help=f"How users click: {CLICK_MODELS.choices}, with parameters as in "
+        help="How users click: {CLICK_MODELS}, with parameters as in "
         "'trust(eta=2, eps_minus_1=0.35)'."
     ),
 ]
@@ -62,7 +60,7 @@ def simulate(
     ),
     policy: Annotated[
         list[str] | None,
-        Option(help=f"Change some lists: {POLICIES.choices}, as in 'swap(share=0.1)'."),
+        Option(help="Change some lists: {POLICIES}, as in 'swap(share=0.1)'."),
     ] = None,
     top_k: Annotated[
         int | None, Option(min=1, help="Show only the first K documents.")
@@ -81,7 +79,10 @@ def simulate(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Draw users' clicks on labelled data: a session log, or counts."""
+    """Draw users' clicks on labelled data: a session log, or counts.
+
+    Example: affinerank simulate yahoo-like:500 --clicks 1e5 --log log.parquet
+    """
     from affinerank.clicks.traffic import Traffic
     from affinerank.pipeline import prepare_simulation, simulate, simulation_rankers
 
@@ -172,7 +173,10 @@ def count(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Count impressions and clicks in a log, and say what was wrong with it."""
+    """Count impressions and clicks in a log, and say what is wrong.
+
+    Example: affinerank count log.parquet --holdout 0.2 -o counts.parquet
+    """
     from affinerank.clicks.counting import count_log, open_table
     from affinerank.clicks.faults import LogFaultsError
 
@@ -217,7 +221,11 @@ def ubi(
     memory: Annotated[str, Option(help="DuckDB spills beyond this.")] = "4GB",
     as_json: Json = False,
 ) -> None:
-    """OpenSearch User Behavior Insights: searches and events to a click log."""
+    """Read OpenSearch User Behavior Insights into a click log.
+
+    Example: affinerank import ubi --queries ubi_queries.jsonl
+    --events ubi_events.jsonl -o log.parquet
+    """
     from affinerank.clicks.importers import UBI_CLICKS, import_ubi
 
     require_writable(output, suffix=".parquet", reads=[queries, events])
@@ -231,7 +239,10 @@ def tiangong(
     output: Output = Path("log.parquet"),
     as_json: Json = False,
 ) -> None:
-    """Result pages in the layout of TianGong-ST to a click log."""
+    """Read result pages as in TianGong-ST into a click log.
+
+    Example: affinerank import tiangong pages.txt -o log.parquet
+    """
     from affinerank.clicks.importers import read_tiangong
 
     require_writable(output, suffix=".parquet", reads=files)

@@ -31,7 +31,10 @@ def describe(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Say what a set holds, and how a production ranker would order it."""
+    """Say what a set holds, and how production would order it.
+
+    Example: affinerank data describe yahoo-like:500
+    """
     from affinerank.data.reading import parse_split
     from affinerank.pipeline import describe
 
@@ -54,7 +57,10 @@ def convert(
     of: DataOptions,
     as_json: Json = False,
 ) -> None:
-    """Write ranking data as Parquet: query_id, doc_id, label, f1 .. fn."""
+    """Write ranking data as Parquet: query_id, doc_id, label, f1 .. fn.
+
+    Example: affinerank data convert yahoo-like:500 data.parquet
+    """
     from affinerank.data.parquet import write_parquet
 
     require_writable(target, suffix=".parquet", reads=[data])

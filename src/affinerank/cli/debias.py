@@ -24,7 +24,6 @@ from affinerank.cli.options import (
 )
 from affinerank.defaults import ESTIMATOR
 from affinerank.errors import ConfigError
-from affinerank.estimators import ESTIMATORS
 
 
 @command
@@ -44,13 +43,16 @@ def debias(
     ] = 10,
     users: Users = None,
     data: Features = None,
-    estimator: Annotated[str, Option(help=f"{ESTIMATORS.choices}.")] = ESTIMATOR,
+    estimator: Annotated[str, Option(help="{ESTIMATORS}.")] = ESTIMATOR,
     clip: Clip = None,
     of: DataOptions,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Write each document's debiased relevance, for those who train elsewhere."""
+    """Write debiased labels, for those who train elsewhere.
+
+    Example: affinerank debias counts.parquet --users users.json -o labels.parquet
+    """
     from affinerank.clicks.counts import ClickCounts
     from affinerank.pipeline import debias as debiased
     from affinerank.pipeline import save_labels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,13 @@ def trained(about: Mapping[str, Any]) -> None:
             f"{left['impressions']:,} impressions and {left['clicks']:,} clicks have "
             "no features and were left out"
         )
+    if about["constant"]:
+        few = ", ".join(about["constant"][:10])
+        more = ", ..." if len(about["constant"]) > 10 else ""
+        line(
+            f"{len(about['constant']):,} features are the same for all documents of "
+            f"each query, so nothing is learnt from them: {few}{more}"
+        )
     for name, found in about.get("importance", {}).items():
         if found:
             line(f"what features are worth to {name}:")
@@ -276,7 +284,7 @@ def estimated(about: Mapping[str, Any]) -> None:
         f"{'; '.join(about['connected']) or 'no ranks'}"
     )
     rows = about["by_rank"]
-    line("alpha and beta up to gauge: in units of clicks at the first rank (1 and 0)")
+    line("the scale is arbitrary: alpha is 1 and beta 0 at the first rank")
     shown = []
     for row in rows[:RANKS_PRINTED]:
         numbers = (f"{row[name]:,}" for name in ("impressions", "clicks"))
@@ -414,7 +422,8 @@ def findings(report: Any, *, to_stderr: bool) -> None:
     rows = []
     for found in report.findings:
         kind, number = "fault" if found.fault else "note", f"{found.number:,}"
-        examples = (json.dumps(row, default=str) for row in found.examples[:3])
+        write = partial(json.dumps, default=str, ensure_ascii=False)  # ids as they are
+        examples = map(write, found.examples[:3])
         rows.append((kind, found.what, f"{number} {found.unit}", "\n".join(examples)))
     console = faults if to_stderr else out
     table(("", "what", "how many", "for example"), rows, console)

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from affinerank.bias import METHODS
 from affinerank.cli import display
 from affinerank.cli.options import (
     Counts,
@@ -35,7 +34,7 @@ def estimate(
         Path, Option("-o", "--output", help="User model to write, JSON.")
     ] = Path("users.json"),
     data: Features = None,
-    method: Annotated[str, Option(help=f"{AUTO}, {METHODS.choices}.")] = AUTO,
+    method: Annotated[str, Option(help=f"{AUTO}, {{METHODS}}.")] = AUTO,
     settings: Set = None,
     truth: Annotated[
         Path | None, Option(help="The true user model, to compare with.")
@@ -48,7 +47,7 @@ def estimate(
     ] = 200,
     replicates: Annotated[
         int, Option(min=0, help="Resamples behind the bands of the EM.")
-    ] = 16,
+    ] = 20,
     of: DataOptions,
     seed: Seed = 0,
     as_json: Json = False,
@@ -56,6 +55,8 @@ def estimate(
     """Estimate how users click, and say how good the estimate is.
 
     With --set, the settings of the network that the EM methods train.
+
+    Example: affinerank estimate counts.parquet --data yahoo-like:500
     """
     from affinerank.bias.method import EstimationSettings
     from affinerank.charts import bias_figure, figure_format, save_figure
@@ -91,6 +92,8 @@ def estimate(
 
 def _network(method: str, settings: list[str], seed: int) -> Any:
     """Settings of the network, where the method trains one."""
+    from affinerank.bias import METHODS
+
     if method == AUTO or not METHODS[method].ranks_too:
         if settings:
             raise ConfigError("--set is for methods that train a network as they go")

@@ -22,7 +22,6 @@ from affinerank.cli.options import (
 )
 from affinerank.defaults import CORRECTION, RELEVANT_ABOVE
 from affinerank.errors import ConfigError, DataError
-from affinerank.estimators import ESTIMATORS
 
 
 @command
@@ -49,9 +48,7 @@ def evaluate(
         Path | None, Option(help="Judge by these held-out clicks, not by labels.")
     ] = None,
     users: Users = None,
-    estimator: Annotated[
-        str, Option(help=f"With --counts: {ESTIMATORS.choices}.")
-    ] = CORRECTION,
+    estimator: Annotated[str, Option(help="With --counts: {ESTIMATORS}.")] = CORRECTION,
     against: Annotated[
         str | None,
         Option(
@@ -86,6 +83,8 @@ def evaluate(
     """Judge rankers by labels, or by the clicks that another ranking brought.
 
     Leaves out queries learnt from. Ends with: better than production or not.
+
+    Example: affinerank evaluate model --data yahoo-like:500
     """
     from affinerank.metrics import Metric
     from affinerank.pipeline import evaluate_rankers, simulation_rankers

@@ -21,7 +21,10 @@ def demo(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Show the path from data to a judged ranking on a small synthetic world."""
+    """Show the whole path on a small synthetic world.
+
+    Example: affinerank demo --out affinerank-demo
+    """
     from affinerank.demo import report_demo, run_demo
 
     with bars() as progress:
@@ -73,7 +76,10 @@ def reproduce(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run an experiment of the paper, draw it, and say which statements held."""
+    """Run an experiment of the paper; say which statements held.
+
+    Example: affinerank reproduce figure1 --profile smoke
+    """
     from affinerank.experiments.reproduce import reproduce
 
     own = Path(name).suffix == ".toml"
@@ -107,7 +113,10 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the report of a run: one HTML file that opens offline."""
+    """Write the report of a run: one HTML file that opens offline.
+
+    Example: affinerank report figure1-smoke
+    """
     from affinerank.experiments.report import write_report
     from affinerank.experiments.reproduce import outcome
 

@@ -42,7 +42,10 @@ def export(
     of: DataOptions,
     as_json: Json = False,
 ) -> None:
-    """Write a ranker for another system; compare it, where a library here reads it."""
+    """Write a ranker for another system, and check what was written.
+
+    Example: affinerank export model --to opensearch -o model.json
+    """
     from affinerank.rankers.export import export_ranker
     from affinerank.rankers.loading import load_ranker
 

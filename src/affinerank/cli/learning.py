@@ -34,8 +34,6 @@ from affinerank.defaults import (
     RELEVANT_ABOVE,
 )
 from affinerank.errors import ConfigError
-from affinerank.estimators import ESTIMATORS
-from affinerank.rankers import RANKERS
 
 AUTO = "auto"
 
@@ -49,13 +47,13 @@ SaveUsers = Annotated[
 Estimators = Annotated[
     list[str] | None,
     Option(
-        help=f"{ESTIMATORS.choices} ({ESTIMATOR} by default); several are trained "
+        help=f"{{ESTIMATORS}} ({ESTIMATOR} by default); several are trained "
         f"together, one folder each; {AUTO}: {ESTIMATOR}, unless {CORRECTION} or "
         f"{BASELINE} does better on held-out queries, by two judges."
     ),
 ]
 Strict = Annotated[bool, Option("--strict", help="Reject ranks the user model lacks.")]
-RankerName = Annotated[str, Option(help=f"{RANKERS.choices}.")]
+RankerName = Annotated[str, Option(help="{RANKERS}.")]
 Budget = Annotated[
     str,
     Option(help=f"Time that {AUTO} should take at most, as in 90s, 5m or 1h."),
@@ -136,6 +134,9 @@ def train(
 
     With --set, settings of the ranker, as in --set epochs=12; of trees also LightGBM's
     or XGBoost's own (lambda_l2=1), and monotone scores (monotone=price=-1,rating=+1).
+
+    Example: affinerank train counts.parquet --data yahoo-like:500
+    --users users.json --ranker lightgbm -o model
     """
     from affinerank.clicks.counts import ClickCounts
     from affinerank.pipeline import (

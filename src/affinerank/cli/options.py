@@ -6,20 +6,17 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import wraps
 from pathlib import Path
-from time import monotonic
 from typing import Annotated, Any, Literal, get_type_hints
 
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
 from typer import Argument, Option
 
 from affinerank.cli import display
 from affinerank.errors import ConfigError
-from affinerank.progress import Progress
+from affinerank.progress import Progress, in_lines
 
 Data = Annotated[
     str,
@@ -250,22 +247,21 @@ def _plain(about: Any) -> Any:
 @contextmanager
 def bars() -> Iterator[Progress]:
     """Draw a progress bar per stage on a terminal; print a line at times in a pipe."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     console = display.faults
-    drawn = Bars(*columns, console=console, transient=True)
-    with drawn if console.is_terminal else nullcontext():
-        tasks: dict[str, Any] = {}
-        spoken = monotonic()
+    if not console.is_terminal:
+        with in_lines(display.say, SECONDS_BETWEEN_LINES) as progress:
+            yield progress
+        return
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
 
-        def progress(stage: str, done: int, total: int) -> None:
-            nonlocal spoken
-            if not console.is_terminal:
-                if monotonic() - spoken >= SECONDS_BETWEEN_LINES:
-                    display.say(f"{stage}: {done:,} of {total:,}")
-                    spoken = monotonic()
-                return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    tasks: dict[str, Any] = {}
+    with Bars(*columns, console=console, transient=True) as drawn:
+
+        def draw(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
                 tasks[stage] = drawn.add_task(stage, total=total)
             drawn.update(tasks[stage], completed=done, total=total)
 
-        yield progress
+        yield draw

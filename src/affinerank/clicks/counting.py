@@ -10,7 +10,7 @@ import glob
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -47,10 +47,11 @@ from affinerank.clicks.faults import (
     Finding,
     LogFaultsError,
     LogReport,
+    shortened,
     validate,
     without_bad_sessions,
 )
-from affinerank.clicks.log import LogOptions, normalised, parse_moment
+from affinerank.clicks.log import LogOptions, normalised, parse_moment, unread
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, written_whole
 from affinerank.progress import Progress, quiet
@@ -127,6 +128,7 @@ def count_log(
             what = "left out by --where, --since, --until or --max-sessions-per-user"
             report = report.noting(Finding(what, False, left_out, "rows"))
         if report.faults:
+            report = _as_given(report, table, settings)
             if bad_rows == "error":
                 raise LogFaultsError(report)
             log, sessions = without_bad_sessions(log, report.rows)
@@ -151,6 +153,18 @@ def count_log(
     about = {"rows": rows, **_sizes(target, table), "dropped": dropped}
     progress("counting", 1, 1)
     return Counted(report, {**about, "seconds": time.perf_counter() - started})
+
+
+def _as_given(report: LogReport, table: ir.Table, options: LogOptions) -> LogReport:
+    """Show what could not be read as the log has it, in examples of faults."""
+    findings = []
+    for found in report.findings:
+        name = found.what.split()[0]
+        if any(row.get(name, "") is None for row in found.examples):
+            rows = unread(table, options, name, len(found.examples))
+            found = replace(found, examples=tuple(map(shortened, rows)))  # noqa: PLW2901
+        findings.append(found)
+    return replace(report, findings=tuple(findings))
 
 
 def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
@@ -198,7 +212,12 @@ def _copy(parts: Sequence[ir.Table], path: Path) -> None:
     backend, several = parts[0].get_backend(), len(parts) > 1
     whole = gathered(parts) if several else parts[0]
     query, target = ibis.to_sql(whole, dialect="duckdb"), str(path).replace("'", "''")
-    backend.raw_sql(f"COPY ({query}) TO '{target}' (FORMAT parquet)")
+    try:
+        backend.raw_sql(f"COPY ({query}) TO '{target}' (FORMAT parquet)")
+    except Exception as error:
+        if path.name in str(error):
+            raise OSError(str(error).rsplit(": ", maxsplit=1)[-1]) from error
+        raise  # about the log
     if several:
         backend.raw_sql(f"DROP TABLE {whole.get_name()}")
 

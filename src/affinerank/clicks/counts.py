@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from affinerank.arrays import Ints, Rng
+from affinerank.arrow import pa, pc, pq
 from affinerank.clicks.counts_table import (
     COLUMNS,
     CONTEXT,
@@ -32,6 +30,7 @@ from affinerank.clicks.counts_table import (
 from affinerank.data.parquet import parquet_errors
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, existing_file, written_whole
+from affinerank.notebook import Tabular
 
 __all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "ClickCounts"]
 
@@ -42,7 +41,7 @@ SUMS = (("impressions", "sum"), ("clicks", "sum"))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ClickCounts:
+class ClickCounts(Tabular):
     """How often each document was shown and clicked at each rank.
 
     Attributes:
@@ -102,11 +101,14 @@ class ClickCounts:
         table = pa.table(arrays)
         return cls(table if sessions is not None else _with_sessions(table))
 
-    def __repr__(self) -> str:
+    def _line(self) -> str:
         return (
-            f"ClickCounts({self.table.num_rows:,} rows by {', '.join(self.keys)}: "
-            f"{self.impressions.sum():,} impressions, {self.clicks.sum():,} clicks)"
+            f"{self.table.num_rows:,} rows by {', '.join(self.keys)}: "
+            f"{self.impressions.sum():,} impressions, {self.clicks.sum():,} clicks"
         )
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return self.click_rate_by_rank()
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -253,8 +255,16 @@ class ClickCounts:
     def load(cls, path: PathLike) -> ClickCounts:
         """Read counts written by :meth:`save` or by the counting engine."""
         source = existing_file(path)
+        with source.open("rb") as file:
+            parquet = file.read(4) == b"PAR1"
         with parquet_errors(source):
-            found = cls(pq.read_table(source))
+            table = pq.read_table(source) if parquet else None
+            if table is None or "clicked" in table.column_names:
+                raise DataError(
+                    "holds no counts; run count first, as in affinerank count "
+                    f"{source} -o counts.parquet"
+                )
+            found = cls(table)
         # Sorting took room for several of it, which Arrow would keep.
         pa.default_memory_pool().release_unused()
         return found

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
-from affinerank.data.parquet import STRINGS, arrow_column
+from affinerank.arrow import is_text, pa, pc
+from affinerank.data.parquet import arrow_column
 from affinerank.errors import DataError
 from affinerank.limits import ID_BYTES, MAX_COUNT, MAX_RANK
 
@@ -107,7 +106,7 @@ def typed_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_integer(kind) and name not in EXTRA_KEYS:
         wide = kind == pa.uint64() and (pc.max(column).as_py() or 0) >= 2**63
         return column.cast(pa.string() if wide else pa.int64())
-    if kind in STRINGS:
+    if is_text(kind):
         try:
             column.validate(full=True)
         except pa.ArrowException:

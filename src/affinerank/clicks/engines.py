@@ -181,6 +181,7 @@ def connect_duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any
         **settings,
     )
     connection.raw_sql("SET TimeZone = 'UTC'")
+    connection.raw_sql("SET enable_progress_bar = false")  # it writes on stdout
     # Statistics of a damaged file are wrong, and keys would be cut to fit them.
     connection.raw_sql("SET disabled_optimizers = 'statistics_propagation'")
     return connection

@@ -189,13 +189,14 @@ class _Search:
                 elif rule.unit == "sessions":
                     few = few.select("session_id", "low", "high")
                 rows = few.limit(2 * EXAMPLES).to_pyarrow().to_pylist()
-                examples = tuple(_shortened(row) for row in rows)
+                examples = tuple(shortened(row) for row in rows)
                 about = (rule.what, rule.fault, self.numbers[name], rule.unit)
                 found.append(Finding(*about, examples))
         return found
 
 
-def _shortened(row: Mapping[str, Any]) -> dict[str, Any]:
+def shortened(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Cut long texts of an example."""
     return {n: v[:200] if isinstance(v, str) else v for n, v in row.items()}
 
 

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import ibis
 import ibis.expr.types as ir
@@ -142,6 +143,16 @@ def normalised(
     return log.drop(*(name for name in log.columns if name in unused))
 
 
+def unread(
+    table: ir.Table, options: LogOptions, name: str, most: int
+) -> tuple[dict[str, Any], ...]:
+    """Return rows whose column ``name`` could not be read, as the log has them."""
+    theirs = {own: options.name_of(own) for own in (*REQUIRED, name)}
+    rows = table.select(**{own: table[column] for own, column in theirs.items()})
+    few = rows.filter(_converted(name, rows[name], options).isnull()).limit(most)
+    return tuple(few.to_pyarrow().to_pylist())
+
+
 def _require(log: ir.Table, column: str, needs: str) -> None:
     if column not in log.columns:
         raise DataError(f"{needs}; name its column with --column {column}=NAME")
@@ -156,6 +167,11 @@ def _named(table: ir.Table, options: LogOptions) -> ir.Table:
             columns[name] = _converted(name, table[theirs], options)
         elif name in (*REQUIRED, *options.columns) or (chosen and theirs):
             remedy = "--value" if name == "value" else f"--column {name}=NAME"
+            if {"impressions", "clicks", "sessions"} <= set(table.columns):
+                raise DataError(
+                    "these are counts already; audit, estimate, debias and train read "
+                    "them as they are"
+                )
             raise DataError(
                 f"the log has no column {theirs!r} for {name}; it has "
                 f"{', '.join(table.columns[:12])}; name another with {remedy}"
@@ -253,7 +269,8 @@ def _as_click(column: ir.Value) -> ir.Value:
         return column.cast("int64")
     if kind.is_string():
         text = column.strip().lower()
-        yes, no = text.isin(["1", "1.0", "true"]), text.isin(["0", "0.0", "false"])
+        yes = text.isin(["1", "1.0", "true", "t", "yes", "y"])
+        no = text.isin(["0", "0.0", "false", "f", "no", "n"])
     elif kind.is_numeric():
         yes, no = column == 1, column == 0
     else:

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
 from affinerank.arrays import Bools, Floats, Ids, Ints, Rng, joint, runs
+from affinerank.arrow import pa, pc
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import CONTEXT, VALUES
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.errors import DataError, warn
+from affinerank.notebook import Tabular
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class Values:
         return replace(self, mean=np.maximum(drawn, 0.0))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClickRows:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ClickRows(Tabular):
     """Impressions and clicks of each document at each rank it was shown at.
 
     Attributes:
@@ -100,6 +100,16 @@ class ClickRows:
     segment: Ints | None = None
     values: Values | None = None
     user_bucket: Ints | None = None
+
+    def _line(self) -> str:
+        sizes = f"{self.n_docs:,} documents, {self.n_queries:,} queries"
+        return f"{len(self):,} rows, {sizes}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        names = ("doc", "rank", "impressions", "clicks")
+        columns = [getattr(self, name).tolist() for name in names]
+        table = pa.table(dict(zip(names, columns, strict=True)))
+        return list(table.to_pylist())
 
     @classmethod
     def of_ranks(cls, depth: int) -> ClickRows:

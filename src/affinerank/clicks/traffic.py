@@ -21,6 +21,7 @@ from affinerank.clicks.policies import POLICIES, Policy, placements
 from affinerank.clicks.policies.policy import list_places
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import ConfigError, DataError
+from affinerank.notebook import Tabular
 from affinerank.settings import Spec
 
 MOST = 10**15  # sessions or clicks; sums of counts stay whole
@@ -86,8 +87,8 @@ class Traffic:
         return float(match[1])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Simulation:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Simulation(Tabular):
     """All that sessions are drawn from; build one with :func:`prepare`.
 
     Attributes:
@@ -111,6 +112,13 @@ class Simulation:
     query_share: Floats
     ranker_share: Floats
     shown: Ints
+
+    def _line(self) -> str:
+        return f"{self.data!r} ranked by {', '.join(self.names)}, {self.users!r}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        shares = zip(self.names, self.ranker_share.tolist(), strict=True)
+        return [{"ranker": name, "share": share} for name, share in shares]
 
     def placed(
         self, ranker: int, sessions: NDArray[Any], rng: Rng | None

@@ -22,7 +22,10 @@ def load_users(path: PathLike, segment: str | None = None) -> Any:
     Of a file with a model for each segment of users, the model of ``segment``, or a
     ``SegmentedModel`` of all.
     """
-    about = read_json(path)
+    try:
+        about = read_json(path)
+    except DataError as error:
+        raise DataError(f"{error}; expected users, as estimate writes them") from None
     try:
         return _model(about, segment)
     except AffineRankError as error:

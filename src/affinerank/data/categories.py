@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from affinerank import limits
 from affinerank.arrays import Matrix
+from affinerank.arrow import pa, pc
 from affinerank.errors import DataError
 
 Values = Mapping[str, tuple[str, ...]]

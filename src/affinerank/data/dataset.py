@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank.arrays import Ids, Ints, Matrix
+from affinerank.arrow import pa, pq
 from affinerank.data.categories import Values
 from affinerank.data.features import FeatureMapping
 from affinerank.data.mapped import ROWS_AT_ONCE, blocks, release, taken
@@ -30,11 +32,13 @@ from affinerank.data.validation import (
     require_codes,
 )
 from affinerank.errors import DataError
+from affinerank.files import scratch_folder
+from affinerank.notebook import Tabular
 from affinerank.tables import later
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
-class RankingDataset:
+class RankingDataset(Tabular):
     """Features, and labels where they are known, of the documents of many queries.
 
     Attributes:
@@ -177,12 +181,28 @@ class RankingDataset:
             categories=categories or {},
         )
 
-    def __repr__(self) -> str:
+    def _line(self) -> str:
         labels = "labelled" if self.labels is not None else "without labels"
         return (
-            f"RankingDataset({self.n_queries:,} queries, {self.n_docs:,} documents, "
-            f"{self.n_features:,} features, {labels})"
+            f"{self.n_queries:,} queries, {self.n_docs:,} documents, "
+            f"{self.n_features:,} features, {labels}"
         )
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """One row per query."""
+        rows = []
+        for query, (begin, end) in enumerate(pairwise(self.offsets.tolist())):
+            rows.append({"query_id": self.query_ids[query], "documents": end - begin})
+            if self.labels is not None:
+                rows[-1]["mean_label"] = float(np.mean(self.labels[begin:end]))
+        return rows
+
+    def to_arrow(self) -> pa.Table:
+        """Return documents as an Arrow table: ids, labels and features, by name."""
+        with scratch_folder() as folder:
+            path = folder / "data.parquet"
+            later("affinerank.data.parquet:write_parquet")(self, path)
+            return pq.read_table(path)
 
     @property
     def n_queries(self) -> int:

@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from affinerank import limits
 from affinerank.arrays import Ids, Matrix
+from affinerank.arrow import is_text, pa, pc, pq
 from affinerank.data.categories import Values, codes, is_truth, values_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.mapped import ROWS_AT_ONCE, empty_matrix, release
@@ -35,7 +33,6 @@ BUFFER = 2**20
 IDS_AT_ONCE = 1_000_000
 # What users did and saw is never a feature, whatever table it is found in.
 OF_LOGS = "session_id query_id rank position clicked click ranker timestamp user_id"
-STRINGS = (pa.string(), pa.large_string(), pa.string_view())
 _CACHE_KEY = b"affinerank.cache"
 
 
@@ -165,7 +162,7 @@ def _read(
     table = file.read(columns=others)
     table.validate(full=True)  # ids that are not UTF-8, among others
     for name in others:
-        if table[name].type in STRINGS:
+        if is_text(table[name].type):
             longest = pc.max(pc.binary_length(table[name])).as_py() or 0
             if longest > limits.ID_BYTES:
                 raise DataError(f"{name} must have at most {limits.ID_BYTES:,} bytes")
@@ -203,7 +200,7 @@ def _values(
         for name, kind in kinds.items()
         if chosen.declares(name) or pa.types.is_dictionary(kind)
     }
-    text = [n for n, kind in kinds.items() if kind in STRINGS or n in declared]
+    text = [n for n, kind in kinds.items() if is_text(kind) or n in declared]
     if not text:
         return declared, {}
     batches = file.iter_batches(batch_size=ROWS_AT_ONCE, columns=text)
@@ -236,7 +233,7 @@ def _feature_names(
             kind = kind.value_type
         numeric = pa.types.is_floating(kind) or pa.types.is_boolean(kind)
         numeric |= pa.types.is_decimal(kind) or pa.types.is_null(kind)
-        fits = kind in STRINGS if name != label else numeric
+        fits = is_text(kind) if name != label else numeric
         if not (fits or (numeric and name not in ids) or pa.types.is_integer(kind)):
             right = "integers or strings" if name in ids else "numbers or text"
             raise DataError(

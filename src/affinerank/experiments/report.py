@@ -10,6 +10,7 @@ from pathlib import Path
 from affinerank.charts import Spec, save_figure
 from affinerank.errors import DataError
 from affinerank.estimators import affine
+from affinerank.evaluation.significance import compare_queries
 from affinerank.experiments.cells import cells_of
 from affinerank.experiments.coordinates import FIGURES, title_of
 from affinerank.experiments.figures import draw
@@ -26,6 +27,7 @@ from affinerank.experiments.statements import (
 )
 from affinerank.files import PathLike, written_whole
 from affinerank.page import html_page, html_table
+from affinerank.pipeline.worlds import PRODUCTION
 
 REPORT = "report.html"
 FORMATS = ("png", "svg", "pdf")
@@ -65,7 +67,7 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
     said = []
     if first or any(found.verdict for _, found in ours):
         said = [
-            "<h2>Does it rank better? What we say, and what held</h2>",
+            "<h2>What we say, and what held</h2>",
             *first,
             '<p class="note">A gap is how far the default estimator is below; where it '
             "is negative, it leads.</p>",
@@ -74,6 +76,7 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
     body = [
         f"<h1>{escape(title)}</h1>",
         _overview(plan, results),
+        *_better(summary),
         *said,
         "<h2>What the paper says, and what held</h2>",
         '<p class="note">What is said of nDCG@10 is judged after the last epoch, as '
@@ -123,6 +126,41 @@ def _overview(plan: Plan, results: Sequence[Result]) -> str:
             "be handed on; their numbers are not those of the paper's data."
         )
     return f'<p class="note">{escape(state)}</p>'
+
+
+def _better(summary: Summary) -> list[str]:
+    """Say whether what was learnt from the most clicks ranks better than production."""
+    said, rows, name = [], [], title_of("estimator", PRODUCTION)
+    for panel in summary.panels:
+        points = {p.method: p for p in summary.curves(panel) if p.place.clicks}
+        points |= {p.method: p for p in summary.levels(panel)}  # of the most clicks
+        values = {method: point.by_query for method, point in points.items()}
+        try:
+            tests = sorted(compare_queries(values, name), key=lambda t: -t.difference)
+        except DataError:  # production was not measured, or not by query
+            continue
+        first = next(t for t in tests if points[t.first].place.clicks)
+        clicks = points[first.first].place.clicks
+        yes = first.p_corrected < 0.05 and first.difference > 0
+        said.append(
+            f"{'Yes' if yes else 'Not clear'} ({panel.title}): "
+            f"after {clicks:,.0f} clicks, {first.first} ranks {first.difference:+.3f} "
+            f"above production in nDCG@10 (95 % {first.low:+.3f} to {first.high:+.3f}, "
+            f"{first.n:,} test queries; p = {first.p_corrected:.2g}, Holm)."
+        )
+        for test in tests:
+            band = f"<small>{test.low:+.4f} to {test.high:+.4f}</small>"
+            value = f"{points[test.first].mean:.4f}", f"{test.difference:+.4f} {band}"
+            rows.append([escape(panel.title), escape(test.first), *value])
+    if not said:
+        return []
+    heads = ("Setting", "Learnt by", "nDCG@10", "Above production, 95 % interval")
+    alone = len(said) == 1  # then the setting is in the sentence
+    table = html_table(heads[alone:], [row[alone:] for row in rows])
+    texts = [f'<p class="text">{escape(text)}</p>' for text in said]
+    if not alone:
+        table = f"<details><summary>All methods</summary>{table}</details>"
+    return ["<h2>Does it rank better?</h2>", *texts, table]
 
 
 def _statements(judged: Sequence[tuple[Statement, Finding]]) -> str:

@@ -14,11 +14,12 @@ from affinerank.defaults import RELEVANT_ABOVE
 from affinerank.errors import DataError
 from affinerank.evaluation.significance import Comparison, compare_queries, conclude
 from affinerank.metrics import Metric, MetricValues
+from affinerank.notebook import Tabular
 from affinerank.rankers.ranker import Ranker, score
 
 
-@dataclass(frozen=True, slots=True)
-class ByLabels:
+@dataclass(frozen=True, slots=True, repr=False)
+class ByLabels(Tabular):
     """Rankers judged by labels, each compared with the first.
 
     Attributes:
@@ -36,6 +37,20 @@ class ByLabels:
     rankers: Mapping[str, MetricValues]
     comparisons: Sequence[Comparison]
     left_out: int = 0
+
+    def _line(self) -> str:
+        means = ", ".join(f"{n}: {v.mean:.4f}" for n, v in self.rankers.items())
+        return f"{self.metric.split(' (')[0]} by {self.queries:,} queries, {means}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        compared = {c.first: c for c in self.comparisons}
+        rows = self.to_dict()["rankers"]
+        for row in rows:
+            if other := compared.get(row["ranker"]):
+                names = ("difference", "low", "high", "p_corrected")
+                against = {name: getattr(other, name) for name in names}
+                row |= {"second": other.second, "against": against}
+        return list(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: mean, standard error and 95 % interval of each."""

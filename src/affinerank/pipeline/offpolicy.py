@@ -52,6 +52,7 @@ from affinerank.evaluation.refits import (
 )
 from affinerank.evaluation.significance import conclude
 from affinerank.evaluation.unseen import by_information, can_predict, predict
+from affinerank.notebook import Tabular
 from affinerank.pipeline.estimation import filled_features
 from affinerank.pipeline.evaluation import learnt_by
 from affinerank.pipeline.folds import Log, learn_quickly
@@ -175,8 +176,8 @@ class JudgedByClicks:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ByClicks:
+@dataclass(frozen=True, slots=True, repr=False)
+class ByClicks(Tabular):
     """Rankers judged by clicks.
 
     Attributes:
@@ -208,6 +209,13 @@ class ByClicks:
     user_buckets: int | None = None
     values: bool = False
     refits: Mapping[str, Any] | None = None
+
+    def _line(self) -> str:
+        names = ", ".join(row.ranker for row in self.rankers)
+        return f"{self.metric} by {self.estimator}, {self.clicks:,} clicks: {names}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return list(self.to_dict()["rankers"])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""

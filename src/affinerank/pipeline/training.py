@@ -21,6 +21,7 @@ from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE, TREES
 from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import Fold
 from affinerank.files import new_folder
+from affinerank.notebook import Tabular
 from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.pipeline.parts import train_part
@@ -51,8 +52,8 @@ CATEGORIES = ("native", "one-hot")
 Name = tuple[str, int]  # estimator and seed
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
+@dataclass(frozen=True, slots=True, repr=False)
+class Trained(Tabular):
     """Rankers trained together.
 
     Attributes:
@@ -62,6 +63,7 @@ class Trained:
         estimate: How these users were estimated, if they were.
         unmatched: What the counts hold that the data have no features for.
         imputed: Which features lacked values, how many, and what was put there.
+        constant: Features that tell no documents of a query apart, and were left out.
     """
 
     rankers: Mapping[Name, Ranker]
@@ -70,6 +72,16 @@ class Trained:
     estimate: Estimate | None
     unmatched: Unmatched
     imputed: Sequence[Mapping[str, Any]] = ()
+    constant: tuple[str, ...] = ()
+
+    def _line(self) -> str:
+        return ", ".join(f"{name}: {one!r}" for (name, _), one in self.rankers.items())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [
+            {"estimator": name, "seed": seed, **self.fitted[name, seed].report}
+            for name, seed in self.rankers
+        ]
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Save one ranker as ``folder``, several below it by estimator (and seed).
@@ -96,6 +108,7 @@ class Trained:
             "rankers": rows,
             "unmatched": asdict(self.unmatched),
             "imputed": list(self.imputed),
+            "constant": list(self.constant),
         }
 
     def _folders(self, folder: Path) -> dict[Name, Path]:
@@ -204,7 +217,9 @@ def train(
         for name, one in by_name.items()
     }
     imputed = imputed_values(mapping, data)
-    return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed)
+    read = {*mapping.names, *mapping.categories}
+    unused = tuple(name for name in data.feature_names if name not in read)
+    return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed, unused)
 
 
 def _hot(kind: RankerKind, data: RankingDataset, how: str | None) -> int | None:

@@ -19,6 +19,8 @@ def load_ranker(folder: PathLike) -> Ranker:
     """Load what :meth:`Ranker.save` wrote; a model's files hold no code."""
     root = Path(folder)
     path = root / ABOUT
+    if not path.is_file():
+        raise DataError(f"{root}: no ranker's folder, as train writes it: no {ABOUT}")
     about = read_json(path)
     try:
         mapping, provenance, queries = _described(about)

@@ -18,6 +18,7 @@ from affinerank.data.features import SCALINGS, FeatureMapping
 from affinerank.errors import DataError
 from affinerank.files import PathLike, new_folder
 from affinerank.metrics import Metric, MetricValues
+from affinerank.notebook import Tabular
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset
@@ -40,8 +41,8 @@ class Model(Protocol):
         """Return what else ``ranker.json`` must say for ``load`` to read the model."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ranker:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Ranker(Tabular):
     """A model and the features it reads.
 
     Attributes:
@@ -57,6 +58,14 @@ class Ranker:
     mapping: FeatureMapping
     provenance: Mapping[str, Any]
     learnt_from: tuple[str, ...] = ()
+
+    def _line(self) -> str:
+        by = self.provenance.get("estimator")
+        learnt = f", by {by}" if by else ""
+        return f"{self.kind}, {len(self.mapping.names):,} features{learnt}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{"feature": name} for name in self.mapping.names]
 
     def predict(self, features: Matrix) -> Floats:
         """Score documents from mapped features ``[n_docs, n_features]``."""

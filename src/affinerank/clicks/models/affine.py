@@ -44,7 +44,7 @@ class EstimatedBy:
     least_clicks: float = 200.0
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
 class AffineModel(Users):
     """Slope and intercept of clicks by cell; build one with the class methods.
 
@@ -105,6 +105,22 @@ class AffineModel(Users):
         """Build from the click rates of relevant and of irrelevant documents."""
         plus, minus = cls._stacked(zeta_plus=zeta_plus, zeta_minus=zeta_minus)
         return cls(alpha=plus - minus, beta=minus, identified="zeta", **about)
+
+    def _line(self) -> str:
+        few = ", ".join(f"{alpha:.3g}" for alpha in self.alpha.ravel()[:3])
+        return f"{self.depth} ranks, identified: {self.identified}, alpha: {few}, ..."
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Alpha and beta by rank, and by what else they depend on."""
+        parts = {"alpha": self.alpha, "beta": self.beta}
+        if self._eps is not None:
+            parts |= dict(zip(PARTS, self._eps, strict=True))
+        rows = []
+        for rank, *distance in np.ndindex(self.alpha.shape):
+            at = {"rank": rank + 1, **dict(zip(["distance"], distance, strict=False))}
+            values = {n: float(part[rank, *distance]) for n, part in parts.items()}
+            rows.append(at | values)
+        return rows
 
     @property
     def depth(self) -> int:

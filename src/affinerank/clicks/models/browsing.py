@@ -43,7 +43,7 @@ class BrowsingUsers:
         PaperUsers(self.eta, self.eps_minus_1)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
 class BrowsingModel(AffineModel):
     """Slope and intercept of clicks by rank and distance to the last click above.
 

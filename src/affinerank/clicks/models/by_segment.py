@@ -50,7 +50,7 @@ class SegmentUsers:
             raise ConfigError(f"shares must be above 0, up to 1, got {self.share}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SegmentedModel(Users):
     """How users of each segment click.
 
@@ -65,6 +65,13 @@ class SegmentedModel(Users):
     models: Mapping[str, ClickModel]
     share: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def _line(self) -> str:
+        return f"{len(self.models)} segments: {', '.join(map(repr, self.models))}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        own = {n: u for n, u in self.models.items() if isinstance(u, Users)}
+        return [{"segment": n, **row} for n, u in own.items() for row in u._rows()]
 
     def __post_init__(self) -> None:
         """Reject a model of nobody, and shares that cannot be drawn from."""

@@ -12,7 +12,7 @@ from affinerank.limits import MAX_RANK
 from affinerank.settings import from_table
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GivenModel(Users):
     """What such models have in common: their file holds the settings.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -14,6 +14,7 @@ from affinerank.arrays import Bools, Floats, Ints, Rng
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import ConfigError
 from affinerank.files import PathLike, written_whole
+from affinerank.notebook import Tabular
 
 Identified = Literal["eps", "zeta", "gauge"]
 FORMAT = "affinerank-users"
@@ -101,8 +102,16 @@ class ClickModel(Protocol):
         """Return plain data, as the row's ``read`` takes it."""
 
 
-class Users:
+class Users(Tabular):
     """What the package's own click models have in common."""
+
+    def _line(self) -> str:
+        (about,) = self._rows()
+        return ", ".join(f"{name}={value}" for name, value in about.items())
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        about: Mapping[str, Any] = getattr(self, "provenance", {})
+        return [{n: value for n, value in about.items() if np.isscalar(value)}]
 
     def click_probability(
         self,

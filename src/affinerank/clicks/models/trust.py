@@ -49,7 +49,7 @@ class PaperUsers:
         return f"η = {self.eta:g}, ε⁻₁ = {self.eps_minus_1:g}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
 class TrustModel(AffineModel):
     """Slope and intercept of clicks by rank; build one with the class methods.
 
