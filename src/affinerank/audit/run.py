@@ -76,9 +76,10 @@ def audit_file(
     with open_table(source, **opening or {}) as table, scratch_folder() as folder:
         counted = {"impressions", "clicks", "sessions"} <= set(table.columns)
         if counted and "clicked" not in table.columns:
-            if replace(settings, list_id=None) != LogOptions():  # features have it too
+            since, until, lists = settings.since, settings.until, settings.list_id
+            if settings != LogOptions(since=since, until=until, list_id=lists):
                 raise ConfigError(f"{source}: holds counts; the options are for logs")
-            counts = ClickCounts.load(source)
+            counts = ClickCounts.load(source, since=since, until=until)
         else:
             target = folder / "counts.parquet"
             survey = survey_log(table, target, settings, progress)

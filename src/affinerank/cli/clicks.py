@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -129,6 +130,22 @@ def count(
     ] = None,
     *,
     output: Output = Path("counts.parquet"),
+    into: Annotated[
+        Path | None,
+        Option(help="Folder of counts to add a day to, instead of a file."),
+    ] = None,
+    day: Annotated[
+        str | None, Option(help="With --into: the day, where LOG's name has none.")
+    ] = None,
+    replace_day: Annotated[
+        bool, Option("--replace", help="With --into: count a day anew.")
+    ] = False,
+    remove: Annotated[
+        str | None, Option(help="With --into, without a LOG: take this day out.")
+    ] = None,
+    keep_days: Annotated[
+        int | None, Option(min=1, help="With --into: remove what is older.")
+    ] = None,
     engine: Annotated[str, Option(help="duckdb or spark.")] = "duckdb",
     master: Annotated[str | None, Option(help="Spark's master URL.")] = None,
     connection: Annotated[
@@ -178,22 +195,34 @@ def count(
     Example: affinerank count log.parquet --holdout 0.2 -o counts.parquet
     """
     from affinerank.clicks.counting import count_log, open_table
+    from affinerank.clicks.days import day_of, keep_last, new_day, remove_day
     from affinerank.clicks.faults import LogFaultsError
 
-    require_writable(output, suffix=".parquet", reads=[log])
+    if into is None and (day or replace_day or remove or keep_days):
+        raise ConfigError("--day, --replace, --remove and --keep-days need --into")
+    if into is not None and remove is not None:
+        remove_day(into, day_of(remove, "--remove"))
+        show({"removed": remove, "written": str(into)}, as_json, display.notes)
+        return
     if (log is None) == (connection is None) or (connection is None) != (table is None):
         raise ConfigError("give a LOG, or --from CONNECTION with --table NAME")
     source = log or connection or ""
+    if into is None:
+        require_writable(output, suffix=".parquet", reads=[log])
+        target: AbstractContextManager[Path] = nullcontext(output)
+    else:
+        name = day_of(day or log or table or "")
+        target = new_day(into, name, _same_counts, again=replace_day)
     opened = open_table(
         source, engine=engine, master=master, table=table, **reading.opening()
     )
     more = {"value": value, "user_buckets": user_buckets}
     options = replace(reading.options(list_id), **more)
     try:
-        with opened as rows, bars() as progress:
+        with target as written, opened as rows, bars() as progress:
             found = count_log(
                 rows,
-                output,
+                written,
                 options=options,
                 bad_rows=bad_rows,
                 context=context,  # type: ignore[arg-type]  # checked there
@@ -205,10 +234,24 @@ def count(
     except LogFaultsError as error:
         display.findings(error.report, to_stderr=True)
         raise
-    about = {**found.summary, "findings": found.findings(), "written": str(output)}
+    about = {**found.summary, "findings": found.findings()}
+    if into is None:
+        about["written"] = str(output)
+    else:
+        old = keep_last(into, keep_days) if keep_days else []
+        about |= {
+            "written": str(into / f"{name}.parquet"),
+            "removed": list(map(str, old)),
+        }
     if not as_json and found.report is not None:
         display.findings(found.report, to_stderr=False)
     show(about, as_json, display.counted)
+
+
+def _same_counts(one: Path, other: Path) -> bool:
+    from affinerank.clicks.counts import ClickCounts
+
+    return ClickCounts.load(one).equals(ClickCounts.load(other))
 
 
 def ubi(

@@ -12,6 +12,7 @@ from affinerank.cli.options import (
     Clip,
     Counts,
     DataOptions,
+    Days,
     Features,
     Json,
     Seed,
@@ -46,6 +47,7 @@ def debias(
     estimator: Annotated[str, Option(help="{ESTIMATORS}.")] = ESTIMATOR,
     clip: Clip = None,
     of: DataOptions,
+    days: Days,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -53,7 +55,6 @@ def debias(
 
     Example: affinerank debias counts.parquet --users users.json -o labels.parquet
     """
-    from affinerank.clicks.counts import ClickCounts
     from affinerank.pipeline import debias as debiased
     from affinerank.pipeline import save_labels
     from affinerank.pipeline.judgments import JUDGMENTS, save_judgments
@@ -64,7 +65,7 @@ def debias(
         raise ConfigError(f"--format must be parquet, {known}, got {to!r}")
     suffix = {"suffix": ".parquet"} if parquet else {}
     require_writable(output, reads=[counts, users, data], **suffix)
-    clicks = ClickCounts.load(counts)
+    clicks = days.load(counts)
     with bars() as progress:
         labels = debiased(
             clicks,

@@ -272,6 +272,8 @@ def counted(about: Mapping[str, Any]) -> None:
     dropped = about["dropped"]
     rows["dropped"] = f"{dropped['sessions']:,} sessions, {dropped['rows']:,} rows"
     rows["seconds"] = f"{about['seconds']:.1f}"
+    if about.get("removed"):
+        rows["removed"] = ", ".join(about["removed"])
     notes({**rows, "written": about["written"]})
 
 

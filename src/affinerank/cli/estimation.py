@@ -11,6 +11,7 @@ from affinerank.cli import display
 from affinerank.cli.options import (
     Counts,
     DataOptions,
+    Days,
     Features,
     Json,
     Seed,
@@ -49,6 +50,7 @@ def estimate(
         int, Option(min=0, help="Resamples behind the bands of the EM.")
     ] = 20,
     of: DataOptions,
+    days: Days,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -60,7 +62,6 @@ def estimate(
     """
     from affinerank.bias.method import EstimationSettings
     from affinerank.charts import bias_figure, figure_format, save_figure
-    from affinerank.clicks.counts import ClickCounts
     from affinerank.clicks.users import save_users
     from affinerank.pipeline import estimate_users
 
@@ -75,7 +76,7 @@ def estimate(
     if plot is not None:
         figure_format(plot)
     true_users = load(truth)
-    clicks = ClickCounts.load(counts)
+    clicks = days.load(counts)
     read = None if data is None else of.read(data)
     with bars() as progress:
         found = estimate_users(

@@ -11,6 +11,7 @@ from typer import Argument, Option
 from affinerank.cli import display
 from affinerank.cli.options import (
     DataOptions,
+    Days,
     Json,
     RelevantAbove,
     Seed,
@@ -77,6 +78,7 @@ def evaluate(
     ] = 20,
     relevant_above: RelevantAbove = RELEVANT_ABOVE,
     of: DataOptions,
+    days: Days,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -117,7 +119,8 @@ def evaluate(
     settings |= {"estimator": estimator, "among": among}
     settings |= {"production": against if against != "logged" else None}
     settings |= {"replicates": replicates, "seed": seed}
-    about = _from_clicks(rankers, counts, (users, estimated_from), settings, data, of)
+    held = days.load(counts)
+    about = _from_clicks(rankers, held, (users, estimated_from), settings, data, of)
     show(about, as_json, display.evaluated_from_clicks)
 
 
@@ -135,21 +138,19 @@ def _settings(metric: str | None, rank_weights: str | None) -> dict[str, Any]:
 
 def _from_clicks(
     rankers: Any,
-    counts: Path,
+    held: Any,
     users: tuple[Path | None, Path | None],
     settings: dict[str, Any],
     data: str,
     of: DataOptions,
 ) -> dict[str, Any]:
     """Load what the options name, and judge by clicks."""
-    from affinerank.clicks.counts import ClickCounts
     from affinerank.pipeline import OffPolicySettings, evaluate_from_clicks
 
     known, learnt = users
-    held = ClickCounts.load(counts)
     source = None
     if learnt is not None:
-        source = (ClickCounts.load(learnt), of.read(data, named=False))
+        source = (Days().load(learnt), of.read(data, named=False))
     with bars() as progress:
         found = evaluate_from_clicks(
             rankers,

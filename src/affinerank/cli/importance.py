@@ -10,6 +10,7 @@ from typer import Argument, Option
 from affinerank.cli import display
 from affinerank.cli.options import (
     DataOptions,
+    Days,
     Json,
     Seed,
     Users,
@@ -37,6 +38,7 @@ def importance(
     estimator: Annotated[str, Option(help="Corrects the clicks.")] = CORRECTION,
     repeats: Annotated[int, Option(min=1, help="Permutations of each feature.")] = 5,
     of: DataOptions,
+    days: Days,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -58,11 +60,10 @@ def importance(
         found = {"queries": kept.get("queries", 0), "features": kept.get("features")}
         show(found if kept else _about(gain), as_json, display.importance)
         return
-    from affinerank.clicks.counts import ClickCounts
     from affinerank.pipeline.importance import feature_importance
 
     with bars() as progress:
-        clicks = ClickCounts.load(counts)
+        clicks = days.load(counts)
         known = load_held_against(users, clicks, seed)
         how: dict[str, Any] = {"estimator": estimator, "repeats": repeats, "seed": seed}
         read = of.read(data, "test")

@@ -12,6 +12,7 @@ from affinerank.cli.options import (
     Clip,
     Counts,
     DataOptions,
+    Days,
     Json,
     RelevantAbove,
     Seed,
@@ -127,6 +128,7 @@ def train(
     importance: Importance = False,
     relevant_above: RelevantAbove = RELEVANT_ABOVE,
     of: DataOptions,
+    days: Days,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -138,7 +140,6 @@ def train(
     Example: affinerank train counts.parquet --data yahoo-like:500
     --users users.json --ranker lightgbm -o model
     """
-    from affinerank.clicks.counts import ClickCounts
     from affinerank.pipeline import (
         ChoiceSettings,
         given_rates,
@@ -173,7 +174,7 @@ def train(
         raise ConfigError("--save-users is for users that are estimated here")
     with bars() as progress:
         given: dict[str, Any] = {"strict": strict, "progress": progress}
-        clicks, read = ClickCounts.load(counts), of.read(data)
+        clicks, read = days.load(counts), of.read(data)
         if needed:
             known = load_held_against(users, clicks, seed)
         if auto:
@@ -190,7 +191,7 @@ def train(
             given["relevant_above"] = relevant_above
             if validation is not None:
                 held = of.read(data, "validation", named=False)
-                given["validation"] = (ClickCounts.load(validation), held)
+                given["validation"] = (Days().load(validation), held)
             elif patience is not None:
                 given["validation"] = (held_out(clicks), read)
             trained, choice = train(clicks, read, known, ranker=ranker, **given), None

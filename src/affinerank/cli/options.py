@@ -29,7 +29,9 @@ Data = Annotated[
 Features = Annotated[
     str | None, Option(help="Features: a file, a folder, a table or a world.")
 ]
-Counts = Annotated[Path, Argument(metavar="COUNTS", help="Counts, Parquet.")]
+Counts = Annotated[
+    Path, Argument(metavar="COUNTS", help="Counts, Parquet; or a folder of days.")
+]
 Users = Annotated[Path | None, Option(help="User model, JSON.")]
 Output = Annotated[Path, Option("-o", "--output", help="File to write.")]
 Seed = Annotated[int, Option(min=0, max=2**31 - 1, help="Seed of everything random.")]
@@ -156,7 +158,23 @@ class LogReading:
         return LogOptions(columns=columns, list_id=list_id, **given)
 
 
-SHARED = (DataOptions, LogReading)
+@dataclass(frozen=True, slots=True)
+class Days:
+    """Days of a folder of counts: options of every command that reads counts."""
+
+    since: Annotated[
+        str | None, Option(help="First day read, of a folder of counts.")
+    ] = None
+    until: Annotated[str | None, Option(help="First day not read.")] = None
+
+    def load(self, counts: Path) -> Any:
+        """Read the counts."""
+        from affinerank.clicks.counts import ClickCounts
+
+        return ClickCounts.load(counts, since=self.since, until=self.until)
+
+
+SHARED = (DataOptions, LogReading, Days)
 SECONDS_BETWEEN_LINES = 10.0
 
 

@@ -7,7 +7,9 @@ add up: logs can be counted in parts, where they are, and put together afterward
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from affinerank.clicks.counts_table import (
     grouped,
     session_keys,
 )
+from affinerank.clicks.days import days_in
 from affinerank.data.parquet import parquet_errors
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, existing_file, written_whole
@@ -252,9 +255,21 @@ class ClickCounts(Tabular):
             pq.write_table(self.table, aside, compression="zstd")
 
     @classmethod
-    def load(cls, path: PathLike) -> ClickCounts:
-        """Read counts written by :meth:`save` or by the counting engine."""
+    def load(
+        cls, path: PathLike, *, since: str | None = None, until: str | None = None
+    ) -> ClickCounts:
+        """Read counts written by :meth:`save` or by the counting engine.
+
+        Of a folder, all its days are added up: from ``since`` on and before ``until``.
+        """
+        if Path(path).is_dir():
+            return _sum_of_days(Path(path), days_in(path, since, until))
         source = existing_file(path)
+        if since or until:
+            raise ConfigError(
+                f"{source}: --since and --until choose days of a folder of counts, and "
+                "this is a file; give them to count"
+            )
         with source.open("rb") as file:
             parquet = file.read(4) == b"PAR1"
         with parquet_errors(source):
@@ -310,6 +325,23 @@ def _added_up(rows: pa.Table, sessions: pa.Table) -> ClickCounts:
     by = session_keys(rows.column_names)
     total = grouped(sessions, by, ("sessions", "sum"))
     return ClickCounts(grouped(rows, keys, *sums).join(total, by, join_type="inner"))
+
+
+def _sum_of_days(folder: Path, days: Mapping[date, Path]) -> ClickCounts:
+    """Add days up; the last click above is kept if every day was counted by it."""
+    if not days:
+        raise DataError(f"{folder}: holds no counts of those days; see count --into")
+    found = [ClickCounts.load(file) for file in days.values()]
+    if not all(CONTEXT in one.keys for one in found):
+        found = [one.merged(CONTEXT) if CONTEXT in one.keys else one for one in found]
+    for one, file in zip(found, days.values(), strict=True):
+        if one._about() != found[0]._about():
+            first = f"those of {next(iter(days))}: {found[0]._about()}"
+            raise DataError(f"{file}: {one._about()} cannot be added to {first}")
+    return _added_up(
+        pa.concat_tables([one.table for one in found]),
+        pa.concat_tables([one.sessions_per_query for one in found]),
+    )
 
 
 def _half(
