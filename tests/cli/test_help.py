@@ -103,7 +103,7 @@ def test_an_option_has_one_default() -> None:
                     values.setdefault(repr(option.default), set()).add(name)
     several = {word for word, values in found.items() if len(values) > 1}
     assert several - {"-o"} == set(OWN)
-    assert found["--estimator"][repr(CORRECTION)] == {"evaluate"}
+    assert found["--estimator"][repr(CORRECTION)] == {"evaluate", "importance"}
 
 
 @pytest.fixture

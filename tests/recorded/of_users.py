@@ -275,7 +275,7 @@ def audited(
 ) -> Pairs:
     found, at = audit(counts, data, days=14.0).to_dict(), f"audit/{name}"
     for section, part in found.items():
-        if section not in ("source", "next", "click_rates"):
+        if section not in ("source", "worth", "next", "click_rates"):
             yield f"{at}/{section}/verdict", part["verdict"]
     usable, rates, bias = found["usable"], found["click_rates"], found["position_bias"]
     yield from numbers(f"{at}/usable", usable)

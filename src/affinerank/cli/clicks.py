@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from affinerank.cli import display
 from affinerank.cli.options import (
     Data,
     DataOptions,
+    Into,
     Json,
     ListId,
     LogReading,
@@ -41,6 +41,20 @@ Rankers = Annotated[
     Option(
         help="production, production:SEED, or a ranker's folder; several share the "
         "sessions, as in production=0.7."
+    ),
+]
+
+Value = Annotated[
+    str | None,
+    Option(help="Column of what a click is worth (purchase, dwell), 0 or more."),
+]
+UserBuckets = Annotated[
+    int | None,
+    Option(
+        min=10,
+        max=1024,
+        help="Count by so many buckets of user_id, as in 100: intervals of evaluate "
+        "are then clustered by user.",
     ),
 ]
 
@@ -130,22 +144,7 @@ def count(
     ] = None,
     *,
     output: Output = Path("counts.parquet"),
-    into: Annotated[
-        Path | None,
-        Option(help="Folder of counts to add a day to, instead of a file."),
-    ] = None,
-    day: Annotated[
-        str | None, Option(help="With --into: the day, where LOG's name has none.")
-    ] = None,
-    replace_day: Annotated[
-        bool, Option("--replace", help="With --into: count a day anew.")
-    ] = False,
-    remove: Annotated[
-        str | None, Option(help="With --into, without a LOG: take this day out.")
-    ] = None,
-    keep_days: Annotated[
-        int | None, Option(min=1, help="With --into: remove what is older.")
-    ] = None,
+    days: Into,
     engine: Annotated[str, Option(help="duckdb or spark.")] = "duckdb",
     master: Annotated[str | None, Option(help="Spark's master URL.")] = None,
     connection: Annotated[
@@ -156,19 +155,8 @@ def count(
     ] = None,
     reading: LogReading,
     list_id: ListId = None,
-    value: Annotated[
-        str | None,
-        Option(help="Column of what a click is worth (purchase, dwell), 0 or more."),
-    ] = None,
-    user_buckets: Annotated[
-        int | None,
-        Option(
-            min=10,
-            max=1024,
-            help="Count by so many buckets of user_id, as in 100: intervals of "
-            "evaluate are then clustered by user.",
-        ),
-    ] = None,
+    value: Value = None,
+    user_buckets: UserBuckets = None,
     bad_rows: Annotated[
         str, Option(help="error, or drop: sessions with faults, whole.")
     ] = "error",
@@ -195,34 +183,32 @@ def count(
     Example: affinerank count log.parquet --holdout 0.2 -o counts.parquet
     """
     from affinerank.clicks.counting import count_log, open_table
-    from affinerank.clicks.days import day_of, keep_last, new_day, remove_day
     from affinerank.clicks.faults import LogFaultsError
 
-    if into is None and (day or replace_day or remove or keep_days):
-        raise ConfigError("--day, --replace, --remove and --keep-days need --into")
-    if into is not None and remove is not None:
-        remove_day(into, day_of(remove, "--remove"))
-        show({"removed": remove, "written": str(into)}, as_json, display.notes)
+    if days.removed():
+        show(
+            {"removed": days.remove, "written": str(days.into)}, as_json, display.notes
+        )
         return
     if (log is None) == (connection is None) or (connection is None) != (table is None):
         raise ConfigError("give a LOG, or --from CONNECTION with --table NAME")
-    source = log or connection or ""
-    if into is None:
+    if days.into is None:
         require_writable(output, suffix=".parquet", reads=[log])
-        target: AbstractContextManager[Path] = nullcontext(output)
-    else:
-        name = day_of(day or log or table or "")
-        target = new_day(into, name, _same_counts, again=replace_day)
+    target, written = days.target(log or table or "", output)
     opened = open_table(
-        source, engine=engine, master=master, table=table, **reading.opening()
+        log or connection or "",
+        engine=engine,
+        master=master,
+        table=table,
+        **reading.opening(),
     )
     more = {"value": value, "user_buckets": user_buckets}
     options = replace(reading.options(list_id), **more)
     try:
-        with target as written, opened as rows, bars() as progress:
+        with target as aside, opened as rows, bars() as progress:
             found = count_log(
                 rows,
-                written,
+                aside,
                 options=options,
                 bad_rows=bad_rows,
                 context=context,  # type: ignore[arg-type]  # checked there
@@ -234,24 +220,11 @@ def count(
     except LogFaultsError as error:
         display.findings(error.report, to_stderr=True)
         raise
-    about = {**found.summary, "findings": found.findings()}
-    if into is None:
-        about["written"] = str(output)
-    else:
-        old = keep_last(into, keep_days) if keep_days else []
-        about |= {
-            "written": str(into / f"{name}.parquet"),
-            "removed": list(map(str, old)),
-        }
+    about = {**found.summary, "findings": found.findings(), "written": str(written)}
+    about["removed"] = days.too_old()
     if not as_json and found.report is not None:
         display.findings(found.report, to_stderr=False)
     show(about, as_json, display.counted)
-
-
-def _same_counts(one: Path, other: Path) -> bool:
-    from affinerank.clicks.counts import ClickCounts
-
-    return ClickCounts.load(one).equals(ClickCounts.load(other))
 
 
 def ubi(

@@ -42,7 +42,10 @@ def importance(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Say what each feature is worth: gain of splits, DCG lost when it is permuted."""
+    """Say what each feature is worth: gain of splits, DCG lost when it is permuted.
+
+    Example: affinerank importance model
+    """
     from affinerank.rankers.importance import by_gain
     from affinerank.rankers.loading import load_ranker
 

@@ -6,7 +6,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -174,7 +174,63 @@ class Days:
         return ClickCounts.load(counts, since=self.since, until=self.until)
 
 
-SHARED = (DataOptions, LogReading, Days)
+@dataclass(frozen=True, slots=True)
+class Into:
+    """A folder of counts that a day is added to: options of ``count``."""
+
+    into: Annotated[
+        Path | None, Option(help="Folder of counts to add a day to, not a file.")
+    ] = None
+    day: Annotated[
+        str | None, Option(help="With --into: the day, where LOG's name has none.")
+    ] = None
+    again: Annotated[
+        bool, Option("--replace", help="With --into: count a day anew.")
+    ] = False
+    remove: Annotated[
+        str | None, Option(help="With --into, without a LOG: take this day out.")
+    ] = None
+    keep_days: Annotated[
+        int | None, Option(min=1, help="With --into: remove what is older.")
+    ] = None
+
+    def removed(self) -> bool:
+        """Take a day out, if that is asked for."""
+        from affinerank.clicks.days import day_of, remove_day
+
+        if self.into is None and self != Into():
+            raise ConfigError("--day, --replace, --remove and --keep-days need --into")
+        if self.into is None or self.remove is None:
+            return False
+        return remove_day(self.into, day_of(self.remove, "--remove"))
+
+    def target(
+        self, log: str, output: Path
+    ) -> tuple[AbstractContextManager[Path], Path]:
+        """Return where counts go, to be entered, and the file that they become."""
+        from affinerank.clicks.counts import ClickCounts
+        from affinerank.clicks.days import day_of, new_day
+
+        if self.into is None:
+            return nullcontext(output), output
+        day = day_of(self.day or log)
+
+        def same(one: Path, other: Path) -> bool:
+            return ClickCounts.load(one).equals(ClickCounts.load(other))
+
+        file = self.into / f"{day}.parquet"
+        return new_day(self.into, day, same, again=self.again), file
+
+    def too_old(self) -> list[str]:
+        """Remove the days that are older than those to keep."""
+        from affinerank.clicks.days import keep_last
+
+        if self.into is None or self.keep_days is None:
+            return []
+        return [str(day) for day in keep_last(self.into, self.keep_days)]
+
+
+SHARED = (DataOptions, LogReading, Days, Into)
 SECONDS_BETWEEN_LINES = 10.0
 
 
