@@ -151,14 +151,17 @@ def test_the_last_click_above_is_kept_if_all_days_have_it(tmp_path: Path) -> Non
     assert found.sessions.tolist() == [9, 9]
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [("log.parquet", "--day takes one day"), ("2026-13-01", "--day takes one day")],
-)
-def test_a_day_must_be_named(name: str, said: str) -> None:
+def test_a_day_must_be_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert day_of("logs/2026-01-31/2026-01-31.parquet") == date(2026, 1, 31)
-    with pytest.raises(DataError, match=said):
-        day_of(name)
+    with pytest.raises(DataError, match=r"log.parquet: the name holds no day.*--day"):
+        day_of("log.parquet")
+    with pytest.raises(DataError, match=r"--since takes a day, .* got '2026-13-01'"):
+        day_of("2026-13-01", "--since")
+    into = str(tmp_path / "no" / "counts")
+    assert main(["count", "log.parquet", "--into", into, "--day", "2026-01-31"]) == 2
+    assert "there is no folder" in capsys.readouterr().err
 
 
 def test_what_is_wrong_with_a_folder(tmp_path: Path) -> None:

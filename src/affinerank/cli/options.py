@@ -213,7 +213,7 @@ class Into:
 
         if self.into is None:
             return nullcontext(output), output
-        day = day_of(self.day or log)
+        day = day_of(self.day, "--day") if self.day else day_of(log)
 
         def same(one: Path, other: Path) -> bool:
             return ClickCounts.load(one).equals(ClickCounts.load(other))

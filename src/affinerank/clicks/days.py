@@ -19,16 +19,20 @@ from affinerank.files import PathLike, written_whole
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def day_of(name: str, what: str = "--day") -> date:
-    """Return the one day that a text names, as in ``logs/2026-01-31.parquet``."""
-    found = set(DAY.findall(name))
+def day_of(name: str, option: str | None = None) -> date:
+    """Return the one day that a text names, as in ``logs/2026-01-31.parquet``.
+
+    Args:
+        name: The name of a log, or what was given to an option.
+        option: That option.
+    """
     try:
-        [day] = map(date.fromisoformat, found)
+        [day] = map(date.fromisoformat, set(DAY.findall(name)))
     except ValueError:
-        raise DataError(
-            f"{name}: {what} takes one day, as in 2026-01-31, and a log whose name "
-            "holds one needs no --day"
-        ) from None
+        wrong = f"{name}: the name holds no day, as in 2026-01-31; give --day"
+        if option is not None:
+            wrong = f"{option} takes a day, as in 2026-01-31, got {name!r}"
+        raise DataError(wrong) from None
     return day
 
 
@@ -61,6 +65,8 @@ def new_day(
         same: Whether two files hold the same counts.
         again: Whether the day may be there already, and is replaced then.
     """
+    if not folder.parent.is_dir():
+        raise DataError(f"{folder}: there is no folder {folder.parent} to make it in")
     folder.mkdir(exist_ok=True)
     known = days_in(folder)
     if day in known and not again:
