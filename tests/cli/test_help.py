@@ -123,7 +123,7 @@ def test_every_example_runs(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     for name in sorted(names, key=lambda n: ORDER.index(n) if n in ORDER else 9):
         words = shlex.split(example(name).replace("yahoo-like:500", "yahoo-like:100"))
         words += {"train": ["--set", "trees=5"]}.get(name, [])
-        if name.startswith("import"):
+        if name.startswith("import "):
             words[-1] = "imported.parquet"
         assert main(words[1:]) == 0, f"{name}: {capsys.readouterr().err}"
     assert (folder / "model.json").is_file()
