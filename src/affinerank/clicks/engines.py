@@ -35,6 +35,13 @@ from affinerank.settings import require_choice
 ENGINES = frozenset(
     ("duckdb", "_duckdb", "ibis", "pyspark", "py4j", "psycopg", "sqlglot")
 )
+# Rows may arrive while Postgres counts; a query ends with the process that asked (14).
+AS_OF_NOW = """
+    BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+    SELECT set_config(name, '5s', false)
+    FROM (VALUES ('client_connection_check_interval')) AS settings (name)
+    WHERE current_setting(name, true) IS NOT NULL
+"""
 SECONDS_WITHOUT_WORKER = 120  # that a job on Spark may wait for one
 # Texts that all engines read alike; days that no month has are left out.
 TEXTS = {
@@ -78,6 +85,8 @@ def open_table(
         if table is not None:
             connection = _connected(source, memory, spill)
             stack.callback(connection.disconnect)
+            if connection.name == "postgres":
+                connection.raw_sql(AS_OF_NOW)
             known = connection.list_tables()
             if table not in known:
                 there = f"there are {', '.join(known[:12]) or 'none'}"
@@ -268,7 +277,7 @@ def _connected(url: str, memory: str, spill: str) -> Any:
                 return connect_duckdb(memory, spill, path, read_only=True)
         raise DataError(f"{url}: there is no such file")
     try:
-        connection = ibis.connect(url)
+        return ibis.connect(url)
     except ImportError:
         kind = urlsplit(url).scheme.replace("postgresql", "postgres")
         extra = "affinerank" if kind == "postgres" else "ibis-framework"
@@ -280,10 +289,6 @@ def _connected(url: str, memory: str, spill: str) -> Any:
         shown = without_password(url)
         reason = one_line(error).replace(url, shown)
         raise ConfigError(f"{shown}: cannot be connected to: {reason[:200]}") from None
-    if connection.name == "postgres":
-        # All is read as it is at one moment, though rows may arrive; nothing is written.
-        connection.raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-    return connection
 
 
 @contextmanager
