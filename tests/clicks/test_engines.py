@@ -189,11 +189,12 @@ def asked(url: str, query: str) -> list[Any] | None:
     """Return what a query of its own connection gives; nothing if it fails."""
     import psycopg
 
-    with suppress(psycopg.OperationalError):
+    try:
         with psycopg.connect(url, autocommit=True) as connection:
             cursor = connection.execute(query)  # type: ignore[call-overload]
             return list(cursor.fetchall()) if cursor.description else []
-    return None
+    except psycopg.OperationalError:
+        return None
 
 
 def filled(url: str, name: str, table: pa.Table) -> None:
@@ -392,6 +393,7 @@ def test_a_connection_that_drops_is_one_sentence(
     assert "the connection failed: terminating connection" in said
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_server_that_is_not_there_or_lacks_disk_is_one_sentence(
     postgres: str, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -122,9 +122,12 @@ def engine_errors(what: str) -> Iterator[None]:
         yield
     except AffineRankError:
         raise
-    except Exception as error:
+    except Exception as raised:
+        error: BaseException = raised
         if type(error).__module__.split(".")[0] not in ENGINES:
             raise
+        if type(error).__name__ == "InvalidCursorName" and error.__context__:
+            error = error.__context__  # closing what the true error has closed
         # DuckDB counts the line that it could not read twice.
         line = re.search(r"(?<=Malformed JSON)(.* in line )(\d+)", text := str(error))
         if line is not None:
