@@ -36,8 +36,10 @@ ENGINES = frozenset(
     ("duckdb", "_duckdb", "ibis", "pyspark", "py4j", "psycopg", "sqlglot")
 )
 # Rows may arrive while Postgres counts; a query ends with the process that asked (14).
+# What was never analysed would be joined row by row.
 AS_OF_NOW = """
     BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+    SET LOCAL enable_nestloop = off;
     SELECT set_config(name, '5s', false)
     FROM (VALUES ('client_connection_check_interval')) AS settings (name)
     WHERE current_setting(name, true) IS NOT NULL
