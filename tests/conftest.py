@@ -24,7 +24,14 @@ SLOW = (
     *("tests/audit", "tests/cli", "tests/experiments", "tests/tables"),
     *("test_docs", "test_site", "test_benchmarks", "test_sklearn", "test_synthetic"),
     *("test_injections", "tests/fuzz"),
-    *("test_refits", "test_counting", "test_choice", "test_recorded", "test_training"),
+    *(
+        "test_refits",
+        "test_counting",
+        "test_engines",
+        "test_choice",
+        "test_recorded",
+        "test_training",
+    ),
 )
 
 

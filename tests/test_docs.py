@@ -37,6 +37,7 @@ NEEDS_MORE = (
     "data describe mslr-like",
     "spark",
     "duckdb:///",
+    "postgres://",
     "import ubi",
     "import tiangong",
 )

@@ -55,7 +55,9 @@ def test_the_oldest_versions_tested_are_the_oldest_allowed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     optional = [
-        line for name in ("export", "sklearn", "xgboost") for line in extras[name]
+        line
+        for name in ("delta", "export", "postgres", "sklearn", "xgboost")
+        for line in extras[name]
     ]
     allowed = {}
     for line in [*project["dependencies"], *optional]:

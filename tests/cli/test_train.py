@@ -2,10 +2,13 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from affinerank.cli import main
 from affinerank.clicks.counts import ClickCounts
@@ -145,6 +148,27 @@ def test_train_and_evaluate_from_the_command_line(
     assert [row["first"] for row in about["comparisons"]] == models
     assert main(["evaluate", models[0], "--data", world, "--metric", "P@5"]) == 0
     assert "P@5" in capsys.readouterr().out
+
+
+def test_torchrun_trains_in_two_processes_what_one_does_by_the_default_estimator(
+    small_log: tuple[str, str, str], tmp_path: Path
+) -> None:
+    counts, users, world = small_log
+    arguments = ["train", counts, "--data", world, "--users", users, *NETWORK, "-o"]
+    assert main([*arguments, str(tmp_path / "one")]) == 0
+    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
+    command = [sys.executable, "-m", *torchrun, "affinerank", *arguments]
+    subprocess.run(
+        [*command, str(tmp_path / "two")],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+    one, two = (load_file(tmp_path / n / "model.safetensors") for n in ("one", "two"))
+    assert one.keys() == two.keys()
+    for name, values in one.items():
+        np.testing.assert_allclose(two[name], values, rtol=1e-4, atol=1e-5)
 
 
 def test_early_stopping_from_the_command_line(

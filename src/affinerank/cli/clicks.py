@@ -140,7 +140,10 @@ def simulate(
 def count(
     log: Annotated[
         str | None,
-        Argument(metavar="LOG", help="Parquet, CSV or JSON Lines; or a pattern."),
+        Argument(
+            metavar="LOG",
+            help="Parquet, CSV or JSON Lines; a pattern; the folder of a Delta table.",
+        ),
     ] = None,
     *,
     output: Output = Path("counts.parquet"),
@@ -148,7 +151,12 @@ def count(
     engine: Annotated[str, Option(help="duckdb or spark.")] = "duckdb",
     master: Annotated[str | None, Option(help="Spark's master URL.")] = None,
     connection: Annotated[
-        str | None, Option("--from", help="Connection, as in duckdb:///clicks.duckdb.")
+        str | None,
+        Option(
+            "--from",
+            help="Connection, as in duckdb:///clicks.duckdb or "
+            "postgres://me@host/shop.",
+        ),
     ] = None,
     table: Annotated[
         str | None, Option(help="Table of the connection to count.")

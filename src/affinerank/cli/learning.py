@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -195,13 +196,17 @@ def train(
             elif patience is not None:
                 given["validation"] = (held_out(clicks), read)
             trained, choice = train(clicks, read, known, ranker=ranker, **given), None
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ["RANK"] != "0":
+        return  # torchrun started several processes: the first writes
     _report_users(trained, save_users)
     about = trained.save(output)
     if choice is not None:
         about["choice"] = choice.to_dict()
     if importance:
-        each = trained.rankers.items()
-        about["importance"] = {n: r.provenance.get("importance") for (n, _), r in each}
+        about["importance"] = {
+            name: ranker.provenance.get("importance")
+            for (name, _), ranker in trained.rankers.items()
+        }
     show(about, as_json, display.trained)
 
 

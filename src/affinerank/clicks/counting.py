@@ -36,6 +36,7 @@ from affinerank.clicks.counts_table import (
     typed_column,
 )
 from affinerank.clicks.engines import (
+    batches,
     engine_errors,
     gathered,
     in_parts,
@@ -227,7 +228,7 @@ def _write_batches(
 ) -> None:
     writer = None
     for part in parts:
-        for batch in part.to_pyarrow_batches(chunk_size=ROWS_AT_ONCE):
+        for batch in batches(part, ROWS_AT_ONCE):
             found = pa.Table.from_batches([batch])
             table = pa.table({n: typed_column(n, found[n]) for n in found.column_names})
             if holdout is not None:

@@ -13,13 +13,16 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
 import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
+import pyarrow as pa
 from ibis.common.exceptions import IbisTypeError
 
 from affinerank.clicks.log_files import Layout, layouts, require_distinct
@@ -29,7 +32,29 @@ from affinerank.files import one_line, scratch_folder
 from affinerank.limits import LINE_BYTES, LOG_LAYOUTS
 from affinerank.settings import require_choice
 
-ENGINES = frozenset({"duckdb", "_duckdb", "ibis", "pyspark", "py4j", "sqlglot"})
+ENGINES = frozenset(
+    ("duckdb", "_duckdb", "ibis", "pyspark", "py4j", "psycopg", "sqlglot")
+)
+# Rows may arrive while Postgres counts; a query ends with the process that asked (14).
+# What was never analysed would be joined row by row.
+AS_OF_NOW = """
+    BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+    SET LOCAL enable_nestloop = off;
+    SELECT set_config(name, '5s', false)
+    FROM (VALUES ('client_connection_check_interval')) AS settings (name)
+    WHERE current_setting(name, true) IS NOT NULL
+"""
+SECONDS_WITHOUT_WORKER = 120  # that a job on Spark may wait for one
+# Texts that all engines read alike; days that no month has are left out.
+TEXTS = {
+    "float64": r"^\s*[-+]?([0-9]{1,200}\.?[0-9]{0,200}|\.[0-9]{1,200})"
+    r"([eE][-+]?[0-9]{1,2})?\s*$",
+    "timestamp": r"^\s*([0-9]{4}-((0?[1-9]|1[0-2])-(0?[1-9]|1[0-9]|2[0-8])|"
+    r"(0?[13-9]|1[0-2])-(29|30)|(0?[13578]|1[02])-31)"  # and of leap years:
+    r"|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-0?2-29)"
+    r"([ T]([01]?[0-9]|2[0-3]):[0-5]?[0-9](:[0-5]?[0-9](\.[0-9]{1,9})?)?"
+    r"(Z|[-+](0[0-9]|1[0-4])(:?[0-5][0-9])?)?)?\s*$",
+}
 BYTES_PER_GROUP = 40  # a third of what a group takes: DuckDB can spill the rest
 
 
@@ -62,13 +87,15 @@ def open_table(
         if table is not None:
             connection = _connected(source, memory, spill)
             stack.callback(connection.disconnect)
+            if connection.name == "postgres":
+                connection.raw_sql(AS_OF_NOW)
             known = connection.list_tables()
             if table not in known:
                 there = f"there are {', '.join(known[:12]) or 'none'}"
                 raise DataError(f"{name}: there is no table {table!r}; {there}")
             yield connection.table(table)
         elif engine == "spark":
-            yield _read(stack.enter_context(_spark(master)), source, hive)
+            yield _read(stack.enter_context(_spark(master, spill)), source, hive)
         else:
             connection = connect_duckdb(memory, spill)
             stack.callback(connection.disconnect)
@@ -97,9 +124,12 @@ def engine_errors(what: str) -> Iterator[None]:
         yield
     except AffineRankError:
         raise
-    except Exception as error:
+    except Exception as raised:
+        error: BaseException = raised
         if type(error).__module__.split(".")[0] not in ENGINES:
             raise
+        if type(error).__name__ == "InvalidCursorName" and error.__context__:
+            error = error.__context__  # closing what the true error has closed
         # DuckDB counts the line that it could not read twice.
         line = re.search(r"(?<=Malformed JSON)(.* in line )(\d+)", text := str(error))
         if line is not None:
@@ -109,6 +139,12 @@ def engine_errors(what: str) -> Iterator[None]:
         reason = f"the engine could not read it: {' '.join(text.split())[:300]}"
         if "No space left" in text or "max_temp_directory_size" in text:
             reason = "the disk is full: the output's, or the one for spilling (TMPDIR)"
+        elif (
+            "temporary file size exceeds" in text or "DiskFull" in type(error).__name__
+        ):
+            reason = "the server's disk is full, or what it lets a query take of it"
+        elif type(error).__name__ in ("OperationalError", "AdminShutdown"):
+            reason = f"the connection failed: {' '.join(text.split())[:300]}"
         elif "OutOfMemory" in type(error).__name__:
             reason = "the memory it may take is too little; give more (--memory)"
         raise DataError(f"{what}: {reason}") from None
@@ -147,6 +183,54 @@ def gathered(parts: Sequence[ir.Table]) -> ir.Table:
     for part in parts:
         backend.insert(name, part)
     return whole
+
+
+def met(table: ir.Table, condition: str) -> ir.Table:
+    """Keep the rows that meet a condition in the engine's own SQL."""
+    # The line break ends a comment that the condition may end with.
+    where = f"WHERE ({condition}\n)"
+    if table.get_backend().name != "postgres":
+        return table.alias("log").sql(f"SELECT * FROM log {where}")  # noqa: S608
+    # Ibis would make a view to learn the columns: they are known, and views are writes.
+    query = f"SELECT * FROM ({ibis.to_sql(table)}) AS log {where}"  # noqa: S608
+    kept = table.get_backend().sql(query, schema=table.schema())
+    kept.limit(0).to_pyarrow()  # a condition that is none is an error here
+    return kept
+
+
+def read_as(kind: str, text: ir.Value) -> ir.Value:
+    """Read text as ``float64`` or ``timestamp``, null where it is none."""
+    if text.get_backend().name == "duckdb":
+        return text.try_cast(kind)
+    # Postgres stops at what is none, and Spark takes 3d for a number.
+    plain = ibis.ifelse(text.re_search(TEXTS[kind]), text, ibis.null())
+    if kind == "timestamp":  # Postgres reads a time zone only if asked to
+        plain = plain.cast("timestamp('UTC')")
+    return plain.cast(kind)
+
+
+@ibis.udf.scalar.builtin(name="convert_to")  # type: ignore[untyped-decorator]
+def _encoded(text: str, encoding: str) -> bytes:  # type: ignore[empty-body]
+    """Return text as bytes, on Postgres."""
+
+
+def in_byte_order(column: ir.Value) -> ir.Value:
+    """Return what orders as DuckDB and Spark do; Postgres would go by its language."""
+    if column.type().is_string() and column.get_backend().name == "postgres":
+        return _encoded(column, "UTF8")
+    return column
+
+
+def batches(table: ir.Table, rows: int) -> Iterator[pa.RecordBatch]:
+    """Fetch the result of a query, so many rows at once."""
+    if (backend := table.get_backend()).name != "pyspark":
+        yield from table.to_pyarrow_batches(chunk_size=rows)
+        return
+    # Ibis would fetch all at once.
+    kind = pa.struct(table.schema().to_pyarrow())
+    fetched = backend.raw_sql(backend.compile(table)).toLocalIterator()
+    while some := [tuple(row) for row in islice(fetched, rows)]:
+        yield pa.RecordBatch.from_struct_array(pa.array(some, kind))
 
 
 def totals(table: ir.Table, **sums: ir.Scalar) -> dict[str, int]:
@@ -199,14 +283,21 @@ def _connected(url: str, memory: str, spill: str) -> Any:
         raise DataError(f"{url}: there is no such file")
     try:
         return ibis.connect(url)
-    except (ImportError, ValueError) as error:
+    except ImportError:
+        kind = urlsplit(url).scheme.replace("postgresql", "postgres")
+        extra = "affinerank" if kind == "postgres" else "ibis-framework"
+        raise ConfigError(
+            f"{without_password(url)}: what reads it is not installed: "
+            f"pip install '{extra}[{kind}]'"
+        ) from None
+    except ValueError as error:
         shown = without_password(url)
         reason = one_line(error).replace(url, shown)
         raise ConfigError(f"{shown}: cannot be connected to: {reason[:200]}") from None
 
 
 @contextmanager
-def _spark(master: str | None) -> Iterator[Any]:
+def _spark(master: str | None, spill: str) -> Iterator[Any]:
     """Connect to Spark; a session that was there before is left running."""
     try:
         from pyspark.errors import PySparkException
@@ -219,6 +310,7 @@ def _spark(master: str | None) -> Iterator[Any]:
     settings: dict[str, Any] = {
         "spark.app.name": "affinerank",
         "spark.master": master or "local[*]",
+        "spark.local.dir": spill,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
@@ -232,14 +324,49 @@ def _spark(master: str | None) -> Iterator[Any]:
             f"(JAVA_HOME) and a master that answers: {one_line(error)[:200]}"
         ) from None
     try:
-        yield ibis.pyspark.connect(session)
+        with _given_up(session.sparkContext):
+            yield ibis.pyspark.connect(session)
     finally:
         if running is None:
             session.stop()
 
 
+@contextmanager
+def _given_up(context: Any) -> Iterator[None]:
+    """Give up once jobs have waited long for a worker: Spark would wait for ever."""
+    done, lost = Event(), Event()
+
+    def watch() -> None:
+        waited = 0
+        while not done.wait(1):
+            jobs = context.statusTracker().getActiveJobsIds()
+            alone = context._jsc.sc().getExecutorMemoryStatus().size() == 1  # driver
+            waited = waited + 1 if jobs and alone else 0
+            if waited >= SECONDS_WITHOUT_WORKER:
+                lost.set()
+                context.cancelAllJobs()
+                return
+
+    watcher = Thread(target=watch, daemon=True)
+    if not context.master.startswith("local"):
+        watcher.start()
+    try:
+        yield
+    except Exception:
+        if not lost.is_set():
+            raise
+        raise DataError(
+            f"{context.master}: no worker has answered for {SECONDS_WITHOUT_WORKER} "
+            "seconds; start one, or count with --engine duckdb"
+        ) from None
+    finally:
+        done.set()
+
+
 def _read(connection: Any, source: str, hive: bool) -> ir.Table:
     """Read files by their ending; what is text in them stays text."""
+    if (Path(source) / "_delta_log").is_dir():
+        return _delta(connection, source)
     found = layouts(source)
     if len(found) > LOG_LAYOUTS:
         many = f"{len(found)} sets of columns, more than {LOG_LAYOUTS}"
@@ -249,6 +376,28 @@ def _read(connection: Any, source: str, hive: bool) -> ir.Table:
         raise ConfigError("--hive is for Parquet files, read by the engine duckdb")
     read = _by_spark if spark else partial(_by_duckdb, hive=hive)
     return _united([read(connection, layout, paths) for layout, paths in found.items()])
+
+
+def _delta(connection: Any, source: str) -> ir.Table:
+    """Read a Delta table as it is now; its folder holds rows that were deleted, too."""
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+    except ImportError:
+        raise ConfigError(
+            f"{source}: a Delta table needs deltalake: pip install 'affinerank[delta]'"
+        ) from None
+    if connection.name == "pyspark":
+        raise ConfigError(f"{source}: a Delta table is read by the engine duckdb")
+    name = f"affinerank_{uuid.uuid4().hex}"
+    try:
+        connection.con.register(name, DeltaTable(source).to_pyarrow_dataset())
+    except DeltaError as error:
+        reason = str(error).split("\n", maxsplit=1)[0][:200]
+        raise DataError(
+            f"{source}: cannot be read as a Delta table: {reason}"
+        ) from None
+    return connection.table(name)
 
 
 def _by_duckdb(

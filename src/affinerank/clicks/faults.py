@@ -246,7 +246,7 @@ def _by_session(log: ir.Table) -> ir.Table:
     Powers of two add up to their bitwise or if and only if none comes twice.
     """
     shift = ibis.ifelse(log["rank"] <= BITS, log["rank"], 0)
-    bit = ibis.ifelse(shift > 0, ibis.literal(1, "int64") << shift, 0)
+    bit = ibis.ifelse(shift > 0, (shift * 0 + 1) << shift.cast("int32"), 0)
     spark = log.get_backend().name == "pyspark"
     rows = log.select("session_id", "rank", "query_id", bit=bit)
     return rows.group_by("session_id").agg(

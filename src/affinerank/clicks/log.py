@@ -16,7 +16,7 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from affinerank.clicks.engines import engine_errors
+from affinerank.clicks.engines import engine_errors, in_byte_order, met, read_as
 from affinerank.errors import ConfigError, DataError
 
 IDS = ("session_id", "query_id", "doc_id")
@@ -123,9 +123,7 @@ def normalised(
     """
     if options.where is not None:
         with engine_errors("--where"):
-            # The line break ends a comment that the condition may end with.
-            condition = f"SELECT * FROM log WHERE ({options.where}\n)"  # noqa: S608
-            table = table.alias("log").sql(condition)
+            table = met(table, options.where)
     log = _named(table, options)
     between = options.since is not None or options.until is not None
     if between:
@@ -182,9 +180,14 @@ def _named(table: ir.Table, options: LogOptions) -> ir.Table:
     return table.select(**columns)
 
 
+@ibis.udf.scalar.builtin(name="md5")  # type: ignore[untyped-decorator]
+def _md5(text: str) -> str:  # type: ignore[empty-body]
+    """Every engine has this function; Ibis does not know that of Postgres."""
+
+
 def _bucket(user: ir.Value, buckets: int) -> ir.Value:
     """Return a number below ``buckets`` as text, the same by every engine."""
-    digest, digits = user.hexdigest("md5"), ibis.literal("0123456789abcdef")
+    digest, digits = _md5(user), ibis.literal("0123456789abcdef")
     place = sum(16**i * digits.find(digest.substr(i, 1)) for i in range(4))
     return (place % buckets).cast("string")
 
@@ -242,7 +245,7 @@ def _as_whole(name: str, column: ir.Value) -> ir.Value:
     if kind.is_string():
         # DuckDB reads 1_000 as a thousand, and others do not.
         plain = ibis.ifelse(column.contains("_"), ibis.null(), column)
-        column = plain.try_cast("float64")
+        column = read_as("float64", plain)
     elif not (kind.is_floating() or kind.is_decimal()):
         raise DataError(f"{name} must hold whole numbers, holds {kind}")
     # Rounding what is infinite or no number is an error of the engine.
@@ -256,7 +259,7 @@ def _as_number(column: ir.Value) -> ir.Value:
     if kind.is_string():
         text = column.fill_null("0")  # a click that nothing was joined to
         plain = ibis.ifelse(text.contains("_"), ibis.null(), text)
-        return plain.try_cast("float64")
+        return read_as("float64", plain)
     if not kind.is_numeric() or kind.is_boolean():
         raise DataError(f"the value of clicks must hold numbers, holds {kind}")
     return column.cast("float64").fill_null(0.0)
@@ -266,7 +269,7 @@ def _as_click(column: ir.Value) -> ir.Value:
     """0 or 1; null where the value is neither."""
     kind = column.type()
     if kind.is_boolean():
-        return column.cast("int64")
+        return column.cast("int32").cast("int64")  # Postgres knows no shorter way
     if kind.is_string():
         text = column.strip().lower()
         yes = text.isin(["1", "1.0", "true", "t", "yes", "y"])
@@ -284,7 +287,7 @@ def _as_moment(column: ir.Value) -> ir.Value:
     if kind.is_numeric() and not kind.is_boolean():
         return column
     if kind.is_string():
-        return column.try_cast("timestamp")
+        return read_as("timestamp", column)
     if kind.is_timestamp() or kind.is_date():
         return column.cast("timestamp('UTC')").cast("timestamp")
     raise DataError(f"timestamp must hold dates, numbers or text, holds {kind}")
@@ -324,7 +327,8 @@ def _limited(log: ir.Table, most: int) -> ir.Table:
     when = known.timestamp if "timestamp" in log.columns else known.session_id
     sessions = known.group_by(["user_id", "session_id"]).agg(when=when.min())
     place = ibis.row_number().over(
-        group_by="user_id", order_by=[sessions.when, sessions.session_id]
+        group_by="user_id",
+        order_by=[*map(in_byte_order, (sessions.when, sessions.session_id))],
     )
     kept = sessions.mutate(place=place).filter(lambda t: t.place < most)
     chosen = known.semi_join(kept, ["user_id", "session_id"])

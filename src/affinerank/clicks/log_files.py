@@ -96,6 +96,13 @@ def _files(source: str) -> list[Path]:
                 taken.setdefault(os.path.realpath(file), file)
             elif not file.is_dir() or file.is_symlink():
                 left.add(file)
+    for file in left:
+        if "_delta_log" in file.parts or file.name.endswith(".metadata.json"):
+            raise DataError(
+                f"{source}: has {file.name} of a Delta or Iceberg table, which keeps "
+                "files of rows that were deleted; name the folder of the Delta table, "
+                "or write the Iceberg table into Parquet files"
+            )
     if not taken:
         raise DataError(
             f"{source}: no files found; of a folder Parquet files are read, and text "
