@@ -128,7 +128,9 @@ def estimate(
         parts = [rows.select(rows.segment == z).merged() for z in range(len(names))]
     found = _bias(parts, pools)
     models = [
-        TrustModel(alpha=own[pools.of_rank], beta=0.0 * pools.of_rank, identified="gauge")
+        TrustModel(
+            alpha=own[pools.of_rank], beta=0.0 * pools.of_rank, identified="gauge"
+        )
         for own in found
     ]
     if not names:

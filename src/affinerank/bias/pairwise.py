@@ -73,7 +73,9 @@ class Pairs:
     def ratios(self, scores: Floats, plus: Floats, minus: Floats) -> list[Floats]:
         """Return new ``t+`` and ``t-``, ``[depth]`` both, for scores ``[n_rows]``."""
         i, j = self.rank[self.clicked] - 1, self.rank[self.other] - 1
-        loss = self.number * np.logaddexp(0.0, scores[self.other] - scores[self.clicked])
+        loss = self.number * np.logaddexp(
+            0.0, scores[self.other] - scores[self.clicked]
+        )
         sums = (
             np.bincount(i, loss / minus[j], len(plus)),
             np.bincount(j, loss / plus[i], len(plus)),

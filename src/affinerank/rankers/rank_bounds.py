@@ -29,9 +29,7 @@ def dcg_bound(scores: Tensor, batch: Batch) -> Tensor:
     return _bounded(scores, batch, lambda rank: -1.0 / torch.log2(1.0 + rank))
 
 
-def _bounded(
-    scores: Tensor, batch: Batch, worth: Callable[[Tensor], Tensor]
-) -> Tensor:
+def _bounded(scores: Tensor, batch: Batch, worth: Callable[[Tensor], Tensor]) -> Tensor:
     """Add up ``worth`` of bounds of ranks, times weights, over known documents."""
     gains, total = batch.gains, scores.sum(dim=1) * 0.0
     for index, held in batch.lists.groups():
