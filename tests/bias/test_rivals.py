@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import exp, log1p
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,11 +109,13 @@ def moved(theta: np.ndarray, seed: int, segment: int) -> ClickRows:
 
 
 def test_contextual_bias_is_that_of_each_segment() -> None:
-    """Expected clicks give theta of both segments: AllPairs loss of Fang et al. 2019."""
+    """Expected clicks give theta of both segments, as Fang et al. 2019 say."""
     steep = THETA**2
     first, second = moved(THETA, 0, 0), moved(steep, 1, 1)
     joined = ("doc", "rank", "context", "impressions", "clicks", "segment")
-    pairs = {n: np.append(getattr(first, n), getattr(second, n)) for n in joined}
+    pairs: dict[str, Any] = {
+        n: np.append(getattr(first, n), getattr(second, n)) for n in joined
+    }
     found = METHODS["contextual"].fit(replace(first, **pairs), None, SETTINGS, quiet)
     phone, desk = (found.users.models[name].alpha for name in ("phone", "desk"))
     np.testing.assert_allclose(phone, THETA, rtol=0.03)
@@ -130,3 +133,10 @@ def test_documents_that_stay_where_they_are_tell_nothing() -> None:
     rows, x = expected_clicks()
     with pytest.raises(DataError, match="swap documents"):
         METHODS["contextual"].fit(rows, x, SETTINGS, quiet)
+
+
+def test_segments_within_which_nothing_moves_are_refused() -> None:
+    rows = moved(THETA, 0, 0)
+    apart = replace(rows, segment=(np.arange(len(rows)) >= len(rows) // 2) * 1)
+    with pytest.raises(DataError, match="count without --segment"):
+        METHODS["contextual"].fit(apart, None, SETTINGS, quiet)

@@ -19,7 +19,8 @@ def expected_rows() -> ClickRows:
     found: dict[tuple[int, int, int], np.ndarray] = {}
     for query, attraction in ATTRACTION.items():
         for wants in product((0, 1), repeat=4):
-            chance = np.prod([a if w else 1 - a for a, w in zip(attraction, wants)])
+            pairs = zip(attraction, wants, strict=True)
+            chance = np.prod([a if w else 1 - a for a, w in pairs])
             _read_on(found, query, wants, float(chance), rank=1, last=0, reads=True)
     keys = np.array(list(found))
     counts = 1000 * np.array(list(found.values()))

@@ -1,7 +1,9 @@
 """Rivals among rankers and losses, against their definitions."""
 
 import json
+from collections.abc import Callable
 from math import log2
+from typing import Any
 
 import lightgbm as lgb
 import numpy as np
@@ -21,6 +23,10 @@ from affinerank.rankers.trees import TreeSettings
 from affinerank.rankers.xgboost import XGBoostSettings
 
 SIZES = np.array([4, 3])
+WORTH: dict[str, Callable[[float], float]] = {
+    "svm-rank": lambda rank: rank,
+    "dcg-bound": lambda rank: -1 / log2(1 + rank),
+}
 
 
 def batch_of(weights: np.ndarray) -> Batch:
@@ -32,7 +38,7 @@ def batch_of(weights: np.ndarray) -> Batch:
 
 @pytest.mark.parametrize("name", ["svm-rank", "dcg-bound"])
 def test_bounds_are_the_written_out_slacks(name: str) -> None:
-    """Slacks of Joachims et al. 2017; their DCG by Agarwal et al. 2019, pair by pair."""
+    """Slacks of Joachims et al. 2017; DCG by Agarwal et al. 2019, pair by pair."""
     weights = np.array([2.0, 0.0, 1.5, 9.0, 0.0, 3.0, 0.5])
     s = np.array([0.3, 1.0, -0.4, 5.0, 0.2, 0.1, 2.0])
     expected = at_best = 0.0
@@ -40,10 +46,7 @@ def test_bounds_are_the_written_out_slacks(name: str) -> None:
         for i in docs:
             slack = sum(max(0.0, 1 - (s[i] - s[j])) for j in docs if j != i)
             rank = 1 + sum(s[j] > s[i] for j in docs)
-            worth = {
-                "svm-rank": lambda r: r,
-                "dcg-bound": lambda r: -1 / log2(1 + r),
-            }[name]
+            worth = WORTH[name]
             expected += share * weights[i] * worth(1 + slack)
             at_best += share * weights[i] * worth(rank)
     scores = torch.tensor(s)[None]
@@ -107,6 +110,10 @@ def test_probit_of_two_groups_is_the_normal_quantile_of_their_shares() -> None:
     np.testing.assert_allclose(mills(np.array([0.0])), [np.sqrt(2 / np.pi)])
 
 
+def coefficients(fitted: Any) -> Any:
+    return fitted.kept.coefficients
+
+
 def test_heckman_is_right_where_least_squares_among_the_shown_is_not() -> None:
     """Heckman 1979: E[w | shown] = x b + r lambda; b = (1, -.5), r = .8 are found."""
     rng = np.random.default_rng(0)
@@ -119,7 +126,7 @@ def test_heckman_is_right_where_least_squares_among_the_shown_is_not() -> None:
     how = HeckmanSettings(ridge=(1e-3,))
     fit = RANKERS["heckman"].fit
     [fitted] = fit(x, targets, offsets, seeds=[0], settings=how)
-    found = fitted.kept.coefficients
+    found = coefficients(fitted)
     np.testing.assert_allclose(found, [1.0, -0.5], atol=0.03)  # g is estimated
     y = weights[shown] - weights[shown].mean()
     plain = np.linalg.lstsq(x[shown] - x[shown].mean(axis=0), y, rcond=None)[0]
@@ -127,7 +134,7 @@ def test_heckman_is_right_where_least_squares_among_the_shown_is_not() -> None:
     seen = np.ones_like(shown)
     exact = Targets((x @ np.array([2.0, 1.0]))[None], seen[None])
     [fitted] = fit(x, exact, offsets, seeds=[0], settings=how)
-    np.testing.assert_allclose(fitted.kept.coefficients, [2.0, 1.0], rtol=1e-5)
+    np.testing.assert_allclose(coefficients(fitted), np.array([2.0, 1.0]), rtol=1e-5)
 
 
 def biased_rates() -> tuple[np.ndarray, Targets, np.ndarray]:
@@ -143,7 +150,7 @@ def biased_rates() -> tuple[np.ndarray, Targets, np.ndarray]:
 @pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
 def test_the_boosters_own_debiasing_trusts_the_rank_shown_less(name: str) -> None:
     x, targets, offsets = biased_rates()
-    small = {"trees": 30, "leaves": 8, "learning_rate": 0.1}
+    small: dict[str, Any] = {"trees": 30, "leaves": 8, "learning_rate": 0.1}
     own = {
         "lightgbm": (TreeSettings(**small), TreeSettings(**small, position=True)),
         "xgboost": (XGBoostSettings(**small), XGBoostSettings(**small, unbiased=True)),
@@ -169,7 +176,7 @@ def test_lightgbm_position_is_what_the_library_does_with_the_ranks() -> None:
         label=np.rint(255 * rate / rate.max()),
         group=np.diff(offsets),
         weight=np.ones(len(x)),
-        position=targets.rank[0],
+        position=targets.rank_of(0),
         params={"max_bin": 63, "verbosity": -1, "feature_pre_filter": False},
     )
     params = {
@@ -190,7 +197,7 @@ def test_lightgbm_position_is_what_the_library_does_with_the_ranks() -> None:
 def test_xgboost_unbiased_takes_the_rank_shown_for_the_row() -> None:
     x, targets, offsets = biased_rates()
     settings = XGBoostSettings(trees=3, leaves=4, unbiased=True)
-    [rank] = targets.rank
+    rank = targets.rank_of(0)
     order = np.lexsort((rank, np.arange(len(x)) // 8))
     by_rank = Targets(targets.weights[:, order], targets.known, rank=[rank[order]])
     fit = RANKERS["xgboost"].fit
@@ -202,7 +209,7 @@ def test_xgboost_unbiased_takes_the_rank_shown_for_the_row() -> None:
 def test_xgboost_unbiased_has_the_ratios_of_hu_et_al() -> None:
     """After one tree t+ is sqrt(li / li_1), li the sum of pair costs log(2) |delta|."""
     x, targets, offsets = biased_rates()
-    label = targets.weights[0][np.lexsort((targets.rank[0], np.arange(len(x)) // 8))]
+    label = targets.weights[0][np.lexsort((targets.rank_of(0), np.arange(len(x)) // 8))]
     label = (label / label.max()).astype(np.float32)
     data = xgboost.DMatrix(x, label=label, group=np.diff(offsets))
     how = {"objective": "rank:ndcg", "ndcg_exp_gain": False, "base_score": 0.0}

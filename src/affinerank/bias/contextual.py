@@ -27,6 +27,7 @@ from affinerank.bias.requirements import require_estimable
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
+from affinerank.errors import DataError
 
 RIDGE = 0.1
 HIGHEST = 1.0 - 1e-6  # click rate
@@ -57,15 +58,17 @@ class Harvest:
             for z, rows in enumerate(segments)
             for k, low, high, rate in _moves(rows)
         ]
-        if not found:
-            none = np.zeros(0)
-            return cls(none.astype(np.int64), none.astype(np.int64), none, none)
         place, pair, rate = (np.concatenate(part) for part in zip(*found, strict=True))
+        if len(np.unique(place % depth)) < depth:
+            raise DataError(
+                "documents change rank between segments, not within them, so segments "
+                "cannot be told apart: count without --segment"
+            )
         _, pair = np.unique(pair, return_inverse=True)
         key = pair * (int(place.max()) + 1) + place
         _, first, entry = np.unique(key, return_index=True, return_inverse=True)
-        clicked, number = np.bincount(entry, rate), np.bincount(entry) * 1.0
-        return cls(place[first], pair[first], clicked, number)
+        sums = (np.bincount(entry, values) for values in (rate, np.ones(len(rate))))
+        return cls(place[first], pair[first], *(total.astype(float) for total in sums))
 
     def fit(self, n_segments: int, depth: int) -> Floats:
         """``[n_segments, depth]`` position bias, 1 at the first rank."""
@@ -122,22 +125,16 @@ def estimate(
     pools = pool_ranks(whole, settings.least_clicks)
     require_estimable(whole, pools)
     require_connected(overlap_of(whole, pools))
-    names: tuple[str, ...] = rows.segments if settings.segment else ()
+    names, of = (rows.segments, rows.segment) if settings.segment else ((), None)
     parts = [whole]
-    if names:
-        parts = [rows.select(rows.segment == z).merged() for z in range(len(names))]
+    if of is not None:
+        parts = [rows.select(of == z).merged() for z in range(len(names))]
     found = _bias(parts, pools)
-    models = [
-        TrustModel(
-            alpha=own[pools.of_rank], beta=0.0 * pools.of_rank, identified="gauge"
-        )
-        for own in found
-    ]
+    models = [_users(own, pools) for own in found]
     if not names:
         return replace(Estimate.of(models[0], whole), notes=(NOTE,))
     [mean] = _bias([whole], pools)
-    alpha = mean[pools.of_rank]
-    average = TrustModel(alpha=alpha, beta=0.0 * alpha, identified="gauge")
+    average = _users(mean, pools)
     about = Estimate.of(average, whole)
     users = SegmentedModel(dict(zip(names, models, strict=True)))
     return replace(about, users=users, average=average, notes=(NOTE,))
@@ -146,6 +143,11 @@ def estimate(
 def _bias(parts: list[ClickRows], pools: RankPools) -> Floats:
     harvest = Harvest.of([pooled(part, pools) for part in parts], pools.n_pools)
     return harvest.fit(len(parts), pools.n_pools)
+
+
+def _users(bias: Floats, pools: RankPools) -> TrustModel:
+    alpha = bias[pools.of_rank]
+    return TrustModel(alpha=alpha, beta=0 * alpha, identified="gauge")
 
 
 ROW = Method(

@@ -34,7 +34,7 @@ def estimate(
     rows, x, place = lists.rows, lists.x, lists.rows.rank - 1
     held, rank_held = np.full(x.shape[1], RIDGE), np.full(rows.depth, RANK_RIDGE)
     w, t = 0.0 * held, 0.0 * rank_held
-    for _ in range(ROUNDS):
+    for _round in range(ROUNDS):
         clicks = rows.clicks * np.exp(t[0] - t[place])
         w = lists.fit(clicks, held, w, lambda v: x @ v, lambda left: left @ x)
         clicks = rows.clicks * first_to_own(lists, x @ w)

@@ -10,9 +10,9 @@ Over pairs of a clicked document i and an unclicked j of one session, with
     t^-_k = \Bigl( \frac{\sum_{j \text{ at } k} L_{ij} / t^+_i}
                         {\sum_{j \text{ at } 1} L_{ij} / t^+_i} \Bigr)^{1/(1+p)}
 
-in turns with w, which minimises :math:`\sum L_{ij} / (t^+_i t^-_j)`; p is 1. Counts know
-no pairs: :math:`c_i (n_j - c_j) / N` of them are expected in N sessions. The users found
-have :math:`t^+` as position bias.
+in turns with w, which minimises :math:`\sum L_{ij} / (t^+_i t^-_j)`; p is 1. Counts
+know no pairs: :math:`c_i (n_j - c_j) / N` of them are expected in N sessions. The users
+found have :math:`t^+` as position bias.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def estimate(
     plus = minus = np.ones(rows.depth)
     w = np.zeros(lists.x.shape[1])
     i, j = (lists.rows.rank[rows_of] - 1 for rows_of in (pairs.clicked, pairs.other))
-    for _ in range(ROUNDS):
+    for _round in range(ROUNDS):
         w = pairs.learn(lists.x, pairs.number / (plus[i] * minus[j]), w)
         before = plus
         plus, minus = pairs.ratios(lists.x @ w, plus, minus)

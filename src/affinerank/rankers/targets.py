@@ -34,7 +34,7 @@ class Targets:
     rank: Sequence[Ints | None] = ()
 
     def rank_of(self, i: int) -> Ints:
-        """Return the ranks that documents were shown at to the users of ranker ``i``."""
+        """Return the ranks that documents were shown at, for ranker ``i``."""
         found = self.rank[i] if self.rank else None
         return np.zeros(self.known.shape[1], np.int64) if found is None else found
 

@@ -1,4 +1,4 @@
-r"""Training of additive two towers, by the cross-entropy of click rates y:
+r"""Training of additive two towers, by the cross-entropy of click rates y.
 
 .. math::
 
