@@ -20,12 +20,20 @@ from typing import Any
 
 import numpy as np
 
+from affinerank.clicks.models import CLICK_MODELS
+from affinerank.defaults import ESTIMATOR
 from affinerank.experiments.cells import cells_of
 from affinerank.experiments.coordinates import title_of
 from affinerank.experiments.our_statements import judge_ours
 from affinerank.experiments.plan import read_plan
 from affinerank.experiments.results import PLAN, Result, load_results
-from affinerank.experiments.series import Panel, Point, Summary, at_held_out_epoch
+from affinerank.experiments.series import (
+    Panel,
+    Point,
+    Summary,
+    at_held_out_epoch,
+    points_of,
+)
 from affinerank.experiments.statements import (
     OTHERS,
     SOFT_MIN_MAX,
@@ -171,6 +179,74 @@ def _early(point: Point | None) -> str:
     return short(point.mean if point.early_mean is None else point.early_mean)
 
 
+def field(run: str, data: str, policy: str) -> Lines:
+    """nDCG@10 of every method by users and clicks, best mean first, the best bold."""
+    found: dict[str, dict[tuple[str, float], float]] = {}
+    own = [p for p in points_of(run_of(run)) if p.place.data == data]
+    logs = {_log(p) for p in own if p.place.policy == policy}
+    for point in own:
+        places = logs if point.place.policy is None else {_log(point)}
+        if point.place.policy in (None, policy):
+            values = dict.fromkeys(places, float(_value(point)))
+            found.setdefault(point.whole_method, {}).update(values)
+    names = sorted(found, key=lambda n: -float(np.mean(list(found[n].values()))))
+    columns = sorted(logs, key=lambda log: (_USERS.index(log[0].split("(")[0]), log[1]))
+    free = {p.whole_method for p in own if p.place.clicks is None}
+    best = {c: max(found[n].get(c, 0) for n in found if n not in free) for c in columns}
+    rows = [
+        [name, *(_bold(found[name].get(c), best[c], name in free) for c in columns)]
+        for name in names
+    ]
+    heads = [f"{users.split('(')[0]} {clicks(count)}" for users, count in columns]
+    return markdown(["", *heads], rows) if logs else []
+
+
+_USERS = [*CLICK_MODELS]
+
+
+def _log(point: Point) -> tuple[str, float]:
+    return point.place.click_model or "", point.place.clicks or 0.0
+
+
+def _value(point: Point) -> float:
+    return point.mean if point.early_mean is None else point.early_mean
+
+
+def _bold(value: float | None, best: float, free: bool) -> str:
+    if value is None:
+        return ""
+    return f"**{short(value)}**" if value == best and not free else short(value)
+
+
+def field_leads(run: str) -> Lines:
+    """Where the default estimator leads, and what leads where it does not."""
+    logs: dict[tuple[str, str, str, float], dict[str, float]] = {}
+    for p in points_of(run_of(run)):
+        if p.place.policy is not None:
+            log = (p.place.data, p.place.policy, *_log(p))
+            logs.setdefault(log, {})[p.whole_method] = _value(p)
+    ours, rows = title_of("estimator", ESTIMATOR), []
+    for (data, policy, users, count), own in logs.items():
+        first = max(own, key=lambda name: own[name])
+        mine = max((n for n in own if n.startswith(ours)), key=lambda n: own[n])
+        if first != mine:
+            lost = f"{own[first] - own[mine]:.3f}".replace("0.", ".", 1)
+            shown = [data, policy, users.split("(")[0], clicks(count)]
+            rows.append([*shown, first, short(own[first]), short(own[mine]), lost])
+    heads = [
+        "data",
+        "shown",
+        "users",
+        "clicks",
+        "best",
+        "nDCG",
+        f"best {ours}",
+        "ahead",
+    ]
+    said = f"The {ours.lower()} leads {len(logs) - len(rows)} of {len(logs)} logs"
+    return [f"{said}; the others:", "", *markdown(heads, rows)] if logs else []
+
+
 def tests(run: str) -> Lines:
     """p-values of affine against the others at the most clicks."""
     summary = Summary(run_of(run))
@@ -251,6 +327,8 @@ def text(name: str) -> Lines:
 
 def lines(name: str) -> Lines:
     """The same, where a script printed Markdown."""
+    if not (DOCS / "results" / f"{name}.txt").is_file():
+        return [MISSING]
     return [line[4:] for line in text(name)]
 
 
@@ -367,6 +445,8 @@ BLOCKS: dict[str, Callable[..., Lines]] = {
     "statements": statements,
     "at-most-clicks": at_most_clicks,
     "curves": curves,
+    "field": field,
+    "field-leads": field_leads,
     "tests": tests,
     "activations": activations,
     "users": users,

@@ -16,6 +16,8 @@ from affinerank.estimators.correction import click_variance, standard_error
 
 from .conftest import USERS, Log, logs
 
+# These logs do not say what was clicked above.
+pytestmark = pytest.mark.filterwarnings("ignore:cascade propensities need")
 every = pytest.mark.parametrize("name", list(ESTIMATORS))
 from_clicks = pytest.mark.parametrize(
     "name", [name for name, row in ESTIMATORS.items() if row.needs != "labels"]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -116,7 +117,7 @@ def test_what_is_not_finite_is_never_written(
 ) -> None:
     def weigh(evidence: Evidence) -> Weights:
         n = evidence.rows.n_docs
-        values = {"weight": np.ones(n), "variance": np.ones(n)}
+        values: dict[str, Any] = {"weight": np.ones(n), "variance": np.ones(n)}
         values[name][2] = wrong
         known = np.ones(n, dtype=bool)
         return Weights(known=known, share=evidence.rows.share, **values)

@@ -21,6 +21,7 @@ from affinerank.rankers.loading import load_ranker
 DEPTH, SESSIONS, QUERIES, SIZE = 5, 40_000, 30, 8
 SMALL = {
     "mlp": ("hidden=8", "epochs=4", "device=cpu", "learning_rate=0.1"),
+    "two-tower": ("hidden=8", "epochs=4", "device=cpu", "learning_rate=0.1"),
     "xgboost": ("trees=8", "leaves=4", "least_documents=2", "learning_rate=0.3"),
     "lightgbm": ("trees=8", "leaves=4", "least_documents=2", "learning_rate=0.3"),
 }

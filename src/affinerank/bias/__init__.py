@@ -1,11 +1,20 @@
 """How users click, estimated from clicks: every method is a row of one table."""
 
+from affinerank.bias import contextual, dual_learning, pairwise
 from affinerank.bias.em.method import ROWS as _EM
 from affinerank.bias.listwise import ROW as _LISTWISE
 from affinerank.bias.method import Estimate, EstimationSettings, Method
 from affinerank.bias.mixture.method import ROWS as _MIXTURES
 from affinerank.tables import Table
 
-METHODS: Table[Method] = Table("method", *_MIXTURES, _LISTWISE, *_EM)
+METHODS: Table[Method] = Table(
+    "method",
+    *_MIXTURES,
+    _LISTWISE,
+    *_EM,
+    dual_learning.ROW,
+    pairwise.ROW,
+    contextual.ROW,
+)
 
 __all__ = ["METHODS", "Estimate", "EstimationSettings", "Method"]

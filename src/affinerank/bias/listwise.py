@@ -12,11 +12,12 @@ click, and queries may differ in that. It finds position bias, not trust bias.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from affinerank.arrays import Floats, Matrix
+from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.bias.method import Estimate, EstimationSettings, Method
 from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.requirements import require_estimable
@@ -25,6 +26,83 @@ from affinerank.clicks.rows import ClickRows
 from affinerank.threads import one_blas_thread
 
 RIDGE, RANK_RIDGE = 1.0, 0.1  # features in units of their spread
+NOTE = "position bias only: lists without a click are missing, or not looked at"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryLists:
+    """Rows of counts, one query after another, with features in units of their spread.
+
+    Attributes:
+        rows: The counts.
+        x: ``[n_rows, n_features]``.
+        first: ``[n_queries]`` where each begins.
+        size: ``[n_queries]`` rows of each.
+    """
+
+    rows: ClickRows
+    x: Floats
+    first: Ints
+    size: Ints
+
+    @classmethod
+    def of(
+        cls, rows: ClickRows, features: Matrix, settings: EstimationSettings
+    ) -> QueryLists:
+        """Sort rows by query; reject clicks that say too little."""
+        require_estimable(rows, pool_ranks(rows, settings.least_clicks))
+        rows = rows.select(np.argsort(rows.query, kind="stable"))
+        x = features[rows.doc].astype(np.float64)
+        x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-9)
+        first = np.flatnonzero(np.diff(rows.query, prepend=-1))
+        return cls(rows, x, first, np.diff(np.append(first, len(rows))))
+
+    def total(self, values: Floats) -> Floats:
+        """``[n_rows]`` sum of ``values [n_rows]`` over each row's query."""
+        return np.add.reduceat(values, self.first).repeat(self.size)
+
+    def fit(
+        self,
+        clicks: Floats,
+        held: Floats,
+        start: Floats,
+        score: Callable[[Floats], Floats],
+        back: Callable[[Floats], Floats],
+    ) -> Floats:
+        """Maximise the likelihood of clicks, less ``held`` times squares over 2.
+
+        Args:
+            clicks: ``[n_rows]``, weighted or not.
+            held: ``[n]`` penalty of each parameter.
+            start: ``[n]`` parameters to begin with.
+            score: From parameters to log-odds ``[n_rows]``.
+            back: Its transpose.
+        """
+        from scipy.optimize import minimize
+
+        offset, total = np.log(self.rows.impressions), self.total(clicks)
+
+        def loss(values: Floats) -> tuple[float, Floats]:
+            odds = score(values) + offset
+            odds = odds - np.maximum.reduceat(odds, self.first).repeat(self.size)
+            log_share = odds - np.log(self.total(np.exp(odds)))
+            left = total * np.exp(log_share) - clicks
+            value = -clicks @ log_share + held @ values**2 / 2
+            return float(value), back(left) + held * values
+
+        with one_blas_thread():
+            found = minimize(loss, start, jac=True, method="L-BFGS-B").x
+        return np.asarray(found, dtype=np.float64)
+
+    def by_rank(self, values: Floats) -> Floats:
+        """``[depth]`` add up ``values [n_rows]`` by rank."""
+        return self.rows.by_rank(values)
+
+    def estimate(self, bias: Floats, note: str) -> Estimate:
+        """Describe users of this bias ``[depth]``, in logs, known up to a factor."""
+        alpha = np.exp(bias - bias[0])
+        users = TrustModel(alpha=alpha, beta=0 * alpha, identified="gauge")
+        return replace(Estimate.of(users, self.rows), notes=(note,))
 
 
 def estimate(
@@ -34,34 +112,17 @@ def estimate(
 
     Nothing is drawn and no fit kept, so a refit is the same.
     """
-    from scipy.optimize import minimize
-
-    require_estimable(rows, pool_ranks(rows, settings.least_clicks))
-    rows = rows.select(np.argsort(rows.query, kind="stable"))
-    depth, x = rows.depth, features[rows.doc].astype(np.float64)
-    x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-9)
-    first = np.flatnonzero(np.diff(rows.query, prepend=-1))
-    size = np.diff(np.append(first, len(rows)))
-    clicks, offset = rows.clicks, np.log(rows.impressions)
-    total = np.repeat(np.add.reduceat(clicks, first), size)
+    lists = QueryLists.of(rows, features, settings)
+    depth, x, place = lists.rows.depth, lists.x, lists.rows.rank - 1
     held = np.append(np.full(depth, RANK_RIDGE), np.full(x.shape[1], RIDGE))
-
-    def loss(values: Floats) -> tuple[float, Floats]:
-        score = values[rows.rank - 1] + x @ values[depth:] + offset
-        odds = np.exp(score - np.repeat(np.maximum.reduceat(score, first), size))
-        share = odds / np.repeat(np.add.reduceat(odds, first), size)
-        left = total * share - clicks
-        slope = np.append(np.bincount(rows.rank - 1, left, depth), left @ x)
-        value = -clicks @ np.log(share) + held @ values**2 / 2
-        return float(value), slope + held * values
-
-    start = np.zeros(len(held))
-    with one_blas_thread():
-        bias = minimize(loss, start, jac=True, method="L-BFGS-B").x[:depth]
-    alpha = np.exp(bias - bias[0])
-    note = "position bias only: lists without a click are missing, or not looked at"
-    users = TrustModel(alpha=alpha, beta=0 * alpha, identified="gauge")
-    return replace(Estimate.of(users, rows), notes=(note,))
+    found = lists.fit(
+        lists.rows.clicks,
+        held,
+        np.zeros(len(held)),
+        lambda values: values[place] + x @ values[depth:],
+        lambda left: np.append(lists.by_rank(left), left @ x),
+    )
+    return lists.estimate(found[:depth], NOTE)
 
 
 ROW = Method("listwise", "Listwise", estimate, needs_features=True, refit=estimate)

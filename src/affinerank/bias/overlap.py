@@ -9,6 +9,7 @@ import numpy as np
 from affinerank.arrays import Ints
 from affinerank.bias.pooling import RankPools, pooled
 from affinerank.clicks.rows import ClickRows
+from affinerank.errors import DataError
 
 LEAST_SHARED = 30
 
@@ -44,6 +45,19 @@ def overlap_of(rows: ClickRows, pools: RankPools) -> Overlap:
         tuple(f"ranks {_spans(members, pools)}" for members in together),
         len(labels) == 1 and not len(lost),
     )
+
+
+def require_connected(overlap: Overlap) -> None:
+    """Reject ranks that no chain of documents connects."""
+    if not overlap.all_connected:
+        groups = "; ".join(overlap.connected)
+        raise DataError(
+            f"{overlap.n_moved:,} of {overlap.n_docs:,} documents were shown at "
+            f"several ranks, which connects {groups or 'nothing'}; ranks that are not "
+            "connected cannot be compared: swap documents across them (two ranks are "
+            f"connected by {LEAST_SHARED} documents), or give features and another "
+            "--method"
+        )
 
 
 def moved_rows(rows: ClickRows) -> ClickRows:

@@ -148,6 +148,13 @@ class ClickRows(Tabular):
         return np.asarray(self.sessions / self.sessions.sum(), dtype=np.float64)
 
     @property
+    def shown_rank(self) -> Ints:
+        """``[n_docs]`` mean rank that each document was shown at, rounded; else 0."""
+        n = self.by_doc(self.impressions)
+        total = self.by_doc(self.impressions * self.rank)
+        return np.rint(total / np.maximum(n, 1e-300)).astype(np.int64)
+
+    @property
     def depth(self) -> int:
         """Deepest rank."""
         return int(self.rank.max(initial=0))

@@ -3,6 +3,7 @@
 from affinerank.estimators import (
     affine,
     bayes_ips,
+    cascade_ips,
     direct,
     doubly_robust,
     full_information,
@@ -31,6 +32,7 @@ ESTIMATORS: Table[Estimator] = Table(
     affine.ROW,
     policy_aware.ROW,
     intervention_aware.ROW,
+    cascade_ips.ROW,
     mixture_based.ROW,
     direct.ROW,
     doubly_robust.ROW,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats
+from affinerank.arrays import Bools, Floats, Ints
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import ConfigError
@@ -135,6 +135,8 @@ class Weights:
             if the estimator is linear in clicks; ``None`` if it is not.
         kappa: ``[n_docs]`` share of the document's own clicks in its weight, where the
             rest comes from other documents; ``None`` if all of it is its own.
+        rank: ``[n_docs]`` mean rank that the document was shown at, rounded, 0 for
+            none: for rankers with a position bias of their own.
     """
 
     weight: Floats
@@ -143,6 +145,7 @@ class Weights:
     variance: Floats
     slope: Floats | None = None
     kappa: Floats | None = None
+    rank: Ints | None = None
 
 
 def _learns_nothing(options: Any) -> tuple[str, ...]:

@@ -82,11 +82,9 @@ def rank_pools(rows: ClickRows) -> Ints:
     It goes by its mean rank. Neighbouring ranks are pooled until there are enough
     documents; those never shown are with the deepest.
     """
-    n = rows.by_doc(rows.impressions)
-    total = rows.by_doc(rows.impressions * rows.rank)
-    rank = np.rint(total / np.maximum(n, 1e-300)).astype(np.int64)
-    rank = np.where(n > 0, rank, rows.depth)
-    size = np.bincount(rank[n > 0], minlength=rows.depth + 1)
+    shown = rows.shown_rank
+    rank = np.where(shown > 0, shown, rows.depth)
+    size = np.bincount(shown[shown > 0], minlength=rows.depth + 1)
     pool_of_rank = np.zeros(rows.depth + 1, dtype=np.int64)
     pool = held = 0
     for k in range(1, rows.depth + 1):

@@ -36,7 +36,7 @@ from affinerank.settings import Spec, from_table, hint, require_at_least, to_tom
 
 PLANS = (
     *("figure1", "figure2", "figure3", "figure4", "figure5"),
-    *("all", "noise", "clipping", "real", "trees"),
+    *("all", "noise", "clipping", "real", "trees", "field"),
 )
 PROFILES = ("smoke", "laptop", "paper")
 SETS = "AFFINERANK_DATA"  # environment variable: where sets are, if nobody says

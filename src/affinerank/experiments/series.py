@@ -116,6 +116,12 @@ class Point:
             return name
         return f"{name}, {title_of('users', self.place.users).lower()}"
 
+    @property
+    def whole_method(self) -> str:
+        """The same with its ranker, unless that is the default."""
+        ranker = setting_title(self.place, ["ranker"])
+        return f"{self.method}; {ranker}" if ranker else self.method
+
 
 def points_of(results: Sequence[Result]) -> list[Point]:
     """Put runs together, in the order in which cells first come."""

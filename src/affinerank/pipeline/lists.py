@@ -40,6 +40,7 @@ class Lists:
             np.stack([w.known for w in self.weights]),
             np.stack([w.share for w in self.weights]),
             [w.slope is not None for w in self.weights],
+            [w.rank for w in self.weights],
         )
 
     def of_ranker(self, i: int) -> Lists:
@@ -59,6 +60,7 @@ class Lists:
                 variance=np.empty(0),
                 slope=None if weights.slope is None else np.empty(0),
                 kappa=None,
+                rank=None if weights.rank is None else weights.rank[docs],
             )
             for number, weights in {id(w): w for w in self.weights}.items()
         }

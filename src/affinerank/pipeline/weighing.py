@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Floats
+from affinerank.arrays import Floats, Ints
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
@@ -56,7 +56,13 @@ def weigh(
                 f"{row.name} learns labels, which have no value: count without --value"
             )
         return row.weigh(evidence)
-    return valued(row.weigh(evidence), rows, users if row.needs_users else None)
+    found = dataclasses.replace(row.weigh(evidence), rank=_shown_at(rows))
+    return valued(found, rows, users if row.needs_users else None)
+
+
+def _shown_at(rows: ClickRows) -> Ints:
+    """Ranks in few bytes: hundreds of weights are held at once."""
+    return np.minimum(rows.shown_rank, np.iinfo(np.int16).max).astype(np.int16)
 
 
 def learns_of(estimator: str | Spec) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Rankers: from features and weights to scores, as rows of one table."""
 
-from affinerank.rankers import linear, mlp, trees, xgboost
+from affinerank.rankers import heckman, linear, mlp, trees, two_tower, xgboost
 from affinerank.rankers.ranker import (
     Fitted,
     Model,
@@ -14,7 +14,13 @@ from affinerank.rankers.targets import Targets, Validation
 from affinerank.tables import Table
 
 RANKERS: Table[RankerKind] = Table(
-    "ranker", mlp.ROW, trees.ROW, xgboost.ROW, linear.ROW
+    "ranker",
+    mlp.ROW,
+    trees.ROW,
+    xgboost.ROW,
+    linear.ROW,
+    two_tower.ROW,
+    heckman.ROW,
 )
 
 __all__ = [

@@ -154,7 +154,7 @@ def fit_linear(
         else:
             found = _regress(standard, targets, i, offsets, strengths)
         models = ((ridge, scale.model(at)) for ridge, at in found)
-        fitted.append(_chosen(models, validation, i, settings.patience or 1))
+        fitted.append(chosen_by(models, validation, i, settings.patience or 1))
         progress("fitting linear models", i + 1, len(seeds))
     return fitted
 
@@ -298,7 +298,7 @@ def _regress(
     _, start, size = np.unique(query, return_index=True, return_counts=True)
     weights, share = targets.weights[i][docs].astype(np.float64), share[docs]
     away = weights - (np.add.reduceat(weights, start) / size).repeat(size)
-    _require_order(i, weights, away)
+    require_order(i, weights, away)
     square = np.zeros((standard.shape[1],) * 2)
     moment = np.zeros(standard.shape[1])
     for lists in _runs(start):
@@ -314,7 +314,7 @@ def _regress(
         yield strength, np.append(solved, constant)
 
 
-def _chosen(
+def chosen_by(
     models: Iterable[tuple[float, LinearModel]],
     validation: Validation | None,
     i: int,
@@ -381,7 +381,7 @@ def _require_numbers(features: Matrix) -> None:
             )
 
 
-def _require_order(i: int, weights: Floats, away: Floats) -> None:
+def require_order(i: int, weights: Floats, away: Floats) -> None:
     """Reject weights that are not finite, or the same within each query."""
     if not np.isfinite(weights).all():
         raise DataError(f"ranker {i}: weights must be finite numbers")

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from affinerank.errors import DataError
 from affinerank.rankers.lists import Batch, Lists
+from affinerank.rankers.rank_bounds import dcg_bound, svm_rank
 from affinerank.tables import Table
 
 PAIRS_AT_ONCE = 1 << 22  # bounds the pair tensors, on long lists and many networks
@@ -104,6 +105,8 @@ LOSSES: Table[Loss] = Table(
         signed=False,
         gathers=True,
     ),
+    Loss("svm-rank", "Propensity SVM-rank", svm_rank, signed=False, gathers=True),
+    Loss("dcg-bound", "Bound of DCG", dcg_bound, signed=False, gathers=True),
 )
 
 

@@ -23,12 +23,20 @@ class Targets:
         share: ``[n, n_queries]`` share of the sessions; left out, every query counts
             the same.
         noisy: Whether weights are corrected clicks, chance and all; left out, none are.
+        rank: ``[n_docs]`` of each ranker: rank that documents were shown at, 0 for
+            none, for rankers with a position bias of their own; ``None`` if not known.
     """
 
     weights: NDArray[np.floating]
     known: Bools
     share: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 0)))
     noisy: Sequence[bool] = ()
+    rank: Sequence[Ints | None] = ()
+
+    def rank_of(self, i: int) -> Ints:
+        """Return the ranks that documents were shown at, for ranker ``i``."""
+        found = self.rank[i] if self.rank else None
+        return np.zeros(self.known.shape[1], np.int64) if found is None else found
 
     def of_queries(self, offsets: Ints) -> Floats:
         """Return how much each query counts, ``[n, n_queries]``, 1 on average."""

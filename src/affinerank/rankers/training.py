@@ -280,11 +280,12 @@ def fit_networks(
     lengths: Sequence[int] | None = None,
     checkpoint: Path | None = None,
     progress: Progress = quiet,
+    kind: type[NetworkTrainer] = NetworkTrainer,
 ) -> list[Fitted]:
     """Train a stack of networks, as a row's ``fit`` does."""
     require_fit(targets, len(features), seeds, settings, validation)
     require_numbers(features)
-    trainer = NetworkTrainer(features, offsets, seeds, settings)
+    trainer = kind(features, offsets, seeds, settings)
     trainer.set_targets(targets)
     losses, trace = torch.full((2, settings.epochs, len(seeds)), math.nan)
     state = {"flat": trainer.flat, "squares": trainer.squares}

@@ -184,11 +184,13 @@ def lessons(
     truncation: int,
     *,
     native: bool | None,
+    position: bool = False,
 ) -> Iterator[Lesson]:
     """Yield what each ranker learns.
 
     Weights are learnt by LightGBM's own objective where ``native``, by ours where not;
-    where ``None``, that depends on the weights.
+    where ``None``, that depends on the weights. With ``position``, ranks that documents
+    were shown at are a field.
     """
     if isinstance(targets, ClickTargets):
         yield from _of_clicks(targets)
@@ -201,7 +203,12 @@ def lessons(
         weights, sizes = targets.weights[i, known], np.diff(bounds)
         noisy = bool(targets.noisy) and targets.noisy[i]
         if not noisy and _is_native(weights, sizes) if native is None else native:
-            yield _native(known, weights, share, sizes, truncation)
+            lesson = _native(known, weights, share, sizes, truncation)
+            rank = targets.rank_of(i)[known]
+            if position and not rank.any():
+                raise DataError("no document was shown at a rank, so none has a bias")
+            places = {"position": rank.astype(np.int32)} if position else {}
+            yield replace(lesson, fields={**lesson.fields, **places})
         else:
             gained = gains[i, known].astype(np.float64)
             ours = LambdaObjective(gained, bounds, truncation)

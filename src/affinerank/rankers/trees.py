@@ -55,6 +55,8 @@ class TreeSettings:
             :class:`~affinerank.rankers.tree_objective.LambdaObjective`. ``auto``:
             native, unless weights are corrected clicks, or their sum below 0 is
             more than a tenth of that above.
+        position: LightGBM's own debiasing: its objective adds a bias of the rank shown
+            to scores, and learns it along. For weights that are not corrected.
         monotone: Features that scores must rise (+1) or fall (-1) with, as in
             ``price=-1,rating=+1``.
         params: Further parameters of LightGBM, as in ``lambda_l2=1``; each is also a
@@ -74,6 +76,7 @@ class TreeSettings:
     patience: int | None = None
     threads: int = 0
     objective: str = "auto"
+    position: bool = False
     monotone: str = ""
     params: tuple[str, ...] = ()
 
@@ -91,6 +94,8 @@ class TreeSettings:
         if self.objective not in OBJECTIVES:
             known = " or ".join(OBJECTIVES)
             raise ConfigError(f"objective must be {known}, got {self.objective!r}")
+        if self.position and OBJECTIVES[self.objective] is False:
+            raise ConfigError("position is of LightGBM's own objective: native")
         parameters.passed(self)
 
 
@@ -199,8 +204,9 @@ def fit_trees(
     trees = lengths or [settings.trees] * len(seeds)
     fitted: list[Fitted] = []
     known: Bools | None = None
-    native = OBJECTIVES[settings.objective]
-    learnt = lessons(targets, offsets, settings.truncation, native=native)
+    native = settings.position or OBJECTIVES[settings.objective]
+    how: dict[str, Any] = {"native": native, "position": settings.position}
+    learnt = lessons(targets, offsets, settings.truncation, **how)
     for i, lesson in enumerate(learnt):
         if known is None or np.any(known != lesson.known):
             known = lesson.known

@@ -60,6 +60,8 @@ class XGBoostSettings:
         patience: With validation weights, stop after so many trees without gain;
             ``None`` trains all trees.
         threads: Of XGBoost, 0 for all.
+        unbiased: XGBoost's own debiasing (``lambdarank_unbiased``), by pairs of ranks
+            shown. For weights that are not corrected.
         monotone: Features that scores must rise (+1) or fall (-1) with, as in
             ``price=-1,rating=+1``.
         params: Further parameters of XGBoost, as in ``gamma=2``; each is also a key of
@@ -78,6 +80,7 @@ class XGBoostSettings:
     feature_share: float = 1.0
     patience: int | None = None
     threads: int = 0
+    unbiased: bool = False
     monotone: str = ""
     params: tuple[str, ...] = ()
 
@@ -177,7 +180,9 @@ def fit_xgboost(
         raise ConfigError("trees are trained without a checkpoint; leave it out")
     held = None if validation is None else judge_of(validation, "cpu")
     fitted = []
-    learnt = lessons(targets, offsets, settings.truncation, native=None)
+    own = settings.unbiased
+    how: dict[str, Any] = {"native": own or None, "position": own}
+    learnt = lessons(targets, offsets, settings.truncation, **how)
     for i, lesson in enumerate(learnt):
         length = lengths[i] if lengths else None
         judged = None
@@ -210,6 +215,11 @@ def _trained(
         sizes = lesson.fields["group"]
         first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         label = lesson.fields["label"]
+        if settings.unbiased:  # the place within a group is the rank shown
+            group = np.arange(len(sizes)).repeat(sizes)
+            order = np.lexsort((lesson.fields["position"], group))
+            label = label[order]
+            data = xgb.QuantileDMatrix(seen[order], max_bin=settings.bins)
         data.set_info(label=label / label.max(), group=sizes)
         data.set_weight(lesson.fields["weight"][first])
     held = [] if judged is None else [xgb.DMatrix(judged[0])]
@@ -248,6 +258,7 @@ def _params(settings: XGBoostSettings, seed: int, lesson: Lesson) -> dict[str, A
         "objective": "rank:ndcg",
         "ndcg_exp_gain": False,
         "lambdarank_num_pair_per_sample": settings.truncation,
+        "lambdarank_unbiased": settings.unbiased,
         "base_score": 0.0,
         "tree_method": "hist",
         "grow_policy": "lossguide",

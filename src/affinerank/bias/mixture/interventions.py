@@ -20,11 +20,10 @@ from affinerank.bias.method import EstimationSettings
 from affinerank.bias.mixture.estimate import Mixture, pools_of
 from affinerank.bias.mixture.population import population_of
 from affinerank.bias.mixture.search import find_levels
-from affinerank.bias.overlap import LEAST_SHARED, moved_rows, overlap_of
+from affinerank.bias.overlap import moved_rows, overlap_of, require_connected
 from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.requirements import require_estimable
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
 
 
 def fit_interventions(
@@ -58,14 +57,5 @@ def fit_interventions(
 
 def _connected(rows: ClickRows, least_clicks: float) -> ClickRows:
     """Select documents that changed rank; reject ranks that they do not connect."""
-    overlap = overlap_of(rows, pool_ranks(rows, least_clicks))
-    if not overlap.all_connected:
-        groups = "; ".join(overlap.connected)
-        raise DataError(
-            f"{overlap.n_moved:,} of {overlap.n_docs:,} documents were shown at "
-            f"several ranks, which connects {groups or 'nothing'}; ranks that are not "
-            "connected cannot be compared: swap documents across them (two ranks are "
-            f"connected by {LEAST_SHARED} documents), or give features and another "
-            "--method"
-        )
+    require_connected(overlap_of(rows, pool_ranks(rows, least_clicks)))
     return moved_rows(rows)

@@ -1,0 +1,131 @@
+r"""Pairwise debiasing: ratios of clicked and unclicked by rank (Hu et al., 2019).
+
+Over pairs of a clicked document i and an unclicked j of one session, with
+:math:`L_{ij} = \log(1 + e^{-(s_i - s_j)})` and scores :math:`s = x w`:
+
+.. math::
+
+    t^+_k = \Bigl( \frac{\sum_{i \text{ at } k} L_{ij} / t^-_j}
+                        {\sum_{i \text{ at } 1} L_{ij} / t^-_j} \Bigr)^{1/(1+p)}, \qquad
+    t^-_k = \Bigl( \frac{\sum_{j \text{ at } k} L_{ij} / t^+_i}
+                        {\sum_{j \text{ at } 1} L_{ij} / t^+_i} \Bigr)^{1/(1+p)}
+
+in turns with w, which minimises :math:`\sum L_{ij} / (t^+_i t^-_j)`; p is 1. Counts
+know no pairs: :math:`c_i (n_j - c_j) / N` of them are expected in N sessions. The users
+found have :math:`t^+` as position bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from affinerank.arrays import Floats, Ints, Matrix
+from affinerank.bias.listwise import RIDGE, QueryLists
+from affinerank.bias.method import Estimate, EstimationSettings, Method
+from affinerank.clicks.rows import ClickRows
+from affinerank.seeds import stage_rng
+from affinerank.threads import one_blas_thread
+
+POWER = 0.5  # 1 / (1 + p)
+ROUNDS = 20
+LEAST = 1e-3  # ratio
+PAIRS = 4_000_000  # at most: queries are drawn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Pairs of rows: one clicked, one not, so many times.
+
+    Attributes:
+        rank: ``[n_rows]`` from 1.
+        clicked: ``[n_pairs]`` row.
+        other: ``[n_pairs]`` row.
+        number: ``[n_pairs]`` expected times.
+    """
+
+    rank: Ints
+    clicked: Ints
+    other: Ints
+    number: Floats
+
+    @classmethod
+    def of(cls, lists: QueryLists, rng: np.random.Generator) -> Pairs:
+        """Pair the rows of each query; of some queries, where pairs are too many."""
+        rows, pairs = lists.rows, lists.size**2
+        order = rng.permutation(len(pairs)) if pairs.sum() > PAIRS else slice(None)
+        kept = np.zeros(len(pairs), dtype=bool)
+        kept[order] = np.cumsum(pairs[order]) <= max(PAIRS, pairs.max())
+        first, size = lists.first[kept], lists.size[kept]
+        # Row i of each query against all of its rows.
+        i = np.repeat(first - np.cumsum(size) + size, size) + np.arange(size.sum())
+        times = size.repeat(size)
+        clicked, start = i.repeat(times), np.repeat(first.repeat(size), times)
+        began = np.repeat(np.cumsum(times) - times, times)
+        other = start + np.arange(len(clicked)) - began
+        n, c = rows.impressions, rows.clicks
+        sessions = rows.sessions[rows.query[clicked]]
+        number = c[clicked] * (n - c)[other] / sessions
+        some = (number > 0) & (rows.doc[clicked] != rows.doc[other])
+        return cls(rows.rank, clicked[some], other[some], number[some])
+
+    def ratios(self, scores: Floats, plus: Floats, minus: Floats) -> list[Floats]:
+        """Return new ``t+`` and ``t-``, ``[depth]`` both, for scores ``[n_rows]``."""
+        i, j = self.rank[self.clicked] - 1, self.rank[self.other] - 1
+        loss = self.number * np.logaddexp(
+            0.0, scores[self.other] - scores[self.clicked]
+        )
+        sums = (
+            np.bincount(i, loss / minus[j], len(plus)),
+            np.bincount(j, loss / plus[i], len(plus)),
+        )
+        return [
+            np.maximum(total / max(total[0], 1e-300), LEAST) ** POWER for total in sums
+        ]
+
+    def learn(self, x: Floats, weight: Floats, start: Floats) -> Floats:
+        """Return the w that minimises the loss, each pair times ``weight``."""
+        from scipy.optimize import minimize
+
+        def loss(w: Floats) -> tuple[float, Floats]:
+            scores = x @ w
+            gap = scores[self.other] - scores[self.clicked]
+            down = weight / (1.0 + np.exp(-gap))
+            slope = np.bincount(self.other, down, len(x))
+            slope = slope - np.bincount(self.clicked, down, len(x))
+            value = weight @ np.logaddexp(0.0, gap) + RIDGE / 2 * w @ w
+            return float(value), slope @ x + RIDGE * w
+
+        with one_blas_thread():
+            found = minimize(loss, start, jac=True, method="L-BFGS-B")
+        return np.asarray(found.x, dtype=np.float64)
+
+
+def estimate(
+    rows: ClickRows, features: Matrix, settings: EstimationSettings, *_: object
+) -> Estimate:
+    """Let ratios and scores take turns."""
+    lists = QueryLists.of(rows, features, settings)
+    pairs = Pairs.of(lists, stage_rng("estimation", settings.seed))
+    plus = minus = np.ones(rows.depth)
+    w = np.zeros(lists.x.shape[1])
+    i, j = (lists.rows.rank[rows_of] - 1 for rows_of in (pairs.clicked, pairs.other))
+    for _round in range(ROUNDS):
+        w = pairs.learn(lists.x, pairs.number / (plus[i] * minus[j]), w)
+        before = plus
+        plus, minus = pairs.ratios(lists.x @ w, plus, minus)
+        if np.abs(plus - before).max() < LEAST:
+            break
+    found = lists.estimate(np.log(plus), "position bias only, by pairwise debiasing")
+    about = {"t_minus": [float(value) for value in minus]}
+    return replace(found, users=replace(found.users, provenance=about))
+
+
+ROW = Method(
+    "pairwise-debiasing",
+    "Pairwise debiasing",
+    estimate,
+    needs_features=True,
+    refit=estimate,
+)

@@ -1,0 +1,28 @@
+r"""Additive two towers: a network of relevance, and a bias of each rank shown.
+
+.. math::
+
+    P(C = 1) = \mathrm{sigmoid}(s_d + b_k)
+
+for a document of score s shown at rank k (Yan et al., 2022, call it the additive
+model). It learns click rates, which weights of no correction are, and leaves the bias
+out of its scores. The training is in :mod:`affinerank.rankers.tower_training`.
+"""
+
+from __future__ import annotations
+
+from affinerank.rankers.mlp import ROW as NETWORK
+from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.ranker import RankerKind
+from affinerank.tables import later
+
+ROW = RankerKind(
+    "two-tower",
+    "Additive two-tower",
+    NetworkSettings,
+    later("affinerank.rankers.tower_training:fit_two_tower"),
+    NETWORK.load,
+    tuned_rate=True,
+    patience=NETWORK.patience,
+    rates=NETWORK.rates,
+)
