@@ -23,12 +23,15 @@ class Targets:
         share: ``[n, n_queries]`` share of the sessions; left out, every query counts
             the same.
         noisy: Whether weights are corrected clicks, chance and all; left out, none are.
+        limits: ``[3, n_docs]`` of what each document can bring, for safe learning; see
+            :mod:`affinerank.rankers.limited`.
     """
 
     weights: NDArray[np.floating]
     known: Bools
     share: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 0)))
     noisy: Sequence[bool] = ()
+    limits: Floats | None = None
 
     def of_queries(self, offsets: Ints) -> Floats:
         """Return how much each query counts, ``[n, n_queries]``, 1 on average."""
