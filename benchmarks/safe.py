@@ -39,7 +39,7 @@ from affinerank.pipeline.simulation import users_of
 from affinerank.rankers import judge, score
 from affinerank.seeds import stage_rng
 
-LOG, JUDGED = ("yahoo-like:300", "train"), ("yahoo-like:1500", "test")  # disjoint
+LOG, JUDGED = "yahoo-like:300", "yahoo-like:1500"  # its test queries: disjoint
 TRUE = {
     "right": CLICK_MODEL,
     "cascade": "cascade",
@@ -68,7 +68,10 @@ def main() -> None:
         report(options.report)
         return
     warnings.simplefilter("ignore")
-    data, test = (DataSource.parse(name).read(part) for name, part in (LOG, JUDGED))
+    data, test = (
+        DataSource.parse(LOG).read("train"),
+        DataSource.parse(JUDGED).read("test"),
+    )
     cells = product(range(*options.runs), options.clicks, options.users)
     for run, clicks, users in cells:
         row = one(data, test, clicks, users, run, options)
@@ -145,7 +148,9 @@ def report(path: Path) -> None:
             if len(values):
                 error = values.std(ddof=1) / np.sqrt(len(values)) if len(own) > 1 else 0
                 each = " ".join(f"{value:+.3f}" for value in values)
-                print(f"{name:10} mean {values.mean():+.4f} (s.e. {error:.4f}), ", end="")
+                print(
+                    f"{name:10} mean {values.mean():+.4f} (s.e. {error:.4f}), ", end=""
+                )
                 print(f"least {values.min():+.4f}: {each}")
         print("share     ", " ".join(f"{row['share']:g}" for row in own))
 

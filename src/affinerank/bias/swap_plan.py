@@ -21,8 +21,12 @@ variance is one of:
 
   and the variance is the mean over ranks of that of :math:`\alpha_k`, in units of
   :math:`\alpha_k`;
-- of *a difference of two rankings* with known users: :math:`\sum_d b_d^2 / c_d`, with b
-  the share of the query's sessions times the difference of rank weights.
+- of *a difference of two rankings* with known users, by affine relevance whose ranks
+  are weighed by information, :math:`a_k = \alpha_k / (p_k (1 - p_k))` per click at the
+  rank's mean click rate:
+  :math:`\sum_d b_d^2 \sum_k n_{dk} a_k^2 p_{dk} (1 - p_{dk}) / (\sum_k n_{dk} a_k
+  \alpha_k)^2`, with b the share of the query's sessions times the difference of rank
+  weights.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ from affinerank.clicks.rows import ClickRows
 
 ROUNDS = 40
 MOST = 1e9  # sessions
-LEAST_RATE = 0.005  # click rates nearer to 0 and 1 would promise too much
+LEAST_RATE = 0.02  # click rates nearer to 0 and 1 would promise too much
 RIDGE = 1e-9
 
 # From impressions [n_docs, depth] to the variance, and to what works out minus its
@@ -160,13 +164,23 @@ def of_users(board: Board) -> Variance:
 
 def of_difference(board: Board, difference: Floats, rest: float = 0.0) -> Variance:
     """Variance of a difference, ``[n]`` per relevance; ``rest`` swaps cannot change."""
-
-    each = board.alpha**2 / board.spread
+    there = board.rank - 1
+    number = np.bincount(there, minlength=len(board.alpha))
+    mean = np.bincount(there, board.relevance, len(number)) / np.maximum(number, 1)
+    rate = np.clip(mean * board.alpha + board.beta, LEAST_RATE, 1.0 - LEAST_RATE)
+    weight = board.alpha / (rate * (1.0 - rate))  # of a click at each rank
+    noise = weight**2 * board.spread
 
     def variance(impressions: Floats) -> tuple[float, Callable[[], Floats]]:
-        known = np.maximum((impressions * each).sum(axis=1), RIDGE)
-        value = rest + float(np.sum(difference**2 / known))
-        return value, lambda: (difference / known)[:, None] ** 2 * each
+        known = np.maximum(impressions @ (weight * board.alpha), RIDGE)
+        own = difference**2 / known**2
+        total = own * (impressions * noise).sum(axis=1)
+
+        def slope() -> Floats:
+            less = 2.0 * (total / known)[:, None] * weight * board.alpha
+            return np.asarray(less - own[:, None] * noise)
+
+        return rest + float(total.sum()), slope
 
     return variance
 

@@ -293,7 +293,10 @@ def hold_out(
     note_unmatched(rows)
     rng = stage_rng("choice", settings.seed)
     fold = _dealt(rows, settings.folds, rng)
-    sizes, stage = np.diff(data.offsets), f"holding out for {', '.join(estimators)}: part"
+    sizes, stage = (
+        np.diff(data.offsets),
+        f"holding out for {', '.join(estimators)}: part",
+    )
     scores = {name: np.zeros(rows.n_docs) for name in estimators}
     longest = final = 0.0
     done = 0

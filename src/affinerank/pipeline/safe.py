@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Matrix
+from affinerank.arrays import Floats, Ints
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, rows_of
@@ -96,7 +96,8 @@ def train_safe(
         own, counts, data, users, seed=settings.seed, progress=progress
     )
     given: dict[str, Any] = {"strict": strict, "progress": progress}
-    raw = np.nan_to_num(data.features[:, data.feature_names.index(production)])
+    place = data.feature_names.index(production)
+    raw = np.nan_to_num(data.features[:, place].astype(np.float64))
     share, steps = 0.0, list[Step]()
     try:
         if rows_of(train_part(counts), data).n_sessions > FREE:
@@ -110,7 +111,11 @@ def train_safe(
     trained = train(
         counts, data, known, estimators=[estimator], **settings.training(), **given
     )
-    about = {"production": production, "share": share, "steps": list(map(asdict, steps))}
+    about = {
+        "production": production,
+        "share": share,
+        "steps": list(map(asdict, steps)),
+    }
     rankers = {}
     for name, one in trained.rankers.items():
         if production not in one.mapping.names:
@@ -118,7 +123,8 @@ def train_safe(
         column, mapped = one.mapping.names.index(production), one.mapping.apply(data)
         query = mapped.query_of_doc
         learnt = one.model.predict(mapped.features)
-        units = spread(mapped.features[:, column], query), spread(learnt, query)
+        logged = mapped.features[:, column].astype(np.float64)
+        units = spread(logged, query), spread(learnt, query)
         mixed = Mixed(one.model, column, share, units)
         told = {**one.provenance, "safe": about}
         rankers[name] = replace(one, model=mixed, provenance=told)
@@ -130,7 +136,7 @@ def train_safe(
 
 
 def steps_of(
-    production: Matrix, learnt: Floats, rows: ClickRows, users: ClickModel | None
+    production: Floats, learnt: Floats, rows: ClickRows, users: ClickModel | None
 ) -> list[Step]:
     """Judge each share, of scores ``[n_docs]`` of rankers without these queries."""
     query = rows.query_of_doc
@@ -163,7 +169,7 @@ def _errors_above(step: Step) -> float:
     return step.gain / error if error > 0 else -np.inf
 
 
-def spread(scores: Matrix, query: Ints) -> float:
+def spread(scores: Floats, query: Ints) -> float:
     """Root mean square of the deviation from the query's mean."""
     mean = np.bincount(query, scores) / np.maximum(np.bincount(query), 1)
     return float(np.sqrt(np.mean((scores - mean[query]) ** 2))) or 1.0

@@ -107,7 +107,8 @@ def gains(weights: Tensor, discount: Tensor, limits: Tensor) -> Tensor:
     low, high, price = limits[..., None]
     w = weights[..., None]
     within = torch.where(w > 0, discount.minimum(high), discount.maximum(low))
-    return w * within - price * discount.square()
+    found: Tensor = w * within - price * discount.square()
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,7 +33,7 @@ class Mixed:
         if not self.share:
             return logged
         learnt = self.model.predict(features) / self.units[1]
-        return (1.0 - self.share) * logged + self.share * learnt
+        return np.asarray((1.0 - self.share) * logged + self.share * learnt)
 
     def files(self) -> Mapping[str, bytes]:
         """Return the model's files."""
@@ -50,6 +50,8 @@ class Mixed:
         """Read how a model is mixed from a ranker's file."""
         column, share = int(about["column"]), float(about["share"])
         first, second = map(float, about["units"])
-        if not (0 <= column < n_features and 0 <= share <= 1 and min(first, second) > 0):
+        if not (
+            0 <= column < n_features and 0 <= share <= 1 and min(first, second) > 0
+        ):
             raise ValueError("mixed: column, share or units are out of range")
         return cls(model, column, share, (first, second))
