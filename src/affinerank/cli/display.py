@@ -207,8 +207,8 @@ def swap_plan(about: Mapping[str, Any]) -> None:
     if about["difference"] is not None:
         line(f"estimated difference: {about['difference']:+.4f}")
     plain = about["sessions_of_uniform_swaps"]
-    number = "no number" if plain is None else f"{plain:,.0f}"
-    line(f"uniform adjacent swaps would take {number} of sessions")
+    number = "more than a billion" if plain is None else f"{plain:,.0f}"
+    line(f"uniform adjacent swaps would take {number} sessions")
     line(f"expected loss: {about['dcg_lost']:.1f} DCG in all these sessions")
     pairs = about["pairs"][:10]
     cells = (

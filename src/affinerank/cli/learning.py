@@ -172,8 +172,8 @@ def train(
     )
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
-    more = len(names) > 1 or patience or checkpoint or clip or importance
-    _require_alone(auto, bool(more), safe, production)
+    more = (patience, checkpoint, clip, importance)
+    _require_alone(auto, len(names) > 1 or any(more), safe, production)
     seconds = parse_budget(budget)
     pairs = [*(settings or []), *([f"patience={patience}"] if patience else [])]
     how = ranker_settings(ranker, pairs, seed)
@@ -187,8 +187,10 @@ def train(
         if needed:
             known = load_held_against(users, clicks, seed)
         same: dict[str, Any] = {
-            **{"scaling": scaling, "categories": categories},
-            **{"recipe": recipe, "safe": safe},
+            "scaling": scaling,
+            "categories": categories,
+            "recipe": recipe,
+            "safe": safe,
         }
         compared, choice = ChoiceSettings(ranker, how, seconds, seed, **same), None
         if auto:
@@ -199,23 +201,24 @@ def train(
             given |= {"production": production, "estimator": names[0]}
             trained = train_safe(clicks, read, known, settings=compared, **given)
         else:
-            given |= {"settings": how, "estimators": names, "seeds": [seed], **same}
+            given |= {**same, "estimators": names, "relevant_above": relevant_above}
+            given |= {"settings": how, "rates": given_rates(ranker, pairs)}
             given |= {"clip": clip, "checkpoint": checkpoint, "importance": importance}
-            rates = given_rates(ranker, pairs)
-            given |= {"rates": rates, "relevant_above": relevant_above}
             if validation is not None:
                 held = of.read(data, "validation", named=False)
                 given["validation"] = (ClickCounts.load(validation), held)
             elif patience is not None:
                 given["validation"] = (held_out(clicks), read)
-            trained = train(clicks, read, known, ranker=ranker, **given)
+            trained = train(clicks, read, known, ranker=ranker, seeds=[seed], **given)
     _report_users(trained, save_users)
     about = trained.save(output)
     if choice is not None:
         about["choice"] = choice.to_dict()
     if importance:
-        each = trained.rankers.items()
-        about["importance"] = {n: r.provenance.get("importance") for (n, _), r in each}
+        about["importance"] = {
+            name: one.provenance.get("importance")
+            for (name, _), one in trained.rankers.items()
+        }
     show(about, as_json, display.trained)
 
 
