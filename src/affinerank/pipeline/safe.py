@@ -8,7 +8,8 @@ both in units of their spread within queries. The share a is the largest for whi
 DCG@10 of rankers that had not seen the queries is above that of the logged ranking by
 z standard errors (over queries), by two judges: affine, with the users, and one that
 uses none. :math:`z = 2 \min(1, \sqrt{10^5 / N})` with N sessions, and
-:math:`a \le 1 - 100 / N`. Where no share is, the ranker is production itself.
+:math:`a \le \sqrt{N / 200{,}000}`, a limit that needs no judge. Where no share is, and
+up to 100 sessions, the ranker is production itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, ESTIMATOR
 from affinerank.errors import ConfigError, DataError, warn
 from affinerank.evaluation.offpolicy import estimate
-from affinerank.evaluation.rank_weights import DCG_10, over_logged
+from affinerank.evaluation.rank_weights import DCG_10, over_logged, ranks_of
 from affinerank.pipeline.choice import ChoiceSettings, hold_out
 from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.parts import train_part
@@ -39,7 +40,9 @@ from affinerank.rankers.mixed import Mixed
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 ERRORS = 2.0
+LEAST_SAME = 0.8  # share of impressions that production's score must place
 MANY = 1e5  # sessions from which fewer standard errors do
+WHOLE = 2e5  # sessions from which the learnt ranker may stand alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ def train_safe(
             scores, rows, _ = hold_out(
                 counts, data, known, settings=settings, estimators=[estimator], **given
             )
+            _note_other_order(raw, rows, production)
             steps = steps_of(raw, scores[estimator], rows, known)
             share = largest(steps, rows.n_sessions)
     except DataError as error:
@@ -156,11 +160,24 @@ def steps_of(
     return steps
 
 
+def _note_other_order(production: Floats, rows: ClickRows, name: str) -> None:
+    """Warn where production's score is not what ordered the log."""
+    shown = rows.by_doc(rows.impressions) > 0
+    rank = ranks_of(np.where(shown, production, -np.inf), rows)[rows.doc]
+    same = float(np.average(rank == rows.rank, weights=rows.impressions))
+    if same < LEAST_SAME:
+        warn(
+            f"{name} puts {same:.0%} of the impressions at the rank they were shown "
+            "at: it is not the score that ordered this log, and nothing is promised"
+        )
+
+
 def largest(steps: Sequence[Step], sessions: int) -> float:
     """Return the largest share that is safe; 0 where none is."""
     wanted = ERRORS * min(1.0, np.sqrt(MANY / max(sessions, 1)))
     safe = [step.share for step in steps if _errors_above(step) >= wanted]
-    return min(max(safe, default=0.0), 1.0 - min(1.0, FREE / max(sessions, 1)))
+    most = np.sqrt(sessions / WHOLE) if sessions > FREE else 0.0
+    return float(min(max(safe, default=0.0), most))
 
 
 def _errors_above(step: Step) -> float:
