@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from affinerank.pipeline import ranker_settings as ranker_settings
     from affinerank.pipeline import train as train
     from affinerank.pipeline import train_production_ranker as train_production_ranker
+    from affinerank.pipeline import train_safe as train_safe
     from affinerank.pipeline import weigh as weigh
+    from affinerank.pipeline.safeguards import SAFEGUARDS as SAFEGUARDS
     from affinerank.rankers import RANKERS as RANKERS
     from affinerank.rankers.loading import load_ranker as load_ranker
     from affinerank.rankers.losses import LOSSES as LOSSES
@@ -92,7 +94,8 @@ _HOME = {
     "metrics": "Metric MetricValues",
     "pipeline": "debias estimate_users evaluate_from_clicks evaluate_rankers "
     "feature_importance prepare_simulation ranker_settings train "
-    "train_production_ranker weigh",
+    "train_production_ranker train_safe weigh",
+    "pipeline.safeguards": "SAFEGUARDS",
     "rankers": "RANKERS",
     "rankers.losses": "LOSSES",
     "rankers.mlp": "NetworkSettings",

@@ -99,7 +99,13 @@ def _swaps(facts: Facts) -> Iterator[Step]:
             f"takes; begin with {LEAST_DOCUMENTS} documents of queries that come again."
         )
     block = Block(PAIRS, pairs)
-    yield Step("swaps", "Swap documents", tuple(says), numbers, (block,))
+    says.append("With users, even roughly known, a plan takes far fewer sessions:")
+    data = " --data DATA" if facts.features else ""
+    commands = (
+        f"affinerank estimate COUNTS{data} -o users.json",
+        "affinerank plan-swaps COUNTS --users users.json -o swaps.parquet",
+    )
+    yield Step("swaps", "Swap documents", tuple(says), numbers, (block,), commands)
 
 
 def _use(facts: Facts, estimate: Estimate) -> Iterator[Step]:

@@ -26,6 +26,7 @@ from affinerank.cli import (
     export,
     importance,
     learning,
+    planning,
 )
 from affinerank.errors import AffineRankError, AffineRankWarning
 from affinerank.files import one_line
@@ -81,6 +82,7 @@ class Command(TyperCommand):
 COMMANDS: dict[typer.Typer, tuple[Callable[..., None], ...]] = {
     app: (
         *(experiments.demo, clicks.simulate, clicks.count, audit.audit),
+        planning.plan_swaps,
         *(estimation.estimate, debias.debias, learning.train, evaluation.evaluate),
         *(
             importance.importance,

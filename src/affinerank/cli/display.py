@@ -198,6 +198,30 @@ def trained(about: Mapping[str, Any]) -> None:
         )
 
 
+def swap_plan(about: Mapping[str, Any]) -> None:
+    """Print how many sessions with swaps it takes, and at which ranks."""
+    now, error, wanted = (about[name] for name in ("error_now", "error", "target"))
+    line(f"to know {about['goal']}: {about['sessions']:,} sessions with a swap each")
+    start = f"{now:.3g}" if now < 100 * wanted else "unknown"
+    line(f"standard error: {start} now, {error:.3g} then, {wanted:.3g} wanted")
+    if about["difference"] is not None:
+        line(f"estimated difference: {about['difference']:+.4f}")
+    plain = about["sessions_of_uniform_swaps"]
+    number = "more than a billion" if plain is None else f"{plain:,.0f}"
+    line(f"uniform adjacent swaps would take {number} sessions")
+    line(f"expected loss: {about['dcg_lost']:.1f} DCG in all these sessions")
+    pairs = about["pairs"][:10]
+    cells = (
+        (f"{row['upper']} with {row['lower']}", *map(_number, list(row.values())[2:]))
+        for row in pairs
+    )
+    table(("ranks", "sessions", "queries", "DCG lost"), cells)
+    if len(about["pairs"]) > len(pairs):
+        line(f"and {len(about['pairs']) - len(pairs)} more pairs of ranks")
+    heads = ("rank", "alpha", "+-", "beta", "+-")
+    table(heads, (tuple(map(_number, row.values())) for row in about["by_rank"]))
+
+
 def importance(about: Mapping[str, Any]) -> None:
     """Print the features that are worth most."""
     rows = about["features"]

@@ -101,6 +101,16 @@ Importance = Annotated[
         "DCG that costs; the ranker keeps it.",
     ),
 ]
+Safe = Annotated[
+    str | None,
+    Option(
+        help="Learn within limits ({SAFEGUARDS}), and leave production only as far as "
+        "held-out clicks allow; needs --production. For networks and trees."
+    ),
+]
+Production = Annotated[
+    str | None, Option(help="Feature that holds production's score, for --safe.")
+]
 Checkpoint = Annotated[
     Path | None, Option(help="Resume from this file if interrupted.")
 ]
@@ -127,6 +137,8 @@ def train(
     validation: HeldOut = None,
     checkpoint: Checkpoint = None,
     importance: Importance = False,
+    safe: Safe = None,
+    production: Production = None,
     relevant_above: RelevantAbove = RELEVANT_ABOVE,
     of: DataOptions,
     days: Days,
@@ -148,6 +160,7 @@ def train(
         ranker_settings,
         train,
         train_chosen,
+        train_safe,
     )
     from affinerank.pipeline.choice import parse_budget
     from affinerank.pipeline.weighing import require_users_possible
@@ -161,11 +174,8 @@ def train(
     )
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
-    if auto and (len(names) > 1 or patience or checkpoint or clip or importance):
-        raise ConfigError(
-            f"--estimator {AUTO} compares estimators as they are by default: leave "
-            "out other estimators, --clip, --patience, --checkpoint and --importance"
-        )
+    more = (patience, checkpoint, clip, importance)
+    _require_alone(auto, len(names) > 1 or any(more), safe, production)
     seconds = parse_budget(budget)
     pairs = [*(settings or []), *([f"patience={patience}"] if patience else [])]
     how = ranker_settings(ranker, pairs, seed)
@@ -178,24 +188,30 @@ def train(
         clicks, read = days.load(counts), of.read(data)
         if needed:
             known = load_held_against(users, clicks, seed)
+        same: dict[str, Any] = {
+            "scaling": scaling,
+            "categories": categories,
+            "recipe": recipe,
+            "safe": safe,
+        }
+        compared, choice = ChoiceSettings(ranker, how, seconds, seed, **same), None
         if auto:
-            same: dict[str, Any] = {"scaling": scaling, "categories": categories}
-            compared = ChoiceSettings(ranker, how, seconds, seed, recipe=recipe, **same)
             trained, choice = train_chosen(
                 clicks, read, known, settings=compared, **given
             )
+        elif production is not None:
+            given |= {"production": production, "estimator": names[0]}
+            trained = train_safe(clicks, read, known, settings=compared, **given)
         else:
-            given |= {"settings": how, "estimators": names, "seeds": [seed]}
+            given |= {**same, "estimators": names, "relevant_above": relevant_above}
+            given |= {"settings": how, "rates": given_rates(ranker, pairs)}
             given |= {"clip": clip, "checkpoint": checkpoint, "importance": importance}
-            given |= {"recipe": recipe, "rates": given_rates(ranker, pairs)}
-            given |= {"scaling": scaling, "categories": categories}
-            given["relevant_above"] = relevant_above
             if validation is not None:
                 held = of.read(data, "validation", named=False)
                 given["validation"] = (Days().load(validation), held)
             elif patience is not None:
                 given["validation"] = (held_out(clicks), read)
-            trained, choice = train(clicks, read, known, ranker=ranker, **given), None
+            trained = train(clicks, read, known, ranker=ranker, seeds=[seed], **given)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ["RANK"] != "0":
         return  # torchrun started several processes: the first writes
     _report_users(trained, save_users)
@@ -204,10 +220,28 @@ def train(
         about["choice"] = choice.to_dict()
     if importance:
         about["importance"] = {
-            name: ranker.provenance.get("importance")
-            for (name, _), ranker in trained.rankers.items()
+            name: one.provenance.get("importance")
+            for (name, _), one in trained.rankers.items()
         }
     show(about, as_json, display.trained)
+
+
+def _require_alone(
+    auto: bool, more: bool, safe: str | None, production: str | None
+) -> None:
+    """Reject what a choice, or safe learning, would not heed."""
+    if (safe is None) != (production is None):
+        raise ConfigError("--safe and --production go together")
+    if safe is not None and (auto or more):
+        raise ConfigError(
+            f"--safe trains one ranker by one estimator: leave out {AUTO}, other "
+            "estimators, --clip, --patience, --checkpoint and --importance"
+        )
+    if auto and more:
+        raise ConfigError(
+            f"--estimator {AUTO} compares estimators as they are by default: leave "
+            "out other estimators, --clip, --patience, --checkpoint and --importance"
+        )
 
 
 def _report_users(trained: Any, save_users: Path | None) -> None:

@@ -85,6 +85,7 @@ class ChoiceSettings:
         recipe: Of every training, see :func:`train`.
         scaling: Of features, see :func:`train`.
         categories: See there.
+        safe: See there.
     """
 
     ranker: str = RANKER
@@ -95,6 +96,7 @@ class ChoiceSettings:
     recipe: str = RECIPE
     scaling: str | None = None
     categories: str | None = None
+    safe: str | None = None
 
     def __post_init__(self) -> None:
         """Reject what cannot be compared."""
@@ -106,7 +108,7 @@ class ChoiceSettings:
 
     def training(self) -> dict[str, Any]:
         """Return what every training is given."""
-        names = ("ranker", "settings", "recipe", "scaling", "categories")
+        names = ("ranker", "settings", "recipe", "scaling", "categories", "safe")
         return {"seeds": [self.seed], **{name: getattr(self, name) for name in names}}
 
 
@@ -273,6 +275,7 @@ def hold_out(
     users: ClickModel | None,
     *,
     settings: ChoiceSettings,
+    estimators: Sequence[str] = COMPARED,
     started: float | None = None,
     strict: bool = False,
     progress: Progress = quiet,
@@ -290,8 +293,11 @@ def hold_out(
     note_unmatched(rows)
     rng = stage_rng("choice", settings.seed)
     fold = _dealt(rows, settings.folds, rng)
-    sizes, stage = np.diff(data.offsets), f"comparing {', '.join(COMPARED)}: part"
-    scores = {name: np.zeros(rows.n_docs) for name in COMPARED}
+    sizes, stage = (
+        np.diff(data.offsets),
+        f"holding out for {', '.join(estimators)}: part",
+    )
+    scores = {name: np.zeros(rows.n_docs) for name in estimators}
     longest = final = 0.0
     done = 0
     while done < settings.folds and not (
@@ -303,7 +309,7 @@ def hold_out(
         learnt = _of_queries(part, data.query_ids[kept])
         of, unseen = map(data.select_queries, (kept, np.flatnonzero(fold == done)))
         began = monotonic()
-        given = {"estimators": COMPARED, "strict": strict, **settings.training()}
+        given = {"estimators": estimators, "strict": strict, **settings.training()}
         with warnings.catch_warnings():  # the training of all queries repeats them
             warnings.simplefilter("ignore", AffineRankWarning)
             trained = train(learnt, of, users, **given)
@@ -311,7 +317,7 @@ def hold_out(
             scores[name][fold[rows.query_of_doc] == done] = score(ranker, unseen)
         now, done = monotonic(), done + 1
         longest = max(longest, now - began)
-        final = longest * sizes[fold >= 0].sum() / sizes[kept].sum() / len(COMPARED)
+        final = longest * sizes[fold >= 0].sum() / sizes[kept].sum() / len(estimators)
     progress(stage, settings.folds, settings.folds)
     judged = (fold >= 0) & (fold < done)
     return scores, rows.of_queries(judged), done

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Ints, Matrix
+from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.estimators import Weights
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
@@ -26,12 +26,14 @@ class Lists:
         offsets: ``[n_queries + 1]``.
         weights: Of each ranker.
         categories: Columns of features that are codes of categories.
+        limits: ``[3, n_docs]`` of what documents can bring, for safe learning.
     """
 
     features: Matrix
     offsets: Ints
     weights: Sequence[Weights]
     categories: Sequence[int] = ()
+    limits: Floats | None = None
 
     def targets(self) -> Targets:
         """Put the weights side by side."""
@@ -41,6 +43,7 @@ class Lists:
             np.stack([w.share for w in self.weights]),
             [w.slope is not None for w in self.weights],
             [w.rank for w in self.weights],
+            self.limits,
         )
 
     def of_ranker(self, i: int) -> Lists:
@@ -66,7 +69,9 @@ class Lists:
         }
         offsets = np.concatenate([[0], np.cumsum(sizes[queries])])
         of_each = [made[id(weights)] for weights in self.weights]
-        return Lists(self.features[docs], offsets, of_each, self.categories)
+        limits = None if self.limits is None else self.limits[:, docs]
+        given = (self.features[docs], offsets, of_each, self.categories, limits)
+        return Lists(*given)
 
 
 def fit_all(

@@ -26,6 +26,7 @@ from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.pipeline.parts import train_part
 from affinerank.pipeline.recipe import fit_chosen, require_recipe
+from affinerank.pipeline.safeguards import SAFEGUARDS, Safeguard
 from affinerank.pipeline.weighing import (
     judging,
     labels_for,
@@ -137,6 +138,7 @@ def train(
     recipe: str = RECIPE,
     scaling: str | None = None,
     categories: str | None = None,
+    safe: str | None = None,
     rates: Sequence[float] | None = None,
     validation: tuple[ClickCounts, RankingDataset] | None = None,
     checkpoint: Path | None = None,
@@ -161,6 +163,8 @@ def train(
         scaling: Of features: ``list``, within the query; ``data``; ``none``. Left out,
             that of the ranker's row. Search engines cannot serve ``list``.
         categories: ``native``, for rankers that read them (default), or ``one-hot``.
+        safe: A row of ``SAFEGUARDS`` that limits what is gained by leaving the logged
+            ranking; :func:`~affinerank.pipeline.safe.train_safe` does more.
         rates: Learning rates to choose from; left out, those of the ranker's row.
         validation: Counts and data used for early stopping, in place of a choice.
         checkpoint: File that an interrupted training resumes from.
@@ -197,6 +201,8 @@ def train(
     outside = learn_in_folds(logs, within, data.offsets, ranker=ranker, **free)
     weighed = relevant_above, len(seeds)
     lists = _lists(specs, rows, known, mapped, *weighed, outside)
+    if safe is not None:
+        lists = replace(lists, limits=_safeguarded(kind, safe).limits(rows))
     held = None
     if validation is not None:
         part, of = rows_of(*validation), validation[1]
@@ -220,6 +226,16 @@ def train(
     read = {*mapping.names, *mapping.categories}
     unused = tuple(name for name in data.feature_names if name not in read)
     return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed, unused)
+
+
+def _safeguarded(kind: RankerKind, safe: str) -> Safeguard:
+    if not kind.takes_limits:
+        able = [row.name for row in RANKERS.values() if row.takes_limits]
+        raise ConfigError(
+            f"the ranker {kind.name} cannot learn within limits; --safe is for "
+            f"{' and '.join(able)}"
+        )
+    return SAFEGUARDS[safe]
 
 
 def _hot(kind: RankerKind, data: RankingDataset, how: str | None) -> int | None:

@@ -10,6 +10,7 @@ from affinerank.errors import AffineRankError, DataError
 from affinerank.files import PathLike, one_line
 from affinerank.plain_text import read_json
 from affinerank.rankers import RANKERS
+from affinerank.rankers.mixed import Mixed
 from affinerank.rankers.ranker import ABOUT, FORMAT, Ranker
 
 NUMBERS = ("fill", "low", "high")
@@ -29,6 +30,8 @@ def load_ranker(folder: PathLike) -> Ranker:
         raise DataError(f"{path}: {error}") from None
     try:
         model = kind.load(root, about, len(mapping.names))
+        if "mixed" in about:
+            model = Mixed.of(model, about["mixed"], len(mapping.names))
         return Ranker(kind.name, model, mapping, provenance, queries)
     except DataError:
         raise

@@ -104,6 +104,7 @@ ROW = RankerKind(
     later("affinerank.rankers.networks:load_network"),
     resumes=True,
     tuned_rate=True,
+    takes_limits=True,
     explains_clicks=True,
     patience=8,
     rates=(0.001, 0.004),

@@ -166,6 +166,7 @@ class RankerKind:
             ends; ``None`` if ``fit`` takes no ``lengths``, so that nothing is chosen.
         rates: Learning rates to choose from alike; none: that of its settings.
         scaling: Of features, where nobody says: within the list, over the data, none.
+        takes_limits: Whether ``fit`` heeds the limits of targets, for safe learning.
         beside: Row that learns beside it where rankers of other queries are asked for:
             weights in its place, and clicks too.
     """
@@ -183,6 +184,7 @@ class RankerKind:
     patience: int | None = None
     rates: tuple[float, ...] = ()
     scaling: str = SCALINGS[0]
+    takes_limits: bool = False
     beside: str | None = None
 
 

@@ -28,6 +28,7 @@ from affinerank.rankers.checkpoint import (
 )
 from affinerank.rankers.click_likelihood import ClickBatch, click_loss, mean_score
 from affinerank.rankers.held_out import Best, Planned
+from affinerank.rankers.limited import LimitedBatch, limited_loss
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.losses import LOSSES
 from affinerank.rankers.mlp import ALIGNED, NetworkSettings, parameter_shapes
@@ -115,7 +116,7 @@ class NetworkTrainer:
         self.loss = LOSSES[settings.loss]
         self.steps = 0
         self.lists = Lists.of(np.diff(offsets), self.device)
-        self.learnt: Batch | ClickBatch
+        self.learnt: Batch | ClickBatch | LimitedBatch
         self.value: Callable[[Tensor, Any], Tensor] = self.loss.value
         mixed = [mixed_seed(seed) for seed in seeds]
         self._mixed = torch.tensor(mixed, dtype=torch.int32, device=self.device)
@@ -137,6 +138,10 @@ class NetworkTrainer:
         """Learn these from the next step on; they are scaled first."""
         if isinstance(targets, ClickTargets):
             self._explain(targets)
+        elif targets.limits is not None:
+            batch = scaled(targets, self.lists)
+            self.learnt = LimitedBatch.of(batch, targets.weights, targets.limits)
+            self.value, self.replayed = limited_loss, None
         else:
             self._learn(scaled(targets, self.lists, centred=self.loss.centred))
 

@@ -29,6 +29,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -36,7 +37,8 @@ from affinerank.arrays import Bools, Floats, Ints
 from affinerank.errors import DataError
 from affinerank.metrics import discount
 from affinerank.rankers.click_likelihood import LEAST_RATE, mean_score
-from affinerank.rankers.lists import Lists
+from affinerank.rankers.limited import LimitedBatch, LimitedObjective
+from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.scaling import scaled
 from affinerank.rankers.targets import ClickTargets, Targets
 
@@ -195,7 +197,11 @@ def lessons(
     if isinstance(targets, ClickTargets):
         yield from _of_clicks(targets)
         return
-    gains = scaled(targets, Lists.of(np.diff(offsets))).gains.numpy()
+    batch = scaled(targets, Lists.of(np.diff(offsets)))
+    if targets.limits is not None:
+        yield from _limited(targets, batch, offsets)
+        return
+    gains = batch.gains.numpy()
     for i, share in enumerate(targets.of_queries(offsets)):
         known = targets.known[i]
         # Boundaries among the known: how many of them come before each.
@@ -213,6 +219,16 @@ def lessons(
             gained = gains[i, known].astype(np.float64)
             ours = LambdaObjective(gained, bounds, truncation)
             yield Lesson(known, {"objective": ours})
+
+
+def _limited(targets: Targets, batch: Batch, offsets: Ints) -> Iterator[Lesson]:
+    """Yield what each ranker learns within limits."""
+    whole = LimitedBatch.of(batch, targets.weights, np.asarray(targets.limits))
+    for i, known in enumerate(targets.known):
+        bounds = np.concatenate([[0], np.cumsum(known)])[offsets]
+        rows = torch.from_numpy(np.flatnonzero(known))
+        own = whole.at(rows, Lists.of(np.diff(bounds))).of_ranker(i)
+        yield Lesson(known, {"objective": LimitedObjective(own)})
 
 
 def _of_clicks(targets: ClickTargets) -> Iterator[Lesson]:

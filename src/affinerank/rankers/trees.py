@@ -369,6 +369,7 @@ ROW = RankerKind(
     reads_missing=True,
     reads_categories=True,
     explains_clicks=True,
+    takes_limits=True,
     patience=50,
     scaling=SCALINGS[-1],
     beside=QUICK,

@@ -1,0 +1,159 @@
+"""Is safe learning (`train --safe`) hardly worse than production, whatever the clicks?
+
+Simulates logs of a production ranker whose score is a feature, under users as they are
+given (right), cascade users, and users that trust less than those given (overstated),
+and prints nDCG@10 on labels of queries that no log has, less that of production: of
+each log, their mean with its standard error, and the worst; beside them rankers by the
+posterior and by affine that no one limits, where asked.
+
+    python benchmarks/safe.py --clicks 1e2 1e3 1e4 --out safe.jsonl
+    python benchmarks/safe.py --clicks 1e5 1e6 --users right --free --out safe.jsonl
+    python benchmarks/safe.py --report safe.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from affinerank.clicks.simulate import simulate_counts
+from affinerank.data.catalog import DataSource
+from affinerank.data.dataset import RankingDataset
+from affinerank.defaults import CLICK_MODEL, CORRECTION, ESTIMATOR, JUDGE
+from affinerank.pipeline import (
+    ChoiceSettings,
+    prepare_simulation,
+    ranker_settings,
+    train,
+    train_production_ranker,
+    train_safe,
+)
+from affinerank.pipeline.simulation import users_of
+from affinerank.rankers import judge, score
+from affinerank.seeds import stage_rng
+
+LOG, JUDGED = "yahoo-like:300", "yahoo-like:1500"  # its test queries: disjoint
+TRUE = {
+    "right": CLICK_MODEL,
+    "cascade": "cascade",
+    "overstated": f"{CLICK_MODEL}(eps_minus_1=0.3)",
+}
+SMALL = {  # rankers that train in seconds
+    "mlp": ["hidden=16", "epochs=15", "learning_rate=0.01"],
+    "lightgbm": ["trees=60", "leaves=7", "learning_rate=0.1"],
+}
+FEATURE = "production"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clicks", type=float, nargs="+", default=[1e2, 1e3, 1e4])
+    parser.add_argument("--users", nargs="+", default=list(TRUE), choices=list(TRUE))
+    parser.add_argument("--safe", default="prpo")
+    parser.add_argument("--ranker", default="mlp", choices=list(SMALL))
+    parser.add_argument("--runs", type=int, nargs=2, default=[0, 20])
+    parser.add_argument("--estimator", default=JUDGE, help="Of the safe ranker.")
+    parser.add_argument("--free", action="store_true", help="Others, too.")
+    parser.add_argument("--out", type=Path, default=Path("safe.jsonl"))
+    parser.add_argument("--report", type=Path)
+    options = parser.parse_args()
+    if options.report is not None:
+        report(options.report)
+        return
+    warnings.simplefilter("ignore")
+    data, test = (
+        DataSource.parse(LOG).read("train"),
+        DataSource.parse(JUDGED).read("test"),
+    )
+    cells = product(range(*options.runs), options.clicks, options.users)
+    for run, clicks, users in cells:
+        row = one(data, test, clicks, users, run, options)
+        with options.out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def one(
+    data: RankingDataset,
+    test: RankingDataset,
+    clicks: float,
+    users: str,
+    run: int,
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    """One log: what each ranker is worth over production."""
+    production = train_production_ranker(data, seed=run)
+    depth = int(data.docs_per_query.max())
+    simulation = prepare_simulation(
+        data, users_of(TRUE[users], depth), rankers={FEATURE: production}, seed=run
+    )
+    sessions = simulation.sessions_for(clicks)
+    counts = simulate_counts(simulation, sessions, rng=stage_rng("clicks", run))
+    scored, unseen = (_with_score(part, production) for part in (data, test))
+    how = ranker_settings(options.ranker, SMALL[options.ranker], run)
+    settings = ChoiceSettings(
+        options.ranker, how, seed=run, recipe="paper", safe=options.safe
+    )
+    given = users_of(TRUE["right"], depth)
+
+    def worth(ranker: Any) -> float:
+        return float(judge(score(ranker, unseen), unseen, 2.0).mean)
+
+    by = {"production": FEATURE, "estimator": options.estimator}
+    safe = train_safe(counts, scored, given, settings=settings, **by)
+    (ranker,) = safe.rankers.values()
+    before = float(judge(score(production, test), test, 2.0).mean)
+    lead = {"safe": worth(ranker) - before}
+    if options.free:
+        free = replace(settings, safe=None).training()
+        names = (ESTIMATOR, CORRECTION)
+        trained = train(counts, scored, given, estimators=names, **free)
+        for (name, _), other in trained.rankers.items():
+            lead[name] = worth(other) - before
+    return {
+        "ranker": f"{options.ranker} {options.safe}",
+        "clicks": clicks,
+        "users": users,
+        "run": run,
+        "share": ranker.provenance["safe"]["share"],
+        "production": before,
+        **lead,
+    }
+
+
+def _with_score(data: RankingDataset, production: Any) -> RankingDataset:
+    """Add production's score as a feature."""
+    own = score(production, data).astype(data.features.dtype)
+    features = np.column_stack([data.features, own])
+    names = (*data.feature_names, FEATURE)
+    return replace(data, features=features, feature_names=names)
+
+
+def report(path: Path) -> None:
+    """Print each setting's logs."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    keys = ("ranker", "clicks", "users")
+    groups = dict.fromkeys(tuple(row[key] for key in keys) for row in rows)
+    for group in groups:
+        own = [row for row in rows if tuple(row[key] for key in keys) == group]
+        print(f"\n{group[0]}, {group[1]:g} clicks, users {group[2]}, {len(own)} logs")
+        for name in ("production", "safe", ESTIMATOR, CORRECTION):
+            values = np.array([row[name] for row in own if name in row])
+            if len(values):
+                error = values.std(ddof=1) / np.sqrt(len(values)) if len(own) > 1 else 0
+                each = " ".join(f"{value:+.3f}" for value in values)
+                print(
+                    f"{name:10} mean {values.mean():+.4f} (s.e. {error:.4f}), ", end=""
+                )
+                print(f"least {values.min():+.4f}: {each}")
+        print("share     ", " ".join(f"{row['share']:g}" for row in own))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""A plan of swaps, from counts and users: until users or a comparison are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from affinerank.arrays import Floats
+from affinerank.bias.swap_plan import (
+    Board,
+    design,
+    errors_of,
+    needed,
+    of_difference,
+    of_users,
+    uniform,
+)
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models import ClickModel
+from affinerank.clicks.rows import ClickRows, document_ids, rows_of
+from affinerank.data.dataset import RankingDataset
+from affinerank.defaults import CORRECTION, JUDGE
+from affinerank.errors import ConfigError, DataError
+from affinerank.evaluation.rank_weights import DCG_10, shown_weights
+from affinerank.files import written_whole
+from affinerank.metrics import discount
+from affinerank.pipeline.parts import train_part
+from affinerank.pipeline.weighing import weigh
+from affinerank.rankers.ranker import Ranker, score
+
+TARGET = 0.1
+DEEPEST = 10  # rank, for users
+DEEPEST_COMPARED = 50
+DECIDED = 1.96  # standard errors
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SwapPlan:
+    """Which documents to exchange, in how many sessions.
+
+    Attributes:
+        goal: What it is for, in words.
+        now: Standard error without swaps.
+        target: Standard error wanted.
+        error: Standard error that the plan comes to.
+        uniform: Sessions with uniform adjacent swaps that come to the target; ``None``
+            if none do.
+        table: ``query_id, upper_doc, lower_doc, upper_rank, lower_rank, sessions, loss
+            of DCG``, one row per swap.
+        by_rank: Standard error of alpha and beta, where users are the goal.
+        difference: Estimated, where a comparison is.
+    """
+
+    goal: str
+    now: float
+    target: float
+    error: float
+    uniform: float | None
+    table: pa.Table
+    by_rank: tuple[dict[str, float], ...] = ()
+    difference: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return totals and ranks as plain data."""
+        ranks = ["upper_rank", "lower_rank"]
+        sums = [("sessions", "sum"), ("loss", "sum"), ("query_id", "count_distinct")]
+        pairs = self.table.group_by(ranks).aggregate(sums).sort_by("sessions_sum")
+        sessions = int(np.sum(self.table["sessions"].to_numpy()))
+        return {
+            "goal": self.goal,
+            "error_now": self.now,
+            "target": self.target,
+            "error": self.error,
+            "difference": self.difference,
+            "sessions": sessions,
+            "sessions_of_uniform_swaps": self.uniform,
+            "swaps": self.table.num_rows,
+            "dcg_lost": float(np.sum(self.table["loss"].to_numpy())),
+            "by_rank": list(self.by_rank),
+            "pairs": [
+                {
+                    "upper": row["upper_rank"],
+                    "lower": row["lower_rank"],
+                    "sessions": int(row["sessions_sum"]),
+                    "queries": row["query_id_count_distinct"],
+                    "dcg_lost": row["loss_sum"],
+                }
+                for row in reversed(pairs.to_pylist())
+            ],
+        }
+
+    def save(self, path: Path) -> None:
+        """Write the swaps as Parquet, whole or not at all."""
+        with written_whole(path) as aside:
+            pq.write_table(self.table, aside, compression="zstd")
+
+
+def plan_swaps(
+    counts: ClickCounts,
+    users: ClickModel,
+    *,
+    data: RankingDataset | None = None,
+    rankers: tuple[Ranker, ...] = (),
+    target: float | None = None,
+    deepest: int | None = None,
+) -> SwapPlan:
+    """Plan the fewest sessions with swaps until something is known.
+
+    Args:
+        counts: Clicks so far.
+        users: How users click, as far as it is known.
+        data: Features, for rankers.
+        rankers: None: alpha and beta are to be known. One or two: whether the DCG@10 of
+            the first differs from that of the second, or of the logged ranking.
+        target: Standard error wanted: of alpha, in units of alpha, in root mean square
+            over ranks (0.1); or of the difference (a 95 % interval then leaves out 0).
+        deepest: Rank down to which documents are exchanged.
+    """
+    if len(rankers) > 2 or (rankers and data is None):
+        raise ConfigError("compare one or two rankers, with their data (--data)")
+    if target is not None and not target > 0:
+        raise ConfigError(f"the target is a standard error above 0, got {target:g}")
+    part = train_part(counts)
+    rows = rows_of(part, data).merged()
+    depth = min(deepest or (DEEPEST_COMPARED if rankers else DEEPEST), rows.depth)
+    if depth < 2:
+        raise DataError("swaps need lists of two documents or more")
+    alpha, beta = users.at(ClickRows.of_ranks(depth))
+    if not np.all(alpha > 0):
+        raise DataError("swaps are planned for users whose alpha is above 0")
+    found = weigh(rows, JUDGE, users)
+    relevance = np.where(found.known, np.clip(found.weight, 0.0, 1.0), 0.0)
+    board = Board.of(rows, alpha, beta, relevance)
+    difference = None
+    if rankers:
+        over = _difference(rows, data, rankers)
+        affine = weigh(rows, f"{CORRECTION}(rows=information)", users)
+        difference = float(np.sum(over * np.where(affine.known, affine.weight, 0.0)))
+        off = np.ones(rows.n_docs, dtype=bool)
+        off[board.doc] = False
+        rest = np.sum((over**2 * affine.variance)[off & affine.known])
+        variance = of_difference(board, over[board.doc], float(rest))
+        goal = "whether the DCG@10 of two rankings differs"
+        wanted = target or abs(difference) / DECIDED
+    else:
+        variance, wanted = of_users(board), target or TARGET
+        goal = f"alpha and beta of ranks 2 to {depth}"
+    now = float(np.sqrt(variance(board.impressions)[0]))
+    plan = design(board, variance, wanted) if wanted else None
+    if plan is None:
+        raise DataError(
+            f"no number of swaps down to rank {depth} brings the standard error to "
+            f"{wanted:.2g}; allow a larger one (--target), or log for longer"
+        )
+    lengths = np.zeros(rows.n_queries, dtype=np.int64)
+    np.maximum.at(lengths, rows.query, rows.rank)
+    by_rank = []
+    if not rankers:
+        errors = errors_of(board, board.after(plan.swaps, plan.sessions))
+        for i, (of_alpha, of_beta) in enumerate(zip(*errors, strict=True)):
+            each = {
+                "rank": i + 2,
+                "alpha": float(alpha[i + 1]),
+                "alpha_error": of_alpha,
+            }
+            by_rank.append({**each, "beta": float(beta[i + 1]), "beta_error": of_beta})
+    return SwapPlan(
+        goal,
+        now,
+        wanted,
+        plan.error,
+        needed(variance, uniform(board, lengths), wanted),
+        _table(board, plan, part if data is None else data),
+        tuple(by_rank),
+        difference,
+    )
+
+
+def _difference(rows: ClickRows, data: Any, rankers: tuple[Ranker, ...]) -> Floats:
+    """``[n_docs]`` rank weights of the first ranking less those of the second."""
+    from affinerank.evaluation.rank_weights import logged_weights
+
+    first, *second = (shown_weights(score(r, data), rows, DCG_10) for r in rankers)
+    other = second[0] if second else logged_weights(rows, DCG_10)
+    return np.asarray(rows.share[rows.query_of_doc] * (first - other))
+
+
+def _table(board: Board, plan: Any, source: ClickCounts | RankingDataset) -> pa.Table:
+    """One row for each swap, with the ids of its documents."""
+    used = np.flatnonzero(plan.sessions)
+    upper, lower = (each[used] for each in plan.swaps)
+    if isinstance(source, ClickCounts):
+        ids = document_ids(source)
+        query, names = ids["query_id"], ids["doc_id"]
+    else:
+        query = pa.array(np.asarray(source.query_ids)[source.query_of_doc])
+        names = pa.array(np.asarray(source.doc_ids))
+    sessions = plan.sessions[used]
+    worth = discount(board.rank[upper]) - discount(board.rank[lower])
+    loss = sessions * worth * (board.relevance[upper] - board.relevance[lower])
+    return pa.table(
+        {
+            "query_id": query.take(pa.array(board.doc[upper])),
+            "upper_doc": names.take(pa.array(board.doc[upper])),
+            "lower_doc": names.take(pa.array(board.doc[lower])),
+            "upper_rank": board.rank[upper],
+            "lower_rank": board.rank[lower],
+            "sessions": sessions.astype(np.int64),
+            "loss": loss,
+        }
+    )

@@ -1,0 +1,125 @@
+r"""A loss whose gains are limited by the exposure that the log gave, for safe learning.
+
+A document of weight w brings, at a rank of discount :math:`\lambda`,
+
+.. math::
+
+    G(\lambda) = w^+ \min(\lambda, h) - w^- \max(\lambda, l) - p \lambda^2
+
+with limits h, l and a price p of its own. Two documents that change places change
+the value by :math:`\Delta`, their four G with signs; with ranks by the scores a list's
+loss is :math:`\sum |\Delta_{ij}| \log(1 + e^{-(s_i - s_j)})` over pairs, i the one that
+:math:`\Delta` wants above. Without limits :math:`\Delta` is that of LambdaRank for DCG.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from affinerank.arrays import Floats, Matrix
+from affinerank.rankers.lists import Batch, Lists
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LimitedBatch:
+    """What is learnt from some lists, and the limits.
+
+    Attributes:
+        batch: Weights.
+        limits: ``[3, n_docs]`` l, h and p of each document.
+    """
+
+    batch: Batch
+    limits: Tensor
+
+    @classmethod
+    def of(cls, batch: Batch, weights: NDArray[Any], limits: Floats) -> LimitedBatch:
+        """Take a price in units of ``weights`` to those of the scaled batch."""
+        given = np.where(batch.known.cpu().numpy(), np.abs(weights), 0.0).max()
+        known = batch.weights.abs()[batch.known]
+        scale = float(known.max()) / float(given)
+        values = torch.from_numpy(limits * [[1.0], [1.0], [scale]])
+        return cls(batch, values.to(batch.weights))
+
+    def at(self, rows: Tensor, lists: Lists) -> LimitedBatch:
+        """Select the documents ``rows``."""
+        return LimitedBatch(self.batch.at(rows, lists), self.limits[:, rows])
+
+    def of_ranker(self, i: int) -> LimitedBatch:
+        """Keep what one ranker learns."""
+        names = ("weights", "known", "share")
+        own = {name: getattr(self.batch, name)[i : i + 1] for name in names}
+        return LimitedBatch(Batch(**own, lists=self.batch.lists), self.limits)
+
+
+def limited_loss(scores: Tensor, limited: LimitedBatch) -> Tensor:
+    """Loss of each network, with the gradient of :func:`derivatives`."""
+    loss, first, _ = derivatives(scores.detach(), limited)
+    line = (scores * first).sum(dim=1)
+    return loss + line - line.detach()
+
+
+def derivatives(scores: Tensor, limited: LimitedBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss of each network ``[n]``, first and second derivative by score."""
+    batch, n = limited.batch, len(scores)
+    loss, first, second = scores.new_zeros(n), *torch.zeros_like(scores).repeat(2, 1, 1)
+    for index, held in batch.lists.groups():
+        there = held & batch.known[:, index]
+        part = scores[:, index].masked_fill(~there, -torch.inf)
+        order = part.argsort(dim=-1, descending=True, stable=True)
+        place = index.expand(n, -1, -1).gather(-1, order)
+        seen = there.gather(-1, order)
+        flat = place.flatten(1)
+        s, w, share = (
+            each.gather(1, flat).view(place.shape)
+            for each in (scores, batch.weights, batch.share)
+        )
+        discount = 1.0 / torch.log2(torch.arange(2, s.shape[-1] + 2).to(s))
+        gain = share[..., None] * gains(w, discount, limited.limits[:, place])
+        own = gain.diagonal(dim1=-2, dim2=-1)
+        change = own[..., :, None] + own[..., None, :] - gain - gain.mT
+        change = (change * (seen[..., :, None] & seen[..., None, :])).triu(1)
+        gap = (s[..., :, None] - s[..., None, :]).nan_to_num() * change.sign()
+        loss = loss + (change.abs() * softplus(-gap)).sum(dim=(1, 2, 3))
+        low = torch.sigmoid(-gap)
+        slope, curve = change * low, change.abs() * low * (1.0 - low)
+        for total, of_pair in ((first, slope.mT - slope), (second, curve.mT + curve)):
+            total.scatter_add_(1, flat, of_pair.sum(dim=-1).flatten(1))
+    return loss, first, second
+
+
+def gains(weights: Tensor, discount: Tensor, limits: Tensor) -> Tensor:
+    """``[..., n, n_ranks]`` gain of each document at each rank.
+
+    Twice as high a limit as any discount is none:
+
+    >>> one = torch.ones(1)
+    >>> gains(one, torch.tensor([1.0, 0.5]), torch.tensor([[0.0], [0.7], [0.0]]))
+    tensor([[0.7000, 0.5000]])
+    """
+    low, high, price = limits[..., None]
+    w = weights[..., None]
+    within = torch.where(w > 0, discount.minimum(high), discount.maximum(low))
+    found: Tensor = w * within - price * discount.square()
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LimitedObjective:
+    """What LightGBM needs before each tree, of one ranker."""
+
+    limited: LimitedBatch
+
+    def __call__(self, scores: Floats, data: object = None) -> tuple[Matrix, Matrix]:
+        """Return gradient and second derivative of each score, ``[n_docs]`` both."""
+        del data
+        now = torch.from_numpy(scores).float()[None]
+        _, first, second = derivatives(now, self.limited)
+        return first[0].numpy(), second[0].numpy()
