@@ -26,6 +26,7 @@ from affinerank.cli import (
     export,
     importance,
     learning,
+    ranking,
 )
 from affinerank.errors import AffineRankError, AffineRankWarning
 from affinerank.files import one_line
@@ -83,6 +84,7 @@ COMMANDS: dict[typer.Typer, tuple[Callable[..., None], ...]] = {
         *(experiments.demo, clicks.simulate, clicks.count, audit.audit),
         *(estimation.estimate, debias.debias, learning.train, evaluation.evaluate),
         *(
+            ranking.rank,
             importance.importance,
             export.export,
             experiments.reproduce,
