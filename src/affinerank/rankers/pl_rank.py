@@ -73,11 +73,10 @@ class _PLRank(torch.autograd.Function):
     ) -> Tensor:
         gradient = torch.zeros_like(scores, dtype=torch.float64)
         loss = scores.new_zeros(len(scores), dtype=torch.float64)
-        draws = [_generator(row) for row in scores]
         for index, held in lists.groups():
             there = held & known[:, index]
             f = scores[:, index].double().masked_fill(~there, -torch.inf)
-            value, slope = expected_dcg(f, gains[:, index].double(), options, draws)
+            value, slope = expected_dcg(f, gains[:, index].double(), options)
             loss -= value.sum(dim=1)
             place = index.expand(len(scores), -1, -1)
             gradient.scatter_add_(1, place.flatten(1), -slope.flatten(1))
@@ -90,19 +89,13 @@ class _PLRank(torch.autograd.Function):
         return outer[0][:, None] * gradient, None, None, None, None
 
 
-def _generator(scores: Tensor) -> torch.Generator:
-    """Seed by the scores: steps differ, and a training can be repeated."""
-    seed = int(scores.detach().double().sum().reshape(1).view(torch.int64))
-    return torch.Generator(scores.device).manual_seed(seed % 2**63)
-
-
 def expected_dcg(
-    f: Tensor, mu: Tensor, options: Sampling, draws: list[torch.Generator]
+    f: Tensor, mu: Tensor, options: Sampling, salt: int = 0
 ) -> tuple[Tensor, Tensor]:
     """``[networks, lists]`` expected DCG, and its gradient ``[networks, lists, n]``.
 
-    ``f`` are scores, minus infinity where there is no document; ``draws`` is one source
-    of noise per network.
+    ``f`` are scores, minus infinity where there is no document. Noise depends on a
+    list's scores and the ``salt`` alone: steps differ, and a training can be repeated.
     """
     deepest = min(options.cutoff, f.shape[-1])
     ranks = torch.arange(1, deepest + 1, device=f.device, dtype=f.dtype)
@@ -110,13 +103,17 @@ def expected_dcg(
     top = f.amax(dim=-1, keepdim=True)
     e = torch.exp(f - torch.where(top > -torch.inf, top, 0.0))
     value, slope = f.new_zeros(f.shape[:-1]), torch.zeros_like(f)
+    column = torch.arange(f.shape[-1], device=f.device)
+    held = f > -torch.inf
+    bits = _mixed(f.contiguous().view(torch.int64) + column) * held
+    own = _mixed(bits.sum(dim=-1, keepdim=True) + salt)  # whole numbers: any order
     at_once = max(1, min(options.samples, AT_ONCE // max(1, f.numel())))
     for first in range(0, options.samples, at_once):
-        size = (min(at_once, options.samples - first), *f.shape[1:])
-        drawn = [torch.empty(size, device=f.device, dtype=f.dtype) for _ in draws]
-        noise = [x.exponential_(generator=g) for x, g in zip(drawn, draws, strict=True)]
-        # Sorted by score and Gumbel noise, which is minus the log of exponential noise.
-        keys = f - torch.stack(noise, dim=1).log()
+        last = min(first + at_once, options.samples)
+        sample = torch.arange(first, last, device=f.device)[:, None, None, None]
+        drawn = _mixed(own + (sample << 32) + column) >> 11 & (1 << 53) - 1
+        uniform = (drawn + 0.5) * 2.0**-53
+        keys = f - torch.log(-torch.log(uniform))  # Gumbel noise
         order = keys.topk(deepest, dim=-1).indices
         all_e, all_mu = e.expand_as(keys), mu.expand_as(keys)
         own_e, own_mu = all_e.gather(-1, order), all_mu.gather(-1, order)
@@ -129,8 +126,15 @@ def expected_dcg(
         inside = later + own_e * (own_mu * share - risk)
         slope += below.scatter(-1, order, inside).sum(dim=0)
         value += gained[..., 0].sum(dim=0)
-    held = f > -torch.inf
     return value / options.samples, torch.where(held, slope / options.samples, 0.0)
+
+
+def _mixed(number: Tensor) -> Tensor:
+    """Scramble whole numbers (SplitMix64, of which 64 bits overflow)."""
+    number = number * -0x61C8864680B583EB
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        number = (number ^ (number >> shift & (1 << 64 - shift) - 1)) * factor
+    return number ^ (number >> 31 & (1 << 33) - 1)
 
 
 def _from_here(values: Tensor) -> Tensor:

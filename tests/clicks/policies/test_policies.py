@@ -142,7 +142,7 @@ def test_long_lists_are_sampled_and_every_document_has_a_chance() -> None:
         patched.setattr(plackett_luce, "MOST_TERMS", 0)
         np.testing.assert_allclose(
             plackett_luce.rank_chances(many, 2)[0],
-            [[0.5, 0.5], [0.5, 0.5], [0, 0]],
+            [[0.5, 0.5], [0.5, 0.5], [0.0, 0.0]],
             atol=0.06,
         )
 
