@@ -76,7 +76,8 @@ class _PLRank(torch.autograd.Function):
         for index, held in lists.groups():
             there = held & known[:, index]
             f = scores[:, index].double().masked_fill(~there, -torch.inf)
-            value, slope = expected_dcg(f, gains[:, index].double(), options)
+            mu = torch.where(there, gains[:, index].double(), 0.0)
+            value, slope = expected_dcg(f, mu, options)
             loss -= value.sum(dim=1)
             place = index.expand(len(scores), -1, -1)
             gradient.scatter_add_(1, place.flatten(1), -slope.flatten(1))
