@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -23,10 +24,19 @@ CUTOFFS = (10, 100, 1_000)
 # Policy-aware is the same here. The authors of intervention-aware clip (WSDM 2021).
 ESTIMATORS = [
     "affine",
-    "affine(clip=10/sqrt(n))",
+    "affine-per-session",
     "intervention-aware(clip=10/sqrt(n))",
     "intervention-aware",
 ]
+
+
+def per_session(evidence: ar.Evidence) -> ar.Weights:
+    """Affine as published: clicks per session, so that what is rarely shown is low."""
+    rows = evidence.rows
+    found = ar.ESTIMATORS["affine"].weigh(evidence)
+    issued = rows.sessions[rows.query_of_doc]
+    part = rows.by_doc(rows.impressions) / np.maximum(issued, 1.0)
+    return replace(found, weight=found.weight * part, known=issued > 0)
 
 
 def seconds_per_list(n: int, cutoff: int, samples: int = 8) -> float:
@@ -55,6 +65,8 @@ def cost() -> None:
 
 
 def learning(args: argparse.Namespace) -> None:
+    row = ar.Estimator("affine-per-session", "Affine per session", "gauge", per_session)
+    ar.ESTIMATORS.add(row)
     data, clicks, runs = ar.load(f"yahoo-like:{args.queries}"), args.clicks, args.runs
     policy = f"plackett-luce(temperature={args.temperature:g})"
     settings = ar.NetworkSettings(hidden=tuple(args.hidden), epochs=args.epochs)
@@ -69,7 +81,7 @@ def learning(args: argparse.Namespace) -> None:
         counts = ar.simulate_counts(world, world.sessions_for(clicks), rng=rng)
         given = {"settings": settings, "recipe": "paper", "seeds": [run]}
         trained = ar.train(
-            counts, data.train, world.users, estimators=ESTIMATORS, **given
+            counts, data.train, world.users, estimators=args.estimators, **given
         )
         rankers = {name: ranker for (name, _), ranker in trained.rankers.items()}
         for name, ranker in ({"production": production} | rankers).items():
@@ -97,6 +109,7 @@ def main() -> None:
     parser.add_argument("--clicks", type=float, default=1e6)
     parser.add_argument("--runs", type=int, default=4)
     parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--estimators", nargs="+", default=ESTIMATORS)
     parser.add_argument("--hidden", type=int, nargs="+", default=[512, 256, 128])
     parser.add_argument("--epochs", type=int, default=32)
     args = parser.parse_args()
