@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 import affinerank as ar
+from affinerank.estimators import Division
 from affinerank.rankers.pl_rank import Sampling, expected_dcg
 from affinerank.seeds import stage_rng
 
@@ -65,7 +66,8 @@ def cost() -> None:
 
 
 def learning(args: argparse.Namespace) -> None:
-    row = ar.Estimator("affine-per-session", "Affine per session", "gauge", per_session)
+    about = "affine-per-session", "Affine per session", "gauge", per_session
+    row = ar.Estimator(*about, options=Division)
     ar.ESTIMATORS.add(row)
     data, clicks, runs = ar.load(f"yahoo-like:{args.queries}"), args.clicks, args.runs
     policy = f"plackett-luce(temperature={args.temperature:g})"
