@@ -20,6 +20,7 @@ PAGES = (
     "docs/audit.md",
     "docs/estimation.md",
     "docs/learning.md",
+    "docs/policies.md",
     "docs/serving.md",
     "docs/scikit-learn.md",
     "docs/moving.md",

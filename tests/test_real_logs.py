@@ -21,6 +21,7 @@ from benchmarks.real_logs import (
 )
 
 import affinerank as ar
+from affinerank.cli import main
 
 ROOT = Path(os.environ.get("AFFINERANK_DATA", "missing"))
 
@@ -125,3 +126,28 @@ def test_sorted_hotels_predict_the_randomised_ones(tmp_path: Path) -> None:
     users = listwise(sorted_.rows(), sorted_.features)
     assert error(by_users(sorted_, users)) <= 2
     assert error(sorted_.rates() / sorted_.rates()[0]) > 6
+
+
+@without("open-bandit")
+def test_open_bandit_runs_through_with_its_propensities(tmp_path: Path) -> None:
+    """The random policy shows each item of a campaign with the same probability."""
+    log = pl.read_parquet(ROOT / "open-bandit" / "sample.parquet")
+    log = log.with_row_index("session_id").filter(policy="random")
+    log.write_parquet(tmp_path / "log.parquet")
+    names = {"query_id": "campaign", "doc_id": "item_id", "rank": "position"}
+    names |= {"clicked": "click", "propensity": "propensity_score"}
+    columns = [f"--column={ours}={theirs}" for ours, theirs in names.items()]
+    counts, labels = str(tmp_path / "counts.parquet"), str(tmp_path / "labels.parquet")
+    assert main(["count", str(tmp_path / "log.parquet"), *columns,
+                 "--context", "none", "-o", counts]) == 0  # fmt: skip
+    users = tmp_path / "users.json"
+    ar.save_users(ar.TrustModel.position_bias(np.ones(3)), users)
+    assert main(["debias", counts, "--users", str(users), "--estimator",
+                 "intervention-aware", "-o", labels]) == 0  # fmt: skip
+    # Clicks per expected exposure: 1 of 80, 34 or 46 items in each of 10,000 sessions.
+    items = pl.Series([80, 34, 46])
+    of = pl.DataFrame({"query_id": ["all", "men", "women"], "items": items})
+    found = pl.read_parquet(labels).join(of, on="query_id")
+    assert len(found) == items.sum()
+    expected = found["clicks"] * found["items"] / 10_000
+    np.testing.assert_allclose(found["relevance"], expected, rtol=1e-6)

@@ -12,13 +12,14 @@ Arguments that all metrics share:
 
 Ranks count from 1. The discount of rank :math:`k` is :math:`1 / \log_2(k + 1)`, the
 gain of a label :math:`y` is :math:`y` (``"linear"``) or :math:`2^y - 1`
-(``"exponential"``).
+(``"exponential"``). ``eDCG`` is the DCG that is expected of lists drawn by
+Plackett-Luce from the scores.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -28,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from affinerank.arrays import Floats, Ints
 from affinerank.errors import ConfigError, DataError
 from affinerank.notebook import Tabular
+from affinerank.plackett_luce import rank_chances
 
 Gain = Literal["linear", "exponential"]
 Empty = Literal["skip", "0", "1"]
@@ -67,11 +69,12 @@ def discount(ranks: ArrayLike) -> Floats:
 
 
 class _Ranked(NamedTuple):
-    """Ranked documents: ``ranks [n_docs]``, ``labels [n_docs]`` and ``offsets``."""
+    """Documents with ``ranks``, ``labels`` and ``scores [n_docs]``, and ``offsets``."""
 
     ranks: Ints
     labels: Floats
     offsets: Ints
+    scores: Floats
 
     def total(self, values: NDArray[Any]) -> Floats:
         """Add up ``values [n_docs]`` by query."""
@@ -80,9 +83,24 @@ class _Ranked(NamedTuple):
 
 def _dcg(ranked: _Ranked, metric: Metric) -> Floats:
     r""":math:`\sum_{i : k_i \le K} g(y_i) / \log_2(k_i + 1)`."""
-    gains = ranked.labels if metric.gain == "linear" else np.exp2(ranked.labels) - 1.0
     counted = ranked.ranks <= metric.deepest
-    return ranked.total(np.where(counted, gains * discount(ranked.ranks), 0.0))
+    gained = _gains(ranked, metric) * discount(ranked.ranks)
+    return ranked.total(np.where(counted, gained, 0.0))
+
+
+def _gains(ranked: _Ranked, metric: Metric) -> Floats:
+    return ranked.labels if metric.gain == "linear" else np.exp2(ranked.labels) - 1.0
+
+
+def _expected_dcg(ranked: _Ranked, metric: Metric) -> Floats:
+    """DCG that is expected of lists drawn by Plackett-Luce from the scores."""
+    gains, values = _gains(ranked, metric), np.zeros(len(ranked.offsets) - 1)
+    for queries, row, held in _alike(ranked.offsets):
+        depth = int(min(row.shape[1], metric.deepest))
+        scores = np.where(held, ranked.scores[row], -np.inf)
+        discounts = rank_chances(scores, depth) @ discount(np.arange(1, depth + 1))
+        values[queries] = np.sum(np.where(held, gains[row], 0.0) * discounts, axis=1)
+    return values
 
 
 def _ndcg(ranked: _Ranked, metric: Metric) -> Floats:
@@ -118,11 +136,13 @@ def _arp(ranked: _Ranked, _: Metric) -> Floats:
 
 METRICS: Mapping[str, Callable[[_Ranked, Metric], Floats]] = {
     "DCG": _dcg,
+    "eDCG": _expected_dcg,
     "nDCG": _ndcg,
     "P": _precision,
     "RR": _reciprocal_rank,
     "ARP": _arp,
 }
+UNNORMALISED = ("DCG", "eDCG")  # queries without relevance have a value, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +208,7 @@ class Metric:
         """Compute the metric for each query."""
         ranked = _ranked(scores, labels, offsets)
         values = METRICS[self.name](ranked, self)
-        if self.name != "DCG":
+        if self.name not in UNNORMALISED:
             relevant = ranked.total(ranked.labels) > 0
             values = np.where(relevant, values, EMPTY_VALUES[self.empty])
         return MetricValues(metric=self, values=values)
@@ -244,7 +264,7 @@ class MetricValues(Tabular):
     def name(self) -> str:
         """The metric, its gain, and what became of queries without relevance."""
         gain = f"{self.metric.gain} gain, " if "DCG" in self.metric.name else ""
-        if self.metric.name == "DCG":
+        if self.metric.name in UNNORMALISED:
             return f"{self.metric} ({gain}all {len(self.values)} queries)"
         fate = f"queries counted as {self.metric.empty}"
         if self.metric.empty == "skip":
@@ -274,7 +294,7 @@ def _ranked(
         raise DataError(f"document {bad[0]} has the score NaN ({bad.size} such)")
     if labelled and not np.all(np.isfinite(relevance) & (relevance >= 0)):
         raise DataError("labels must be numbers that are 0 or more")
-    return _Ranked(_ranks(values, bounds), relevance, bounds)
+    return _Ranked(_ranks(values, bounds), relevance, bounds, values)
 
 
 def _ranks(scores: Floats, offsets: Ints) -> Ints:
@@ -282,16 +302,21 @@ def _ranks(scores: Floats, offsets: Ints) -> Ints:
 
     Far faster than one sort over all documents, and stable: ties keep their order.
     """
-    sizes = np.diff(offsets)
     ranks = np.empty(len(scores), dtype=np.int64)
+    for _, row, held in _alike(offsets):
+        order = np.argsort(np.where(held, -scores[row], np.inf), axis=1, kind="stable")
+        rank = np.empty_like(order)
+        np.put_along_axis(rank, order, np.arange(row.shape[1])[None, :] + 1, axis=1)
+        ranks[row[held]] = rank[held]
+    return ranks
+
+
+def _alike(offsets: Ints) -> Iterator[tuple[Ints, Ints, NDArray[np.bool_]]]:
+    """Queries of similar length: their numbers, rows of documents, and which are."""
+    sizes = np.diff(offsets)
     length_class = np.ceil(4 * np.log2(sizes))  # lengths within 19 % of each other
     for value in np.unique(length_class):
         queries = np.flatnonzero(length_class == value)
         column = np.arange(sizes[queries].max())
         held = column < sizes[queries, None]
-        row = np.where(held, offsets[queries, None] + column, 0)
-        order = np.argsort(np.where(held, -scores[row], np.inf), axis=1, kind="stable")
-        rank = np.empty_like(order)
-        np.put_along_axis(rank, order, column[None, :] + 1, axis=1)
-        ranks[row[held]] = rank[held]
-    return ranks
+        yield queries, np.where(held, offsets[queries, None] + column, 0), held

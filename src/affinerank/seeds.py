@@ -22,6 +22,7 @@ Stage = Literal[
     "folds",
     "held out",
     "importance",
+    "lists",
 ]
 
 

@@ -27,6 +27,7 @@ from affinerank.cli import (
     importance,
     learning,
     planning,
+    ranking,
 )
 from affinerank.errors import AffineRankError, AffineRankWarning
 from affinerank.files import one_line
@@ -85,6 +86,7 @@ COMMANDS: dict[typer.Typer, tuple[Callable[..., None], ...]] = {
         planning.plan_swaps,
         *(estimation.estimate, debias.debias, learning.train, evaluation.evaluate),
         *(
+            ranking.rank,
             importance.importance,
             export.export,
             experiments.reproduce,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -43,6 +44,7 @@ Rankers = Annotated[
         "sessions, as in production=0.7."
     ),
 ]
+TopK = Annotated[int | None, Option(min=1, help="Show only the first K documents.")]
 
 Value = Annotated[
     str | None,
@@ -77,9 +79,7 @@ def simulate(
         list[str] | None,
         Option(help="Change some lists: {POLICIES}, as in 'swap(share=0.1)'."),
     ] = None,
-    top_k: Annotated[
-        int | None, Option(min=1, help="Show only the first K documents.")
-    ] = None,
+    top_k: TopK = None,
     queries: Annotated[str, Option(help="uniform, or zipf:S.")] = "uniform",
     log: Annotated[Path | None, Option(help="Write a session log, Parquet.")] = None,
     counts: Annotated[Path | None, Option(help="Write counts, Parquet.")] = None,
@@ -175,6 +175,15 @@ def count(
             "clicks depend on it."
         ),
     ] = "auto",
+    policy: Annotated[
+        list[str] | None,
+        Option(help="The policy that showed the lists, for expected exposure."),
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        Option(help="With --policy: what it ranked, as rank writes it."),
+    ] = None,
+    top_k: TopK = None,
     holdout: Annotated[
         float | None, Option(help="Share to set aside, as in 0.2.")
     ] = None,
@@ -191,6 +200,7 @@ def count(
     Example: affinerank count log.parquet --holdout 0.2 -o counts.parquet
     """
     from affinerank.clicks.counting import count_log, open_table
+    from affinerank.clicks.exposure import expected_exposure
     from affinerank.clicks.faults import LogFaultsError
 
     if days.removed():
@@ -198,10 +208,12 @@ def count(
             {"removed": days.remove, "written": str(days.into)}, as_json, display.notes
         )
         return
+    if (policy is None) != (scores is None) or (top_k and policy is None):
+        raise ConfigError("--policy and --scores go together, --top-k with them")
     if (log is None) == (connection is None) or (connection is None) != (table is None):
         raise ConfigError("give a LOG, or --from CONNECTION with --table NAME")
     if days.into is None:
-        require_writable(output, suffix=".parquet", reads=[log])
+        require_writable(output, suffix=".parquet", reads=[log, scores])
     target, written = days.target(log or table or "", output)
     opened = open_table(
         log or connection or "",
@@ -213,7 +225,12 @@ def count(
     more = {"value": value, "user_buckets": user_buckets}
     options = replace(reading.options(list_id), **more)
     try:
-        with target as aside, opened as rows, bars() as progress:
+        with ExitStack() as stack:
+            rows, progress = stack.enter_context(opened), stack.enter_context(bars())
+            aside = stack.enter_context(target)
+            if policy and scores:
+                exposed = expected_exposure(aside, scores, policy, top_k)
+                aside = stack.enter_context(exposed)
             found = count_log(
                 rows,
                 aside,

@@ -29,6 +29,7 @@ from affinerank.clicks.context import (
 )
 from affinerank.clicks.counts import HELD_OUT, KEPT, require_share, split_by_query
 from affinerank.clicks.counts_table import (
+    EXPOSURE,
     NUMBERS,
     VALUES,
     row_keys,
@@ -169,23 +170,37 @@ def _as_given(report: LogReport, table: ir.Table, options: LogOptions) -> LogRep
 
 
 def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
-    """Count impressions and clicks per key, with the sessions of the query."""
+    """Count impressions and clicks per key, with the sessions of the query.
+
+    Where the log has propensities, the exposure of a document at a rank is the number
+    of impressions that its query had at the rank, times the harmonic mean of the
+    document's propensities there: they are known where it was shown alone.
+    """
     by, keys = session_keys(log.columns), list(row_keys(log.columns))
     valued = ["value"] if "value" in log.columns else []
+    known = ["propensity"] if "propensity" in log.columns else []
+    if "context" in keys:
+        known = []  # propensities go by rank alone
     if repeats:
-        once = {name: _[name].max() for name in ("clicked", *valued)}
+        once = {name: _[name].max() for name in ("clicked", *valued, *known)}
         log = log.group_by(["session_id", *keys]).agg(**once)
     # Two selections, which engines read in two passes: DuckDB would keep one that is
     # used twice aside. Counting clicked rows is a sum that it does not widen.
-    shown = log.select(*keys, "clicked", *valued)
+    shown = log.select(*keys, "clicked", *valued, *known)
     issued = log.select(*by, "session_id")
     sums = {"impressions": _.count(), "clicks": _.count(where=_.clicked == 1)}
     if valued:
         sums |= {"value": _.value.sum(), "value_squares": (_.value * _.value).sum()}
+    if known:
+        sums["harmonic"] = _.count() / (1 / _.propensity).sum()
     counts = shown.group_by(keys).agg(**sums)
+    if known:
+        at_rank = shown.group_by([*by, "rank"]).agg(at_rank=_.count())
+        counts = counts.join(at_rank, [*by, "rank"])
+        counts = counts.mutate(exposure=_.harmonic * _.at_rank)
     sessions = issued.group_by(by).agg(sessions=_.session_id.nunique())
     return counts.join(sessions, by).select(
-        *keys, *NUMBERS, *(VALUES if valued else ())
+        *keys, *NUMBERS, *(VALUES if valued else ()), *([EXPOSURE] if known else ())
     )
 
 

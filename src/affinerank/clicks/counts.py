@@ -21,8 +21,10 @@ from affinerank.arrow import pa, pc, pq
 from affinerank.clicks.counts_table import (
     COLUMNS,
     CONTEXT,
+    EXPOSURE,
     EXTRA_KEYS,
     NUMBERS,
+    SUMMED,
     VALUES,
     checked_table,
     given_column,
@@ -39,7 +41,7 @@ __all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "ClickCounts"]
 
 HELD_OUT = "holdout"
 KEPT = "train"
-MEASURED = (*NUMBERS, *VALUES)
+MEASURED = (*NUMBERS, *SUMMED)
 SUMS = (("impressions", "sum"), ("clicks", "sum"))
 
 
@@ -53,7 +55,9 @@ class ClickCounts(Tabular):
             them, with ``impressions``, ``clicks``, and the ``sessions`` of its query
             (and ranker, segment, split, user bucket). The context is the rank of the
             last click above in the session, 0 for none. Where clicks have a value, its
-            sum and that of its squares are ``value`` and ``value_squares``.
+            sum and that of its squares are ``value`` and ``value_squares``. Where the
+            policy is known, ``exposure`` is the number of sessions expected to show the
+            document there, above 0 also for some that were never shown.
     """
 
     table: pa.Table
@@ -79,6 +83,7 @@ class ClickCounts(Tabular):
         user_bucket: ArrayLike | None = None,
         value: ArrayLike | None = None,
         value_squares: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
     ) -> ClickCounts:
         """Build from one array per column.
 
@@ -91,7 +96,7 @@ class ClickCounts(Tabular):
         5
         """
         extra = (context, ranker, segment, split, user_bucket)
-        numbers = (impressions, clicks, sessions, value, value_squares)
+        numbers = (impressions, clicks, sessions, value, value_squares, exposure)
         given = (query_id, doc_id, rank, *extra, *numbers)
         arrays = {
             name: given_column(name, values)
@@ -192,10 +197,14 @@ class ClickCounts(Tabular):
         """Forget keys after the rank, as ``ranker`` or ``segment``: add up the rows."""
         for key in keys:
             self._require_key(key)
+        within = [key for key in keys if key != "ranker"]
+        if EXPOSURE in self.table.column_names and 0 < len(within) < len(keys):
+            return self.merged(*within).merged("ranker")  # each has its own policy
         sessions = self.sessions_per_query
         return _added_up(
             self.table.drop_columns(list(keys)),
             sessions.drop_columns([k for k in keys if k in sessions.column_names]),
+            rankers="ranker" in keys,
         )
 
     def labelled(self, key: str, value: str) -> ClickCounts:
@@ -307,6 +316,7 @@ class ClickCounts(Tabular):
         """Describe the keys, with the types of ids."""
         ids = ", ".join(f"{n} {self.table[n].type}" for n in ("query_id", "doc_id"))
         values = " with values" if VALUES[0] in self.table.column_names else ""
+        values += " with exposure" if EXPOSURE in self.table.column_names else ""
         return f"counts by {', '.join(self.keys)} ({ids}){values}"
 
 
@@ -318,13 +328,28 @@ def _with_sessions(table: pa.Table) -> pa.Table:
     return table.join(most.rename_columns([*by, "sessions"]), by, join_type="inner")
 
 
-def _added_up(rows: pa.Table, sessions: pa.Table) -> ClickCounts:
-    """Add up rows with equal keys, and sessions, and put them together."""
+def _added_up(
+    rows: pa.Table, sessions: pa.Table, *, rankers: bool = False
+) -> ClickCounts:
+    """Add up rows with equal keys, and sessions, and put them together.
+
+    Sessions of one policy have one share of exposure, those without a row as well; over
+    ``rankers``, which are policies of their own, exposure adds up.
+    """
     keys = [name for name in rows.column_names if name not in MEASURED]
-    sums = [*SUMS, *((name, "sum") for name in VALUES if name in rows.column_names)]
+    sums = [*SUMS, *((name, "sum") for name in SUMMED if name in rows.column_names)]
     by = session_keys(rows.column_names)
     total = grouped(sessions, by, ("sessions", "sum"))
-    return ClickCounts(grouped(rows, keys, *sums).join(total, by, join_type="inner"))
+    if EXPOSURE not in rows.column_names or rankers:
+        found = grouped(rows, keys, *sums).join(total, by, join_type="inner")
+        return ClickCounts(found)
+    rows = rows.rename_columns({"sessions": "part"})
+    found = grouped(rows, keys, *sums, ("part", "sum"))
+    found = found.join(total, by, join_type="inner")
+    grown = pc.divide(pc.cast(found["sessions"], pa.float64()), found["part"])
+    place = found.column_names.index(EXPOSURE)
+    scaled = pc.multiply(found[EXPOSURE], grown)
+    return ClickCounts(found.set_column(place, EXPOSURE, scaled).drop_columns("part"))
 
 
 def _sum_of_days(folder: Path, days: Mapping[date, Path]) -> ClickCounts:
@@ -357,6 +382,10 @@ def _half(
     keep = shown > 0
     keep[first] |= ~ever & (sessions[first] > 0)
     numbers = {"impressions": shown, "clicks": clicks, "sessions": sessions}
+    if EXPOSURE in rows.column_names:
+        part = sessions / np.maximum(np.asarray(rows["sessions"]), 1)
+        numbers[EXPOSURE] = np.asarray(rows[EXPOSURE]) * part
+        keep |= numbers[EXPOSURE] > 0
     table = pa.table({**{name: rows[name] for name in keys}, **numbers})
     return ClickCounts(table.filter(pa.array(keep)))
 

@@ -17,7 +17,9 @@ CONTEXT = "context"  # the rank of the last click above in the session; 0 for no
 EXTRA_KEYS = ("ranker", "segment", "split", "user_bucket")
 NUMBERS = ("impressions", "clicks", "sessions")
 VALUES = ("value", "value_squares")  # of clicks, added up
-COLUMNS = (*KEYS, CONTEXT, *EXTRA_KEYS, *NUMBERS, *VALUES)
+EXPOSURE = "exposure"  # sessions expected to show the document at the rank
+SUMMED = (*VALUES, EXPOSURE)
+COLUMNS = (*KEYS, CONTEXT, *EXTRA_KEYS, *NUMBERS, *SUMMED)
 
 
 def given_column(name: str, values: ArrayLike) -> pa.Array:
@@ -37,7 +39,7 @@ def checked_table(table: pa.Table) -> pa.Table:
     if absent:
         raise DataError(
             f"counts have no column {absent[0]!r}; expected {', '.join(expected)}, "
-            f"optionally {CONTEXT}, {', '.join((*EXTRA_KEYS, *VALUES))}; found "
+            f"optionally {CONTEXT}, {', '.join((*EXTRA_KEYS, *SUMMED))}; found "
             f"{', '.join(found)}"
         )
     unknown = [n for n in found if n not in COLUMNS or found.count(n) > 1]
@@ -47,7 +49,7 @@ def checked_table(table: pa.Table) -> pa.Table:
         raise DataError(f"counts have one of {' and '.join(VALUES)}; expected both")
     by_session = session_keys(found)
     keys = row_keys(found)
-    names = (*keys, *NUMBERS, *(name for name in VALUES if name in found))
+    names = (*keys, *NUMBERS, *(name for name in SUMMED if name in found))
     columns = {name: typed_column(name, table[name]) for name in names}
     for name, column in columns.items():
         if column.null_count:
@@ -96,7 +98,7 @@ def typed_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of counts as int64 or string."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    kind, values = column.type, name in VALUES
+    kind, values = column.type, name in SUMMED
     if values or name in (*NUMBERS, "rank", CONTEXT):
         try:
             return column.cast(pa.float64() if values else pa.int64())
@@ -152,6 +154,13 @@ def _check_numbers(table: pa.Table) -> None:
         value = np.asarray(table[name])
         usable = np.isfinite(value) & (value >= 0) & ((value == 0) | (clicked > 0))
         rules.append((~usable, name, "must be 0 or more, and 0 without a click"))
+    if EXPOSURE in table.column_names:
+        seen = np.asarray(table[EXPOSURE])
+        usable = (
+            (seen >= 0) & (seen <= sessions * (1 + 1e-6)) & ((seen > 0) | (shown < 1))
+        )
+        limits = "must be 0 to the query's sessions, and above 0 if shown"
+        rules.append((~usable, EXPOSURE, limits))
     for broken, name, rule in rules:
         if broken.any():
             row = int(np.argmax(broken))

@@ -220,6 +220,10 @@ def _row_rules(log: ir.Table) -> dict[str, _Rule]:
         faults["the value of a click is not a number of 0 or more"] = (
             _.value.isnull() | ~usable
         )
+    if "propensity" in log.columns:
+        faults["propensity is not a probability above 0"] = _.propensity.isnull() | ~(
+            (_.propensity > 0) & (_.propensity <= 1)
+        )
     notes = {
         f"{name} is null or empty (counted as {name} '')": _[name] == ""
         for name in ("ranker", "segment")

@@ -1,8 +1,8 @@
 """Bring click logs onto one schema, by the engine that has them.
 
 A log has one row per impression: ``session_id, query_id, doc_id, rank, clicked``, and
-optionally ``ranker``, ``timestamp``, ``user_id``, ``segment``. Other names are mapped.
-Faults of a log are found by :mod:`affinerank.clicks.faults`.
+optionally ``ranker``, ``timestamp``, ``user_id``, ``segment``, ``propensity``. Other
+names are mapped. Faults of a log are found by :mod:`affinerank.clicks.faults`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from affinerank.errors import ConfigError, DataError
 
 IDS = ("session_id", "query_id", "doc_id")
 REQUIRED = (*IDS, "rank", "clicked")
-OPTIONAL = ("ranker", "timestamp", "user_id", "segment")
+OPTIONAL = ("ranker", "timestamp", "user_id", "segment", "propensity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,8 +222,8 @@ def _converted(name: str, column: ir.Value, options: LogOptions) -> ir.Value:
         return _as_click(column)
     if name == "timestamp":
         return _as_moment(column)
-    if name == "value":
-        return _as_number(column)
+    if name in ("value", "propensity"):
+        return _as_number(name, column)
     text = column.cast("string")
     return text if name == "user_id" else text.fill_null("")
 
@@ -253,7 +253,7 @@ def _as_whole(name: str, column: ir.Value) -> ir.Value:
     return ibis.ifelse(finite == finite.floor(), finite, ibis.null()).cast("int64")
 
 
-def _as_number(column: ir.Value) -> ir.Value:
+def _as_number(name: str, column: ir.Value) -> ir.Value:
     """A number, 0 where there is none; null where the text is something else."""
     kind = column.type()
     if kind.is_string():
@@ -261,7 +261,8 @@ def _as_number(column: ir.Value) -> ir.Value:
         plain = ibis.ifelse(text.contains("_"), ibis.null(), text)
         return read_as("float64", plain)
     if not kind.is_numeric() or kind.is_boolean():
-        raise DataError(f"the value of clicks must hold numbers, holds {kind}")
+        what = "the value of clicks" if name == "value" else name
+        raise DataError(f"{what} must hold numbers, holds {kind}")
     return column.cast("float64").fill_null(0.0)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from affinerank.arrays import Bools, Floats, Ids, Ints, Rng, joint, runs
 from affinerank.arrow import pa, pc
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import CONTEXT, VALUES
+from affinerank.clicks.counts_table import CONTEXT, EXPOSURE, VALUES
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.errors import DataError, warn
@@ -65,6 +65,21 @@ class Values:
         return replace(self, mean=np.maximum(drawn, 0.0))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ExpectedExposure:
+    """How a policy shows documents, also those that it did not happen to show.
+
+    Attributes:
+        doc: ``[n]`` number of the document.
+        rank: ``[n]`` from 1.
+        chance: ``[n]`` probability that a session of its query shows it there.
+    """
+
+    doc: Ints
+    rank: Ints
+    chance: Floats
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ClickRows(Tabular):
     """Impressions and clicks of each document at each rank it was shown at.
@@ -85,6 +100,7 @@ class ClickRows(Tabular):
         segment: ``[n_rows]`` number of each row's segment, where there are some.
         values: What clicks are worth, where that was counted.
         user_bucket: ``[n_rows]`` number of each row's users, where rows are by user.
+        exposure: How documents are shown, where the policy is known.
     """
 
     doc: Ints
@@ -100,6 +116,7 @@ class ClickRows(Tabular):
     segment: Ints | None = None
     values: Values | None = None
     user_bucket: Ints | None = None
+    exposure: ExpectedExposure | None = None
 
     def _line(self) -> str:
         sizes = f"{self.n_docs:,} documents, {self.n_queries:,} queries"
@@ -205,10 +222,14 @@ class ClickRows(Tabular):
         if values is not None:
             by_doc = (values.mean[order], values.variance[order])
             values = Values(*by_doc, values.unit)
+        number, exposure = np.argsort(order), self.exposure
+        if exposure is not None:
+            exposure = replace(exposure, doc=number[exposure.doc])
         return replace(
             self,
             values=values,
-            doc=np.argsort(order)[self.doc],
+            exposure=exposure,
+            doc=number[self.doc],
             query_of_doc=np.argsort(queries)[self.query_of_doc[order]],
             sessions=self.sessions[queries],
         )
@@ -270,6 +291,7 @@ def rows_of(
         segment=segment,
         values=values,
         user_bucket=_codes(table["user_bucket"])[shown] if by_user else None,
+        exposure=_exposure(table, doc, sessions[query_of_doc[doc]]),
     )
 
 
@@ -356,6 +378,20 @@ def _left_out(table: pa.Table, known: Bools) -> Unmatched:
         int(pc.sum(left["clicks"]).as_py() or 0),
         tuple(left.select(["query_id", "doc_id"]).slice(0, 1).to_pylist()),
     )
+
+
+def _exposure(table: pa.Table, doc: Ints, sessions: Floats) -> ExpectedExposure | None:
+    """How documents are shown; ``sessions`` are those of each row's query."""
+    if EXPOSURE not in table.column_names:
+        return None
+    rank, expected = np.asarray(table["rank"]), np.asarray(table[EXPOSURE])
+    some = np.flatnonzero(expected > 0)
+    order, first = runs(rank[some], doc[some])
+    some = some[order]
+    chance = np.add.reduceat((expected / sessions)[some], first) if len(some) else None
+    if chance is None:
+        return None
+    return ExpectedExposure(doc[some[first]], rank[some[first]], chance)
 
 
 def _sessions(

@@ -62,8 +62,9 @@ def write_session_log(
     """Write a click log of ``n_sessions`` sessions as Parquet, in bounded memory.
 
     One row per impression: ``session_id`` (from 1), ``query_id``, ``doc_id``, ``rank``,
-    ``clicked``, and ``ranker`` and ``segment`` where there are several. Returns the
-    number of sessions, impressions and clicks.
+    ``clicked``, and ``ranker`` and ``segment`` where there are several; where a policy
+    draws which documents are shown, the ``propensity``: how likely it is to show this
+    one at this rank. Returns the number of sessions, impressions and clicks.
     """
     _require_sessions(n_sessions)
     ids = {
@@ -75,6 +76,7 @@ def write_session_log(
     totals = {"sessions": n_sessions, "impressions": 0, "clicks": 0}
     left_out = ["ranker"] * (len(simulation.names) < 2)
     left_out += ["segment"] * (not simulation.segments)
+    propensity = simulation.propensity() if simulation.selects else None
     with written_whole(Path(path)) as aside:
         writer = None
         for first, block in _blocks(simulation, n_sessions, rng):
@@ -82,6 +84,9 @@ def write_session_log(
             totals["impressions"] += len(block["rank"])
             totals["clicks"] += int(np.count_nonzero(block["clicked"]))
             block["session_id"] += first + 1
+            if propensity is not None:
+                at = (block["ranker"], block["doc_id"], block["rank"] - 1)
+                block["propensity"] = propensity[at]
             columns = {
                 name: ids[name].take(pa.array(values)) if name in ids else values
                 for name, values in block.items()
@@ -147,20 +152,29 @@ def _counts(
 ) -> ClickCounts:
     """Put together parts ``[7, n]``, and sessions by query, ranker and segment."""
     data, segments = simulation.data, simulation.segments
+    keeps = simulation.selects and not context
+    propensity = simulation.propensity() if keeps else np.zeros((0, 0, 0))
+    for segment in range(sessions.shape[2]):  # documents that could have been shown
+        ranker, doc, place = np.nonzero(propensity)
+        none = np.zeros_like(doc)
+        cells = [doc, place + 1, ranker, none + segment, none, none, none]
+        issued = sessions[data.query_of_doc[doc], ranker, segment] > 0
+        parts.append(np.stack(cells)[:, issued])
     added = _added_up(np.concatenate(parts, axis=1))
     doc, rank, ranker, segment, above, shown, clicked = added
     query = np.searchsorted(data.offsets, doc, side="right") - 1
-    several = len(simulation.names) > 1
+    several, issued = len(simulation.names) > 1, sessions[query, ranker, segment]
     return ClickCounts.from_columns(
         query_id=data.query_ids[query],
         doc_id=data.doc_ids[doc],
         rank=rank,
         impressions=shown,
         clicks=clicked,
-        sessions=sessions[query, ranker, segment],
+        sessions=issued,
         context=above if context else None,
         ranker=np.array(simulation.names)[ranker] if several else None,
         segment=np.array(segments)[segment] if segments else None,
+        exposure=issued * propensity[ranker, doc, rank - 1] if keeps else None,
     )
 
 

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from affinerank.arrays import Floats, Ints, Rng
 from affinerank.clicks.models import ClickModel, Shown
 from affinerank.clicks.models.by_segment import SegmentedModel
-from affinerank.clicks.policies import POLICIES, Policy, placements
+from affinerank.clicks.policies import (
+    POLICIES,
+    Lists,
+    Policy,
+    Selection,
+    one_list_each,
+    placements,
+    probability,
+)
 from affinerank.clicks.policies.policy import list_places
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import ConfigError, DataError
@@ -70,7 +78,7 @@ class Traffic:
             raise ConfigError(f"top_k must be a number, got {top_k!r:.60}") from None
         return cls(top_k=cut, policies=(str(bare),))
 
-    def changes(self) -> list[Policy]:
+    def changes(self) -> list[Policy | Selection]:
         """The policies."""
         specs = [Spec.parse(text) for text in self.policies]
         return [spec.settings(POLICIES[spec.name].settings) for spec in specs]
@@ -97,7 +105,9 @@ class Simulation(Tabular):
         names: ``[n_rankers]`` names of the rankers.
         relevance: ``[n_docs]`` probability of relevance.
         users: How users click.
-        policies: How lists are changed.
+        policies: How lists are changed, or drawn.
+        scores: ``[n_rankers, n_docs]`` of the document at each place, for policies that
+            draw by them.
         query_share: ``[n_queries]`` probability of each query.
         ranker_share: ``[n_rankers]`` probability of each ranker.
         shown: ``[n_queries]`` length of the list shown.
@@ -108,7 +118,8 @@ class Simulation(Tabular):
     names: tuple[str, ...]
     relevance: Floats
     users: ClickModel
-    policies: tuple[Policy, ...]
+    policies: tuple[Policy | Selection, ...]
+    scores: Floats
     query_share: Floats
     ranker_share: Floats
     shown: Ints
@@ -125,9 +136,40 @@ class Simulation(Tabular):
     ) -> Iterator[tuple[Ints, Ints, NDArray[Any]]]:
         """Document, rank and number of sessions that show it there, of one ranker."""
         starts = self.data.offsets[:-1]
-        for block in placements(self.policies, self.shown, sessions, rng):
+        for block in placements(self.policies, self.lists(ranker), sessions, rng):
             doc = self.order[ranker][starts[block.query] + block.place]
             yield doc, block.rank, block.sessions
+
+    def lists(self, ranker: Ints | int, query: Ints | None = None) -> Lists:
+        """Lists of one ranker; or of the ranker and query of each session."""
+        asked = np.arange(self.data.n_queries) if query is None else query
+        rival = None
+        if len(self.names) > 1:  # the next ranker's list
+            place = np.empty_like(self.order)
+            _, within = list_places(self.data.docs_per_query)
+            np.put_along_axis(place, self.order, within[None], axis=1)
+            rival = np.take_along_axis(np.roll(place, -1, axis=0), self.order, axis=1)
+            rival = rival.ravel()
+        return Lists(
+            ranker * self.data.n_docs + self.data.offsets[asked],
+            self.data.docs_per_query[asked],
+            self.shown[asked],
+            self.scores.ravel(),
+            rival,
+        )
+
+    @property
+    def selects(self) -> bool:
+        """Whether policies draw which documents are shown."""
+        return any(isinstance(p, Selection) and p.share > 0 for p in self.policies)
+
+    def propensity(self) -> Floats:
+        """``[n_rankers, n_docs, depth]`` P(a session of it shows one at a rank)."""
+        shape = (*self.order.shape, int(self.shown.max()))
+        found = np.zeros(shape)
+        for ranker, order in enumerate(self.order):
+            found[ranker, order] = probability(self.policies, self.lists(ranker))
+        return found
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -166,14 +208,9 @@ class Simulation(Tabular):
         bounds = np.cumsum(self.query_share)
         query = np.searchsorted(bounds / bounds[-1], rng.random(size), side="right")
         ranker = rng.choice(len(self.names), size, p=self.ranker_share)
-        lengths = self.shown[query]
-        session, place = list_places(lengths)
-        rank, kind, below = place + 1, rng.random(size), 0.0
-        for policy in self.policies:
-            if policy.share > 0:
-                taken = (kind >= below) & (kind < below + policy.share)
-                place = np.where(taken[session], policy.places(lengths, rng), place)
-                below += policy.share
+        session, rank = list_places(self.shown[query])
+        rank += 1
+        place = one_list_each(self.policies, self.lists(ranker, query), rng)
         asked = query[session]
         doc = self.order[ranker[session], self.data.offsets[asked] + place]
         segment = np.zeros(size, dtype=np.int64)
@@ -198,6 +235,7 @@ def prepare(
     users: ClickModel,
     *,
     traffic: Traffic | None = None,
+    scores: Mapping[str, Floats] | None = None,
     rng: Rng,
 ) -> Simulation:
     """Put together what sessions are drawn from.
@@ -208,6 +246,8 @@ def prepare(
         relevance: ``[n_docs]`` probability that a user finds the document relevant.
         users: How users click; their probabilities must lie in [0, 1].
         traffic: Which queries come, and what is shown.
+        scores: For each ranker, ``[n_docs]`` its scores, which some policies draw by;
+            left out, minus the rank.
         rng: Draws which queries are frequent.
     """
     settings = traffic or Traffic()
@@ -226,13 +266,16 @@ def prepare(
     popularity = np.arange(1.0, data.n_queries + 1) ** -settings.zipf_exponent()
     query_share = rng.permutation(popularity)
     shown = np.minimum(data.docs_per_query, settings.top_k or data.docs_per_query)
+    order = np.stack([_order(data, name, rankings[name]) for name in names])
+    by = scores or {name: -rankings[name].astype(np.float64) for name in names}
     return Simulation(
         data=data,
-        order=np.stack([_order(data, name, rankings[name]) for name in names]),
+        order=order,
         names=names,
         relevance=gamma,
         users=users.to_depth(int(shown.max())),
         policies=tuple(settings.changes()),
+        scores=np.stack([by[n][own] for n, own in zip(names, order, strict=True)]),
         query_share=query_share / query_share.sum(),
         ranker_share=shares / shares.sum(),
         shown=shown,

@@ -12,7 +12,9 @@ with the document's clicks C, its query's sessions N, and the probability P that
 session shows it at rank k. Every document that may be shown has a weight, one that
 never was as well: :math:`-\bar\beta_d / \bar\alpha_d`, which is right on average.
 
-Where P is not known, shares of the sessions that were shown take its place:
+Counts have P where they were made with propensities or a named policy (column
+``exposure``). Where P is not known, shares of the sessions that were shown take its
+place, as they do for counts by segment or by clicks above:
 
 .. math::
 
@@ -27,7 +29,7 @@ from __future__ import annotations
 import numpy as np
 
 from affinerank.arrays import Floats
-from affinerank.clicks.rows import ClickRows
+from affinerank.clicks.rows import ClickRows, ExpectedExposure
 from affinerank.errors import DataError
 from affinerank.estimators.correction import corrected
 from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
@@ -35,9 +37,12 @@ from affinerank.estimators.evidence import Division, Estimator, Evidence, Weight
 
 def weigh(evidence: Evidence) -> Weights:
     """Average alpha and beta over how the document is shown, then correct once."""
-    if evidence.policy is None:
+    exposure, policy, rows = evidence.rows.exposure, evidence.policy, evidence.rows
+    if policy is not None:
+        exposure = _of_policy(np.asarray(policy, dtype=np.float64), rows)
+    elif exposure is None or rows.has_context or rows.segments:
         return _by_impressions(evidence)
-    return _by_policy(evidence, np.asarray(evidence.policy, dtype=np.float64))
+    return _by_exposure(evidence, exposure)
 
 
 def _by_impressions(evidence: Evidence) -> Weights:
@@ -50,17 +55,21 @@ def _by_impressions(evidence: Evidence) -> Weights:
     return corrected(rows, evidence.options.clipped(mean_alpha, rows), mean_beta)
 
 
-def _by_policy(evidence: Evidence, policy: Floats) -> Weights:
-    """Average over ``policy [n_docs, depth]``: P(shown at each rank) in a session.
+def _by_exposure(evidence: Evidence, exposure: ExpectedExposure) -> Weights:
+    """Average over what a session of the query is expected to show.
 
     Where several rankers showed lists, their mean over sessions. The variance is that
     of clicks in N sessions, what is shown included; half a click is added, so that it
     is never 0.
     """
     rows = evidence.rows
-    _require_policy(policy, rows)
-    alpha, beta = evidence.known_users.at(ClickRows.of_ranks(policy.shape[1]))
-    mean_alpha, mean_beta = policy @ alpha, policy @ beta
+    _require_possible(exposure, rows)
+    depth = int(exposure.rank.max(initial=1))
+    alpha, beta = evidence.known_users.at(ClickRows.of_ranks(depth))
+    mean_alpha, mean_beta = (
+        np.bincount(exposure.doc, exposure.chance * by[exposure.rank - 1], rows.n_docs)
+        for by in (alpha, beta)
+    )
     sessions = rows.sessions[rows.query_of_doc]
     known = (mean_alpha != 0) & (sessions > 0)
     slope = np.where(known, evidence.options.clipped(mean_alpha, rows), 1.0)
@@ -69,11 +78,11 @@ def _by_policy(evidence: Evidence, policy: Floats) -> Weights:
     weight = np.where(known, (clicks / n - mean_beta) / slope, 0.0)
     rate = (clicks + 0.5) / (n + 1.0)
     variance = np.where(known, rate * (1.0 - rate) / (n * slope**2), 0.0)
-    return Weights(weight, known, rows.share, variance)
+    return Weights(weight, known, rows.share, variance, (1.0 / (n * slope))[rows.doc])
 
 
-def _require_policy(policy: Floats, rows: ClickRows) -> None:
-    """Reject what are no probabilities, or not those of these rows."""
+def _of_policy(policy: Floats, rows: ClickRows) -> ExpectedExposure:
+    """Read ``policy [n_docs, depth]``: P(shown at each rank) in a session."""
     if policy.ndim != 2 or len(policy) != rows.n_docs or policy.shape[1] < rows.depth:
         raise DataError(
             f"policy must be [{rows.n_docs} documents, {rows.depth} ranks or more], "
@@ -83,7 +92,15 @@ def _require_policy(policy: Floats, rows: ClickRows) -> None:
         raise DataError("policy must be probabilities, at most 1 in all per document")
     if np.any(rows.context):
         raise DataError("policy goes by rank, and these rows by clicks above as well")
-    never = np.flatnonzero(policy[rows.doc, rows.rank - 1] == 0)
+    doc, place = np.nonzero(policy)
+    return ExpectedExposure(doc, place + 1, policy[doc, place])
+
+
+def _require_possible(exposure: ExpectedExposure, rows: ClickRows) -> None:
+    """Reject what was shown although the policy never shows it."""
+    size = rows.n_docs
+    known = exposure.rank * size + exposure.doc
+    never = np.flatnonzero(~np.isin(rows.rank * size + rows.doc, known))
     if never.size:
         row = never[0]
         raise DataError(

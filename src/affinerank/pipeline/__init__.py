@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from affinerank.pipeline.production import (
         train_production_ranker as train_production_ranker,
     )
+    from affinerank.pipeline.ranking import rank as rank
     from affinerank.pipeline.safe import train_safe as train_safe
     from affinerank.pipeline.simulation import prepare_simulation as prepare_simulation
     from affinerank.pipeline.simulation import simulate as simulate
@@ -49,6 +50,7 @@ _HOME = {
     "offpolicy": "OffPolicySettings evaluate_from_clicks gain_over_logged",
     "parts": "held_out",
     "production": "train_production_ranker",
+    "ranking": "rank",
     "safe": "train_safe",
     "simulation": "prepare_simulation simulate simulation_rankers",
     "training": "Trained given_rates ranker_settings train",

@@ -57,12 +57,14 @@ def prepare_simulation(
     }
     settings = traffic or Traffic()
     depth = int(data.docs_per_query.max())
+    scores = {name: score(ranker, data) for name, ranker in used.items()}
     return prepare(
         data,
-        {n: ranks_by_score(score(r, data), data.offsets) for n, r in used.items()},
+        {name: ranks_by_score(by, data.offsets) for name, by in scores.items()},
         relevance_of(data, relevance, relevant_above),
         users or users_of(click_model, min(depth, settings.top_k or depth)),
         traffic=settings,
+        scores=scores,
         rng=stage_rng("traffic", seed),
     )
 

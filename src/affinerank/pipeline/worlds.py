@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Ints, Matrix, Rng
+from affinerank.arrays import Floats, Ints, Matrix, Rng
 from affinerank.bias import METHODS, Estimate, EstimationSettings
 from affinerank.bias.method import HeldOutLogs
 from affinerank.bias.pooling import pool_ranks
@@ -170,11 +170,13 @@ class Production:
 
     Attributes:
         ranks: ``[n_docs]`` rank of each document, by split.
+        scores: ``[n_docs]`` score of each document, by split.
         value: nDCG@10 on the test split.
         digest: Of the training labels and ranks, which all of a run is drawn from.
     """
 
     ranks: Mapping[Split, Ints]
+    scores: Mapping[Split, Floats]
     value: MetricValues
     digest: str
 
@@ -297,12 +299,14 @@ class World:
         data = self.part(split).raw
         if cell.click_model is None or cell.policy is None or cell.clicks is None:
             return _no_clicks(data), None
+        production = self.production(cell.run)
         simulation = prepare(
             data,
-            {PRODUCTION: self.production(cell.run).ranks[split]},
+            {PRODUCTION: production.ranks[split]},
             data.relevance(self.data.relevant_above),
             users_of(cell.click_model, int(data.docs_per_query.max())),
             traffic=Traffic.of(Spec.parse(cell.policy)),
+            scores={PRODUCTION: production.scores[split]},
             rng=stage_rng("traffic", self.seed + cell.run),
         )
         share = self.data.validation_share if held_out else 1.0
@@ -512,12 +516,13 @@ class World:
     def _ranked(self, ranker: Ranker, splits: Iterable[Split]) -> Production:
         train, test = self.part("train").raw, self.part("test").raw
         raw = {split: self.part(split).raw for split in splits}
-        ranks = {s: ranks_by_score(score(ranker, r), r.offsets) for s, r in raw.items()}
+        scores = {s: score(ranker, r) for s, r in raw.items()}
+        ranks = {s: ranks_by_score(scores[s], r.offsets) for s, r in raw.items()}
         digest = hashlib.blake2b(digest_size=16)
         for array in (train.known_labels(), ranks["train"]):
             digest.update(np.ascontiguousarray(array).data)
         value = judge(score(ranker, test), test, self.data.relevant_above)
-        return Production(ranks, value, digest.hexdigest())
+        return Production(ranks, scores, value, digest.hexdigest())
 
 
 def stacked(cell: Cell) -> bool:

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,10 +28,17 @@ from torch import Tensor
 
 from affinerank.errors import DataError
 from affinerank.rankers.lists import Batch, Lists
+from affinerank.rankers.pl_rank import Sampling, pl_rank
 from affinerank.rankers.rank_bounds import dcg_bound, svm_rank
+from affinerank.settings import Spec
 from affinerank.tables import Table
 
 PAIRS_AT_ONCE = 1 << 22  # bounds the pair tensors, on long lists and many networks
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """Options of a loss that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +54,27 @@ class Loss:
         signed: Whether it has a minimum where weights are negative.
         gathers: Whether it gathers lists by their length, so that no step is like
             another.
+        options: Type of its options, which ``value`` takes as ``options`` if it has
+            some.
     """
 
     name: str
     title: str
-    value: Callable[[Tensor, Batch], Tensor]
+    value: Callable[..., Tensor]
     centred: bool = False
     signed: bool = True
     gathers: bool = False
+    options: type = NoOptions
+
+    @classmethod
+    def named(cls, text: str) -> Loss:
+        """Return the row that a text names, with its options."""
+        spec = Spec.parse(text)
+        row = LOSSES[spec.name]
+        options: Any = spec.settings(row.options)
+        if isinstance(options, NoOptions):
+            return row
+        return replace(row, value=partial(row.value, options=options))
 
     def require_learnable(self, batch: Batch) -> None:
         """Reject negative weights where the loss has no minimum with them."""
@@ -107,6 +128,7 @@ LOSSES: Table[Loss] = Table(
     ),
     Loss("svm-rank", "Propensity SVM-rank", svm_rank, signed=False, gathers=True),
     Loss("dcg-bound", "Bound of DCG", dcg_bound, signed=False, gathers=True),
+    Loss("pl-rank", "PL-Rank-3", pl_rank, centred=True, gathers=True, options=Sampling),
 )
 
 

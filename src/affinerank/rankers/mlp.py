@@ -25,7 +25,7 @@ class NetworkSettings:
         hidden: Sizes of the hidden layers, elu between them.
         dropout: Dropout after each hidden layer; left out, none after the first and 0.1
             after the others.
-        loss: A row of ``LOSSES``.
+        loss: A row of ``LOSSES``, with its options.
         learning_rate: Of AdaGrad; the paper has 0.004 for Yahoo and 0.02 for MSLR.
         initial_accumulator: Of AdaGrad.
         epochs: Passes over the queries.
@@ -53,7 +53,7 @@ class NetworkSettings:
 
     def __post_init__(self) -> None:
         """Reject what cannot be trained."""
-        from affinerank.rankers.losses import LOSSES
+        from affinerank.rankers.losses import Loss
 
         layers = len(self.hidden)
         if not layers or min(self.hidden) < 1:
@@ -64,7 +64,7 @@ class NetworkSettings:
                 f"dropout must be {layers} shares from 0 to below 1, one for each "
                 f"hidden layer, got {self.dropout}"
             )
-        LOSSES[self.loss]
+        Loss.named(self.loss)
         require_choice("precision", self.precision, PRECISIONS)
         require_at_least(
             self,

@@ -30,7 +30,7 @@ from affinerank.rankers.click_likelihood import ClickBatch, click_loss, mean_sco
 from affinerank.rankers.held_out import Best, Planned
 from affinerank.rankers.limited import LimitedBatch, limited_loss
 from affinerank.rankers.lists import Batch, Lists
-from affinerank.rankers.losses import LOSSES
+from affinerank.rankers.losses import Loss
 from affinerank.rankers.mlp import ALIGNED, NetworkSettings, parameter_shapes
 from affinerank.rankers.networks import (
     Networks,
@@ -113,7 +113,7 @@ class NetworkTrainer:
         # Matrix units want every network's matrices to begin at a round address.
         self.flat = pad(flat, (0, -flat.shape[1] % ROUND)).to(self.device)
         self.squares = torch.full_like(self.flat, settings.initial_accumulator)
-        self.loss = LOSSES[settings.loss]
+        self.loss = Loss.named(settings.loss)
         self.steps = 0
         self.lists = Lists.of(np.diff(offsets), self.device)
         self.learnt: Batch | ClickBatch | LimitedBatch

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Ints, Rng
+from affinerank.arrays import Bools, Floats, Ints, Rng
 from affinerank.errors import ConfigError
+
+AT_ONCE = 1 << 20  # documents of lists gathered at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +42,81 @@ class Placements:
         """Leave out what no session shows."""
         some = np.flatnonzero(sessions)
         return cls(query[some], place[some], rank[some], sessions[some])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lists:
+    """Lists of rankers to choose from: documents by place, best first.
+
+    Attributes:
+        starts: ``[n]`` where each list begins in ``scores`` and ``rival``.
+        lengths: ``[n]`` documents that can be shown.
+        shown: ``[n]`` documents that are.
+        scores: Score of the document at each place.
+        rival: Place of that document in the list of another ranker, where there is one.
+    """
+
+    starts: Ints
+    lengths: Ints
+    shown: Ints
+    scores: Floats
+    rival: Ints | None = None
+
+    def at(self, lists: Ints) -> Lists:
+        """Return some lists, each as often as it is named."""
+        own = self.starts[lists], self.lengths[lists], self.shown[lists]
+        return Lists(*own, self.scores, self.rival)
+
+    def groups(self) -> Iterator[tuple[Ints, Group]]:
+        """Gather lists of similar length, with their numbers."""
+        classes = np.ceil(2 * np.log2(np.maximum(self.lengths, 4)))
+        for value in np.unique(classes):
+            alike = np.flatnonzero(classes == value)
+            width = int(self.lengths[alike].max())
+            for first in range(0, len(alike), size := max(1, AT_ONCE // width)):
+                some = alike[first : first + size]
+                held = np.arange(width) < self.lengths[some, None]
+                at = np.where(held, self.starts[some, None] + np.arange(width), 0)
+                scores = np.where(held, self.scores[at], -np.inf)
+                rival = None if self.rival is None else self.rival[at]
+                yield some, Group(held, self.shown[some], scores, rival)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Lists of similar length, filled up at the end.
+
+    Attributes:
+        held: ``[n, width]`` false where there is filling.
+        shown: ``[n]`` documents that are shown.
+        scores: ``[n, width]`` minus infinity where there is filling.
+        rival: ``[n, width]`` place in another ranker's list, where there is one.
+    """
+
+    held: Bools
+    shown: Ints
+    scores: Floats
+    rival: Ints | None
+
+    @property
+    def depth(self) -> int:
+        """Deepest rank shown."""
+        return int(self.shown.max(initial=0))
+
+
+@runtime_checkable
+class Selection(Protocol):
+    """A policy that draws which documents are shown, from all that could be."""
+
+    @property
+    def share(self) -> float:
+        """Share of the sessions whose lists it draws."""
+
+    def orders(self, group: Group, rng: Rng) -> Ints:
+        """``[n, width]`` the place that each rank shows, for one session of each."""
+
+    def chances(self, group: Group) -> Floats:
+        """``[n, width, depth]`` probability that a place is shown at each rank."""
 
 
 class Policy(Protocol):
@@ -78,11 +155,14 @@ class PolicyKind:
 
 
 def placements(
-    policies: Sequence[Policy], lengths: Ints, sessions: NDArray[Any], rng: Rng | None
+    policies: Sequence[Policy | Selection],
+    lists: Lists,
+    sessions: NDArray[Any],
+    rng: Rng | None,
 ) -> Iterator[Placements]:
     """Where documents are shown, and in how many of each query's ``sessions``."""
+    lengths = lists.shown
     query, place = list_places(lengths)
-    stays = sessions[query].astype(np.float64 if rng is None else np.int64)
     starts = np.cumsum(lengths) - lengths
     changing = [policy for policy in policies if policy.share > 0]
     shares = [policy.share for policy in changing]
@@ -92,12 +172,97 @@ def placements(
     else:
         taken = rng.multinomial(sessions, [*shares, rest])[:, :-1]
     # A list of one document cannot be changed.
-    taken = taken * (lengths > 1)[:, None]
+    taken = taken * (lists.lengths > 1)[:, None]
+    drawn = np.array([isinstance(policy, Selection) for policy in changing], dtype=bool)
+    rests = sessions - taken[:, drawn].sum(axis=1)
+    stays = rests[query].astype(np.float64 if rng is None else np.int64)
     for policy, changed in zip(changing, taken.T, strict=True):
-        for block in policy.moved(lengths, changed, rng):
+        if isinstance(policy, Selection):
+            yield _drawn(policy, lists, changed, rng)
+            continue
+        for block in policy.moved(lengths, changed * (lengths > 1), rng):
             np.subtract.at(stays, starts[block.query] + block.place, block.sessions)
             yield block
     yield Placements.where_any(query, place, place + 1, stays)
+
+
+def _drawn(
+    policy: Selection, lists: Lists, sessions: NDArray[Any], rng: Rng | None
+) -> Placements:
+    """Where a policy shows documents in the sessions that it draws."""
+    if rng is None:
+        chance = _chances(policy, lists)
+        query, place = list_places(lists.lengths)
+        row, rank = np.nonzero(chance)
+        query, number = query[row], chance[row, rank] * sessions[query[row]]
+        return Placements.where_any(query, place[row], rank + 1, number)
+    session = np.repeat(np.arange(len(sessions)), sessions)
+    width, depth = int(lists.lengths.max()), int(lists.shown.max())
+    counts = np.zeros(len(sessions) * width * depth, dtype=np.int64)
+    for first in range(0, len(session), AT_ONCE):
+        query = session[first : first + AT_ONCE]
+        number, place = list_places(lists.shown[query])
+        shown = drawn_places(policy, lists.at(query), rng)
+        cell = (query[number] * width + shown) * depth + place
+        counts += np.bincount(cell, minlength=len(counts))
+    some = np.flatnonzero(counts)
+    query, cell = np.divmod(some, width * depth)
+    return Placements(query, cell // depth, cell % depth + 1, counts[some])
+
+
+def _chances(policy: Selection, lists: Lists) -> Floats:
+    """``[n_places, depth]`` probability that each document is at each rank."""
+    depth = int(lists.shown.max(initial=0))
+    chances = np.zeros((int(lists.lengths.sum()), depth))
+    starts = np.cumsum(lists.lengths) - lists.lengths
+    for some, group in lists.groups():
+        found = policy.chances(group)
+        found *= np.arange(group.depth) < group.shown[:, None, None]
+        number, place = np.nonzero(group.held)
+        chances[starts[some[number]] + place, : group.depth] = found[number, place]
+    return chances
+
+
+def drawn_places(policy: Selection, lists: Lists, rng: Rng) -> Ints:
+    """The place that each rank shows, for one session of each of ``lists``: flat."""
+    places = np.empty(int(lists.shown.sum()), dtype=np.int64)
+    starts = np.cumsum(lists.shown) - lists.shown
+    for some, group in lists.groups():
+        order = policy.orders(group, rng)
+        number, rank = np.nonzero(np.arange(group.depth) < group.shown[:, None])
+        places[starts[some[number]] + rank] = order[number, rank]
+    return places
+
+
+def one_list_each(
+    policies: Sequence[Policy | Selection], lists: Lists, rng: Rng
+) -> Ints:
+    """The place that each rank shows, policies taking their shares of ``lists``."""
+    number, place = list_places(lists.shown)
+    kind, below = rng.random(len(lists.shown)), 0.0
+    for policy in policies:
+        if policy.share > 0:
+            taken = (kind >= below) & (kind < below + policy.share)
+            if isinstance(policy, Selection):
+                moved = drawn_places(policy, lists, rng)
+            else:
+                moved = policy.places(lists.shown, rng)
+            place = np.where(taken[number], moved, place)
+            below += policy.share
+    return place
+
+
+def probability(policies: Sequence[Policy | Selection], lists: Lists) -> Floats:
+    """``[n_places, depth]`` probability that a session shows a document at each rank.
+
+    Documents of ``lists`` follow each other. Exact wherever the policies' are.
+    """
+    found = np.zeros((int(lists.lengths.sum()), int(lists.shown.max(initial=0))))
+    starts = np.cumsum(lists.lengths) - lists.lengths
+    for block in placements(policies, lists, np.ones(len(starts)), None):
+        at = starts[block.query] + block.place, block.rank - 1
+        np.add.at(found, at, block.sessions)
+    return np.minimum(found, 1.0)
 
 
 def list_places(lengths: Ints) -> tuple[Ints, Ints]:

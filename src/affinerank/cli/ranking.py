@@ -1,0 +1,59 @@
+"""Lists of a ranker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from affinerank.cli import display
+from affinerank.cli.clicks import TopK
+from affinerank.cli.options import (
+    DataOptions,
+    Json,
+    Output,
+    Seed,
+    command,
+    require_writable,
+    show,
+)
+
+
+@command
+def rank(
+    models: Annotated[
+        list[Path],
+        Argument(metavar="MODEL...", help="Folder of a ranker; two, to interleave."),
+    ],
+    *,
+    data: Annotated[
+        str, Option(help="Features: a file, a folder, a table or a world.")
+    ],
+    output: Output = Path("lists.parquet"),
+    policy: Annotated[
+        list[str] | None,
+        Option(help="Draw lists: {POLICIES}, as in 'epsilon-swap(epsilon=0.2)'."),
+    ] = None,
+    top_k: TopK = None,
+    of: DataOptions,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Rank the documents of each query, or draw a list by a policy.
+
+    Example: affinerank rank model --data yahoo-like:500 --top-k 10 -o lists.parquet
+    """
+    from affinerank.arrow import pq
+    from affinerank.files import written_whole
+    from affinerank.pipeline.ranking import rank
+    from affinerank.rankers.loading import load_ranker
+
+    require_writable(output, suffix=".parquet", reads=[*models, data])
+    rankers = [load_ranker(folder) for folder in models]
+    read = of.read(data, "test")
+    lists = rank(rankers, read, policy=policy or (), top_k=top_k, seed=seed)
+    with written_whole(output) as aside:
+        pq.write_table(lists, aside, compression="zstd")
+    about = {"queries": read.n_queries, "rows": lists.num_rows, "written": str(output)}
+    show(about, as_json, display.notes)

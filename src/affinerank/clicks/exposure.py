@@ -1,0 +1,147 @@
+"""Expected exposure: how a named policy shows documents, and counts that know it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from affinerank.arrays import Floats, Ints
+from affinerank.arrow import pa, pc, pq
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.counts_table import EXPOSURE, KEYS, NUMBERS, typed_column
+from affinerank.clicks.policies import Lists, Policy, Selection, probability
+from affinerank.clicks.traffic import Traffic
+from affinerank.data.parquet import parquet_errors
+from affinerank.errors import ConfigError, DataError
+from affinerank.files import existing_file, scratch_folder
+from affinerank.metrics import ranks_by_score
+
+RIVAL = "rival_score"
+
+
+def ranked_lists(
+    scores: Floats,
+    offsets: Ints,
+    *,
+    rival: Floats | None = None,
+    top_k: int | None = None,
+) -> tuple[Lists, Ints]:
+    """Rank by score: lists for policies, and the document at each of their places.
+
+    ``rival`` are the scores of a second ranker, to be interleaved with.
+    """
+    sizes = np.diff(offsets)
+    starts = np.repeat(offsets[:-1], sizes)
+    order = np.empty(len(scores), dtype=np.int64)
+    order[starts + ranks_by_score(scores, offsets) - 1] = np.arange(len(scores))
+    second = None if rival is None else ranks_by_score(rival, offsets)[order] - 1
+    shown = np.minimum(sizes, top_k or sizes)
+    return Lists(offsets[:-1], sizes, shown, scores[order], second), order
+
+
+@contextmanager
+def expected_exposure(
+    target: Path, scores: Path, policy: Sequence[str], top_k: int | None
+) -> Iterator[Path]:
+    """Give a place to count into; add exposure afterwards, and write ``target``."""
+    policies = Traffic(top_k=top_k, policies=tuple(policy)).changes()
+    table = _read_scores(scores)
+    with scratch_folder() as folder:
+        counts = Path(folder) / "counts.parquet"
+        yield counts
+        with_exposure(ClickCounts.load(counts), table, policies, top_k).save(target)
+
+
+def with_exposure(
+    counts: ClickCounts,
+    scores: pa.Table,
+    policies: Sequence[Policy | Selection],
+    top_k: int | None = None,
+) -> ClickCounts:
+    """Add what the policy is expected to show, also documents that it never showed.
+
+    Args:
+        counts: Of lists that the policy showed.
+        scores: ``query_id, doc_id, score`` of all documents that it could show, and
+            ``rival_score`` where two rankers are interleaved.
+        policies: The policy, or several with their shares.
+        top_k: How many documents a session shows; ``None`` for all.
+    """
+    if "ranker" in counts.keys:
+        if len(pc.unique(counts.table["ranker"])) > 1:
+            raise ConfigError(
+                "a named policy is that of one ranker; count each by itself (--where)"
+            )
+        counts = counts.merged("ranker")
+    extra = [key for key in counts.keys if key not in KEYS]
+    if "context" in extra:
+        raise ConfigError("a named policy goes by rank; count with --context none")
+    issued = counts.sessions_per_query
+    chances = _chances(scores, policies, top_k)
+    for name in ("query_id", "doc_id"):
+        kind = counts.table[name].type
+        if chances[name].type != kind:
+            place = chances.column_names.index(name)
+            as_theirs = chances[name].cast(pa.string()).cast(kind)
+            chances = chances.set_column(place, name, as_theirs)
+    keys = [*KEYS, *extra]
+    possible = chances.join(issued, "query_id", join_type="inner")
+    sessions = pc.cast(possible["sessions"], pa.float64())
+    seen = pc.multiply(possible["chance"], sessions)
+    possible = possible.append_column(EXPOSURE, seen).drop_columns("chance")
+    known = counts.table.select([*keys, *NUMBERS[:2]])
+    both = possible.join(known, keys, join_type="full outer")
+    lost = both.filter(pc.is_null(both[EXPOSURE]))
+    if lost.num_rows:
+        first = ", ".join(f"{key} {lost[key][0].as_py()!r}" for key in KEYS)
+        raise DataError(
+            f"{first}: shown, but the policy never shows it ({lost.num_rows} such "
+            "rows); are these the scores, the policy and --top-k that logged?"
+        )
+    for name in NUMBERS[:2]:
+        filled = pc.fill_null(both[name], 0)
+        both = both.set_column(both.column_names.index(name), name, filled)
+    return ClickCounts(both.combine_chunks())
+
+
+def _chances(
+    scores: pa.Table, policies: Sequence[Policy | Selection], top_k: int | None
+) -> pa.Table:
+    """Probability of each document at each rank where it is above 0."""
+    table = scores.sort_by("query_id")
+    query = table["query_id"].combine_chunks().dictionary_encode()
+    first = np.flatnonzero(np.diff(np.asarray(query.indices), prepend=-1))
+    offsets = np.append(first, table.num_rows)
+    given = {"rival": table[RIVAL]} if RIVAL in table.column_names else {}
+    second = {name: np.asarray(column) for name, column in given.items()}
+    by = np.asarray(table["score"])
+    lists, order = ranked_lists(by, offsets, top_k=top_k, **second)
+    found = probability(policies, lists)
+    place, rank = np.nonzero(found)
+    ids = table.select(["query_id", "doc_id"]).take(pa.array(order[place]))
+    ids = ids.append_column("rank", pa.array(rank + 1))
+    return ids.append_column("chance", pa.array(found[place, rank]))
+
+
+def _read_scores(path: Path) -> pa.Table:
+    """Read scores, and check them."""
+    source = existing_file(path)
+    with parquet_errors(source):
+        table = pq.read_table(source)
+        lacks = [
+            n for n in ("query_id", "doc_id", "score") if n not in table.schema.names
+        ]
+        if lacks:
+            raise DataError(f"has no column {lacks[0]!r}; write it by affinerank rank")
+        names = ["query_id", "doc_id", "score"]
+        columns = {n: typed_column(n, table[n]) for n in names[:2]}
+        for name in [*names[2:], *([RIVAL] if RIVAL in table.column_names else [])]:
+            columns[name] = table[name].cast(pa.float64())
+            if not np.isfinite(np.asarray(columns[name].fill_null(np.nan))).all():
+                raise DataError(f"{name} must be numbers, and none missing")
+    if not table.num_rows:
+        raise DataError(f"{source}: holds no scores")
+    return pa.table(columns)
