@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from operator import or_
+from operator import methodcaller, or_
 from typing import Any
 
 import ibis
@@ -312,7 +312,7 @@ def _bytes(text: str) -> int:  # type: ignore[empty-body]
 
 
 def _row_rules(
-    log: ir.Table, length: Callable[[Any], ir.Value] = ir.StringValue.length
+    log: ir.Table, length: Callable[[Any], Any] = methodcaller("length")
 ) -> dict[str, _Rule]:
     """Return the rules on a row by itself, of the columns that the log has."""
     rank, ids = _["rank"], ("session_id", "query_id", "doc_id")
@@ -322,7 +322,7 @@ def _row_rules(
         "clicked is neither 0 nor 1": _.clicked.isnull(),
     }
     faults |= {
-        f"{name} is longer than {ID_BYTES} characters": length(log[name]) > ID_BYTES
+        f"{name} is longer than {ID_BYTES} characters": length(_[name]) > ID_BYTES
         for name in (*ids, "ranker", "segment")
         if name in log.columns and log[name].type().is_string()
     }
