@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.engines import in_parts
+from affinerank.clicks.engines import in_parts, spread
 from affinerank.clicks.faults import LogFaultsError
 from affinerank.clicks.log import LogOptions
 from affinerank.errors import AffineRankError, ConfigError, DataError
@@ -240,7 +240,7 @@ def test_spark_reads_text_files_as_duckdb_does(
 
 
 def test_a_log_that_does_not_fit_is_counted_in_parts_with_the_same_result(
-    count: Count, write: Write, monkeypatch: pytest.MonkeyPatch
+    count: Count, write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     rows = [{**row, "query_id": f"q{i % 9}"} for i, row in enumerate(random_log(5))]
     rows += [{**row, "clicked": True} for row in rows[:5]]
@@ -269,7 +269,8 @@ def test_a_log_that_does_not_fit_is_counted_in_parts_with_the_same_result(
     # 4 GB for some 200 rows: five parts or so.
     monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", 1e8)
     with open_table(source) as table:
-        assert len(in_parts(table, "query_id", len(rows))) > 3
+        assert len(in_parts(table, "query_id", len(rows))) > 1
+        assert len(spread(table, len(rows), tmp_path)) > 3
     assert everything() == at_once
     assert len(at_once[2][1]) >= 4
 
@@ -784,7 +785,7 @@ def test_unchecked_sessions_are_the_impressions_at_rank_1(count: Count) -> None:
     assert found.report is None
     assert counts.equals(counted_by_loop(rows))
     late, _ = count([row for row in rows if row["rank"] > 1], check=False)
-    most = {q: 0 for q in late.table["query_id"].to_pylist()}
+    most = dict.fromkeys(late.table["query_id"].to_pylist(), 0)
     for row in late.table.to_pylist():
         most[row["query_id"]] = max(most[row["query_id"]], row["impressions"])
     assert all(r["sessions"] == most[r["query_id"]] for r in late.table.to_pylist())

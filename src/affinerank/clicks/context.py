@@ -62,7 +62,9 @@ def _impressions(log: pa.Table) -> ClickRows:
     )
     last = np.maximum.accumulate(np.where(clicks > 0, place, -1))
     last = np.where(level > 0, last[level - 1], -1)  # click above this rank, any list
-    sessions = np.bincount(query_of_doc[doc[new_list]], minlength=query_of_doc.max() + 1)
+    sessions = np.bincount(
+        query_of_doc[doc[new_list]], minlength=query_of_doc.max() + 1
+    )
     return ClickRows(
         doc=doc,
         rank=rank,

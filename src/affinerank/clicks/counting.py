@@ -30,6 +30,7 @@ from affinerank.clicks.context import (
 )
 from affinerank.clicks.counts import HELD_OUT, KEPT, require_share, split_by_query
 from affinerank.clicks.counts_table import (
+    KEYS,
     NUMBERS,
     VALUES,
     row_keys,
@@ -133,7 +134,9 @@ def count_log(
             report = validate(*parts, progress=progress)
             left_out = _rows(table) - rows if settings.chooses else 0
             if left_out:
-                what = "left out by --where, --since, --until or --max-sessions-per-user"
+                what = (
+                    "left out by --where, --since, --until or --max-sessions-per-user"
+                )
                 report = report.noting(Finding(what, False, left_out, "rows"))
             if report.faults:
                 report = _as_given(report, table, settings)
@@ -298,7 +301,7 @@ def _sizes(files: Sequence[Path], log: ir.Table) -> dict[str, int]:
             sums = {name: _[name].sum() for name in ("sessions", *numbers)}
             found = totals(issued, queries=queries, ranks=_.ranks.max(), **sums)
             deepest = max(deepest, found.pop("ranks"))
-            pairs = part.select(q=hashed(part.query_id), d=hashed(part.doc_id)).distinct()
+            pairs = part.select(*(hashed(part[n]).name(n) for n in KEYS[:2])).distinct()
             sizes.update(found | totals(pairs, documents=_.count()))
         sizes["groups"] += groups
     return {**sizes, "ranks": deepest}

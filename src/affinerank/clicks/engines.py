@@ -126,7 +126,7 @@ def is_duckdb(table: ir.Table) -> bool:
 
 
 @ibis.udf.scalar.builtin(name="hash")  # type: ignore[untyped-decorator]
-def _duckdb_hash(value) -> dt.uint64:  # type: ignore[no-untyped-def, empty-body]
+def _duckdb_hash(value) -> dt.uint64:  # type: ignore[no-untyped-def]
     """DuckDB's own: that of Ibis writes each hash out as text first."""
 
 
@@ -237,7 +237,8 @@ def _parts_for(table: ir.Table, groups: float) -> int:
     query = "SELECT current_setting('memory_limit')"
     [(text,)] = table.get_backend().raw_sql(query).fetchall()
     number, unit = text.split()
-    memory = float(number) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB")
+    memory: float = float(number) * 1024 ** units.index(unit)
     return math.ceil(groups * BYTES_PER_GROUP / memory)
 
 

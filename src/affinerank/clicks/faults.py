@@ -99,13 +99,13 @@ class LogFaultsError(DataError):
 
 
 @engine_errors("the log")
-def validate(*parts: ir.Table, progress: Progress = quiet) -> LogReport:
+def validate(*log: ir.Table, progress: Progress = quiet) -> LogReport:
     """Look for faults and peculiarities of a log, or of parts without common queries.
 
     DuckDB sees in one pass which kinds there may be; only for those is the log searched
     again. Other engines search for all of them.
     """
-    seen = _Glance.at(parts, progress)
+    seen = _Glance.at(log, progress)
     parts, rows, sessions = seen.parts, seen.rows, seen.sessions
     findings: list[Finding] = []
     if seen.odd:
