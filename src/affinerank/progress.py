@@ -24,9 +24,13 @@ def quiet(stage: str, done: int, total: int) -> None:
 def in_lines(say: Callable[[str], None], every: float) -> Iterator[Progress]:
     """Say every so many seconds how far the work is, also where a stage is silent."""
     started, over, reached = monotonic(), Event(), ["at work"]
+    begun: dict[str, float] = {}
 
     def progress(stage: str, done: int, total: int) -> None:
-        reached[0] = f"{stage}: {done:,} of {total:,}"
+        taken = monotonic() - begun.setdefault(stage, monotonic())
+        left = taken * (total / done - 1) if done else 0
+        more = f", {left:,.0f} s left" if left >= 1 else ""
+        reached[0] = f"{stage}: {done:,} of {total:,}{more}"
 
     def speak() -> None:
         while not over.wait(every):

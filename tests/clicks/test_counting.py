@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.engines import in_parts
+from affinerank.clicks.engines import in_parts, spread
 from affinerank.clicks.faults import LogFaultsError
 from affinerank.clicks.log import LogOptions
 from affinerank.errors import AffineRankError, ConfigError, DataError
@@ -240,7 +240,7 @@ def test_spark_reads_text_files_as_duckdb_does(
 
 
 def test_a_log_that_does_not_fit_is_counted_in_parts_with_the_same_result(
-    count: Count, write: Write, monkeypatch: pytest.MonkeyPatch
+    count: Count, write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     rows = [{**row, "query_id": f"q{i % 9}"} for i, row in enumerate(random_log(5))]
     rows += [{**row, "clicked": True} for row in rows[:5]]
@@ -269,7 +269,8 @@ def test_a_log_that_does_not_fit_is_counted_in_parts_with_the_same_result(
     # 4 GB for some 200 rows: five parts or so.
     monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", 1e8)
     with open_table(source) as table:
-        assert len(in_parts(table, "query_id", len(rows))) > 3
+        assert len(in_parts(table, "query_id", len(rows))) > 1
+        assert len(spread(table, len(rows), tmp_path)) > 3
     assert everything() == at_once
     assert len(at_once[2][1]) >= 4
 
@@ -425,7 +426,7 @@ def test_a_database_is_only_read_and_its_tables_are_listed(tmp_path: Path) -> No
         kept = table.get_backend().raw_sql(
             "SELECT current_setting('memory_limit'), current_setting('access_mode')"
         )
-        assert kept.fetchall() == [("953.6 MiB", "read_only")]
+        assert kept.fetchall() == [("715.2 MiB", "read_only")]
 
 
 @pytest.mark.parametrize("url", ["duckdb:///x.duckdb", "duckdb://x.duckdb"])
@@ -676,3 +677,115 @@ def test_a_moment_that_splits_nothing_is_rejected(
 def test_a_share_and_a_moment_are_not_both_held_out(count: Count, good: Rows) -> None:
     with pytest.raises(ConfigError, match="not both"):
         count(good, holdout=0.2, holdout_from="5")
+
+
+# Every class of fault, planted once in logs of three shapes: what is changed in a row
+# of a session, or added to it, and what is reported.
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+PLANTED: dict[str, tuple[bool, Change]] = {
+    "session_id is null": (False, lambda row: {"session_id": None}),
+    "query_id is null": (False, lambda row: {"query_id": None}),
+    "doc_id is null": (False, lambda row: {"doc_id": None}),
+    "rank is not a whole number": (False, lambda row: {"rank": -3}),
+    "clicked is neither 0 nor 1": (False, lambda row: {"clicked": 2}),
+    "doc_id is longer than": (False, lambda row: {"doc_id": "x" * 65_537}),
+    "two documents at one rank": (True, lambda row: {"doc_id": "new"}),
+    "one document at two ranks": (True, lambda row: {"rank": row["rank"] + 50}),
+    "an impression is repeated": (True, lambda row: {}),
+    "a list has gaps": (True, lambda row: {"rank": 99, "doc_id": "new"}),
+    "a list starts deeper": (True, lambda row: {"session_id": -1, "rank": 2}),
+    "a session has more than one query": (
+        True,
+        lambda row: {"query_id": "new", "doc_id": "new", "rank": 11},
+    ),
+}
+SHAPES: dict[str, Callable[[int], int]] = {
+    "new": lambda i: i,
+    "head": lambda i: i % 2,
+    "zipf": lambda i: int(400 ** ((i * 7919 % 400) / 400)),
+}
+
+
+def log_in_shape(shape: str) -> Rows:
+    """400 sessions of ten documents; every query anew, two queries, or Zipf."""
+    rng = random.Random(0)
+    return [
+        {
+            "session_id": i,
+            "query_id": f"q{SHAPES[shape](i)}",
+            "doc_id": f"d{(rank + i) % 10}",
+            "rank": rank,
+            "clicked": int(rng.random() < 0.2),
+        }
+        for i in range(400)
+        for rank in range(1, 11)
+    ]
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_clean_log_is_seen_once_and_every_planted_fault_is_found(
+    shape: str, parts: int, count: Count, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if parts > 1:
+        monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", 3e6)
+    clean = log_in_shape(shape)
+    counts, found = count(clean)
+    assert found.report.findings == ()
+    assert found.report.plain
+    assert counts.equals(counted_by_loop(clean))
+    for what, (added, change) in PLANTED.items():
+        row = clean[2345]
+        changed = {**row, **change(row)}
+        rows = [*clean, changed] if added else [*clean[:2345], changed, *clean[2346:]]
+        counts, found = count(rows, bad_rows="drop")
+        [finding] = [f for f in found.report.findings if f.what.startswith(what)]
+        assert finding.number == 1, what
+        assert any(
+            example["session_id"] == changed["session_id"]
+            for example in finding.examples
+        ), what
+        if finding.fault:
+            gone = {row["session_id"], changed["session_id"]}
+            if None in gone:  # the row alone goes
+                gone = {None}
+            rows = [row for row in rows if row["session_id"] not in gone]
+        assert counts.equals(counted_by_loop(rows)), what
+
+
+def test_a_fault_across_parts_is_found(
+    count: Count, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session of two queries, in different parts, with one rank twice."""
+    monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", 3e6)
+    rows = log_in_shape("new")
+    rows += [{**rows[7], "query_id": f"other{i}", "doc_id": "x"} for i in range(9)]
+    with pytest.raises(LogFaultsError, match="two documents at one rank"):
+        count(rows)
+
+
+def test_a_disk_that_is_too_small_is_one_sentence(
+    count: Count, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", 3e6)
+    room = type("Room", (), {"free": 1000})
+    monkeypatch.setattr("affinerank.clicks.engines.shutil.disk_usage", lambda _: room)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "spill"))
+    (tmp_path / "spill").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with pytest.raises(DataError, match=r"GB of disk in .*, which has 0\.0 GB.*TMPDIR"):
+        count(log_in_shape("new"))
+    assert not list((tmp_path / "spill").iterdir())
+    assert not (tmp_path / "counted.parquet").exists()
+
+
+def test_unchecked_sessions_are_the_impressions_at_rank_1(count: Count) -> None:
+    rows = log_in_shape("zipf")
+    counts, found = count(rows, check=False)
+    assert found.report is None
+    assert counts.equals(counted_by_loop(rows))
+    late, _ = count([row for row in rows if row["rank"] > 1], check=False)
+    most = dict.fromkeys(late.table["query_id"].to_pylist(), 0)
+    for row in late.table.to_pylist():
+        most[row["query_id"]] = max(most[row["query_id"]], row["impressions"])
+    assert all(r["sessions"] == most[r["query_id"]] for r in late.table.to_pylist())

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -30,6 +31,7 @@ from affinerank.clicks.context import (
 from affinerank.clicks.counts import HELD_OUT, KEPT, require_share, split_by_query
 from affinerank.clicks.counts_table import (
     EXPOSURE,
+    KEYS,
     NUMBERS,
     VALUES,
     row_keys,
@@ -38,12 +40,17 @@ from affinerank.clicks.counts_table import (
 )
 from affinerank.clicks.engines import (
     batches,
+    copy_to,
     engine_errors,
     gathered,
+    hashed,
     in_parts,
     is_duckdb,
     open_table,
+    spread,
     totals,
+    watched,
+    whole,
 )
 from affinerank.clicks.faults import (
     Finding,
@@ -55,7 +62,7 @@ from affinerank.clicks.faults import (
 )
 from affinerank.clicks.log import LogOptions, normalised, parse_moment, unread
 from affinerank.errors import ConfigError, DataError
-from affinerank.files import PathLike, written_whole
+from affinerank.files import PathLike, scratch_folder, written_whole
 from affinerank.progress import Progress, quiet
 from affinerank.settings import require_choice
 
@@ -122,38 +129,38 @@ def count_log(
     settings = options or LogOptions()
     log = normalised(table, settings, timed=by_time)
     report, dropped = None, {"sessions": 0, "rows": 0}
-    if check:
-        progress("checking the log", 0, 1)
-        report = validate(log)
-        left_out = _rows(table) - report.rows if settings.chooses else 0
-        if left_out:
-            what = "left out by --where, --since, --until or --max-sessions-per-user"
-            report = report.noting(Finding(what, False, left_out, "rows"))
-        if report.faults:
-            report = _as_given(report, table, settings)
-            if bad_rows == "error":
-                raise LogFaultsError(report)
-            log, sessions = without_bad_sessions(log, report.rows)
-            dropped = {"sessions": sessions, "rows": report.rows - _rows(log)}
-        progress("checking the log", 1, 1)
-    progress("counting", 0, 1)
-    if by_time:
-        log = _split_by_time(log, holdout, holdout_from)
-    rows = report.rows if report else _rows(log)
-    repeats = report is not None and report.repeats
-    if report is not None or context == "auto":
-        test = look_at_some_sessions(log, rows)
-        if context == "auto":
-            context = "last-click" if test is not None and test.found else "none"
-        if report is not None and test is not None:
-            report = report.noting(*findings_of(test, context))
-    parts = in_parts(log, "query_id", rows)
-    if context == "last-click":
-        parts = [with_context(part) for part in parts]
-    counts = [counts_expression(part, repeats=repeats) for part in parts]
-    write_counts(counts, target, holdout=None if by_time else holdout)
-    about = {"rows": rows, **_sizes(target, table), "dropped": dropped}
-    progress("counting", 1, 1)
+    with scratch_folder() as folder:
+        rows = _rows(log)
+        parts = spread(log, rows, folder, progress)
+        if check:
+            report = validate(*parts, progress=progress)
+            left_out = _rows(table) - rows if settings.chooses else 0
+            if left_out:
+                what = (
+                    "left out by --where, --since, --until or --max-sessions-per-user"
+                )
+                report = report.noting(Finding(what, False, left_out, "rows"))
+            if report.faults:
+                report = _as_given(report, table, settings)
+                if bad_rows == "error":
+                    raise LogFaultsError(report)
+                parts, sessions = without_bad_sessions(parts, rows)
+                dropped = {"sessions": sessions, "rows": rows - _rows(whole(parts))}
+        if by_time:
+            parts = _split_by_time(parts, holdout, holdout_from)
+        if report is not None or context == "auto":
+            test = look_at_some_sessions(whole(parts), rows)
+            if context == "auto":
+                context = "last-click" if test is not None and test.found else "none"
+            if report is not None and test is not None:
+                report = report.noting(*findings_of(test, context))
+        if context == "last-click":
+            parts = [with_context(part) for part in parts]
+        known = {"repeats": report.repeats, "plain": report.plain} if report else {}
+        counts = [counts_expression(part, **known) for part in parts]
+        share = None if by_time else holdout
+        files = write_counts(counts, target, folder, holdout=share, progress=progress)
+        about = {"rows": rows, **_sizes(files, table), "dropped": dropped}
     return Counted(report, {**about, "seconds": time.perf_counter() - started})
 
 
@@ -169,12 +176,23 @@ def _as_given(report: LogReport, table: ir.Table, options: LogOptions) -> LogRep
     return replace(report, findings=tuple(findings))
 
 
-def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
+def counts_expression(
+    log: ir.Table, *, repeats: bool = False, plain: bool = True
+) -> ir.Table:
     """Count impressions and clicks per key, with the sessions of the query.
+
+    Where sessions are ``plain``, each has one impression at rank 1, and those are
+    counted; else the sessions are. Unchecked, they are taken to be plain: a query has
+    as many sessions as impressions at rank 1, or as its most frequent row if larger.
 
     Where the log has propensities, the exposure of a document at a rank is the number
     of impressions that its query had at the rank, times the harmonic mean of the
     document's propensities there: they are known where it was shown alone.
+
+    Args:
+        log: The log, under our names.
+        repeats: Whether impressions may be there more than once; they are merged.
+        plain: Whether sessions are, as :class:`LogReport` says.
     """
     by, keys = session_keys(log.columns), list(row_keys(log.columns))
     valued = ["value"] if "value" in log.columns else []
@@ -187,7 +205,6 @@ def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
     # Two selections, which engines read in two passes: DuckDB would keep one that is
     # used twice aside. Counting clicked rows is a sum that it does not widen.
     shown = log.select(*keys, "clicked", *valued, *known)
-    issued = log.select(*by, "session_id")
     sums = {"impressions": _.count(), "clicks": _.count(where=_.clicked == 1)}
     if valued:
         sums |= {"value": _.value.sum(), "value_squares": (_.value * _.value).sum()}
@@ -198,86 +215,111 @@ def counts_expression(log: ir.Table, *, repeats: bool = False) -> ir.Table:
         at_rank = shown.group_by([*by, "rank"]).agg(at_rank=_.count())
         counts = counts.join(at_rank, [*by, "rank"])
         counts = counts.mutate(exposure=_.harmonic * _.at_rank)
-    sessions = issued.group_by(by).agg(sessions=_.session_id.nunique())
+    if plain:
+        first = _.impressions.sum(where=_["rank"] == 1)
+        most = ibis.greatest(_.impressions.max(), first.fill_null(0))
+        sessions = counts.group_by(by).agg(sessions=most.cast("decimal(38, 0)"))
+        sessions = sessions.cast({"sessions": "int64"})  # DuckDB's sums are wider
+    else:
+        issued = log.select(*by, "session_id")
+        sessions = issued.group_by(by).agg(sessions=_.session_id.nunique())
     return counts.join(sessions, by).select(
         *keys, *NUMBERS, *(VALUES if valued else ()), *([EXPOSURE] if known else ())
     )
 
 
 def write_counts(
-    parts: Sequence[ir.Table], target: PathLike, *, holdout: float | None = None
-) -> None:
+    parts: Sequence[ir.Table],
+    target: PathLike,
+    folder: Path,
+    *,
+    holdout: float | None = None,
+    progress: Progress = quiet,
+) -> list[Path]:
     """Write the results of :func:`counts_expression` into one Parquet file.
 
     Args:
         parts: The counts of a log, or of parts of it that have no query in common.
         target: The file; it appears whole or not at all.
+        folder: Where each of several parts is counted into, first.
         holdout: Share of queries to set aside.
+        progress: Called as parts are counted.
+
+    Returns:
+        Files with the counts of each part: the target, if there is one part.
     """
     with written_whole(Path(target)) as aside:
-        if is_duckdb(parts[0]) and holdout is None:
-            _copy(parts, aside)
-        else:
-            _write_batches(parts, aside, holdout)
+        every, files = parts[0], [Path(target)]
+        if len(parts) > 1:
+            files = [folder / f"counts-{i}.parquet" for i in range(len(parts))]
+            for i, (part, file) in enumerate(zip(parts, files, strict=True)):
+                progress("counting", i, len(parts))
+                _copy(part, file)
+            every = every.get_backend().read_parquet(list(map(_exactly, files)))
+        with watched(every, progress, "counting", 100):
+            if is_duckdb(every) and holdout is None:
+                _copy(every, aside)
+            else:
+                _write_batches(every, aside, holdout)
         if not aside.exists() or pq.read_metadata(aside).num_rows == 0:
             raise DataError("there is nothing to count: no row is left of the log")
+    return files
 
 
-def _copy(parts: Sequence[ir.Table], path: Path) -> None:
-    """Let DuckDB write the file; several parts are put together on its disk first."""
-    backend, several = parts[0].get_backend(), len(parts) > 1
-    whole = gathered(parts) if several else parts[0]
-    query, target = ibis.to_sql(whole, dialect="duckdb"), str(path).replace("'", "''")
+def _copy(counts: ir.Table, path: Path) -> None:
+    """Let DuckDB write a file."""
     try:
-        backend.raw_sql(f"COPY ({query}) TO '{target}' (FORMAT parquet)")
+        copy_to(ibis.to_sql(counts, dialect="duckdb"), path, counts)
     except Exception as error:
         if path.name in str(error):
             raise OSError(str(error).rsplit(": ", maxsplit=1)[-1]) from error
         raise  # about the log
-    if several:
-        backend.raw_sql(f"DROP TABLE {whole.get_name()}")
 
 
-def _write_batches(
-    parts: Sequence[ir.Table], path: Path, holdout: float | None
-) -> None:
+def _write_batches(counts: ir.Table, path: Path, holdout: float | None) -> None:
     writer = None
-    for part in parts:
-        for batch in batches(part, ROWS_AT_ONCE):
-            found = pa.Table.from_batches([batch])
-            table = pa.table({n: typed_column(n, found[n]) for n in found.column_names})
-            if holdout is not None:
-                table = table.append_column("split", split_by_query(table, holdout))
-            writer = writer or pq.ParquetWriter(path, table.schema)
-            writer.write_table(table)
+    for batch in batches(counts, ROWS_AT_ONCE):
+        found = pa.Table.from_batches([batch])
+        table = pa.table({n: typed_column(n, found[n]) for n in found.column_names})
+        if holdout is not None:
+            table = table.append_column("split", split_by_query(table, holdout))
+        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer.write_table(table)
     if writer is not None:
         writer.close()
 
 
-def _sizes(counts: PathLike, log: ir.Table) -> dict[str, int]:
-    """Return the sizes of a file of counts, without loading it.
+def _exactly(path: Path) -> str:
+    return glob.escape(str(path))
+
+
+def _sizes(files: Sequence[Path], log: ir.Table) -> dict[str, int]:
+    """Return the sizes of counts in files without common queries, not loading them.
 
     Where ``log`` is DuckDB's, so is this, within the same memory.
     """
-    groups = pq.read_metadata(counts).num_rows
     if not is_duckdb(log):
-        with open_table(str(counts)) as table:
-            return _sizes(counts, table)
-    table = log.get_backend().read_parquet(
-        glob.escape(str(counts)), hive_partitioning=False
-    )
+        with open_table(str(files[0])) as table:
+            return _sizes(files, table)
+    read = partial(log.get_backend().read_parquet, hive_partitioning=False)
     sizes, deepest = Counter[str](), 0
-    # Parts that have no query in common: their sizes add up.
-    for part in in_parts(table, "query_id", groups):
-        issued = part.group_by(session_keys(part.columns)).agg(n=_.sessions.max())
-        pairs = part.select("query_id", "doc_id").distinct()
-        sizes.update(totals(issued, sessions=_.n.sum()))
-        sizes.update(totals(pairs, queries=_.query_id.nunique(), documents=_.count()))
-        sums = {name: _[name].sum() for name in ("impressions", "clicks")}
-        found = totals(part, ranks=_["rank"].max(), **sums)
-        deepest = max(deepest, found.pop("ranks"))
-        sizes.update(found)
-    return {**sizes, "ranks": deepest, "groups": groups}
+    for file in files:
+        groups = pq.read_metadata(file).num_rows
+        for part in in_parts(read(_exactly(file)), "query_id", groups):
+            by = session_keys(part.columns)
+            numbers = ("impressions", "clicks")
+            sums = {name: _[name].sum() for name in numbers}
+            issued = part.group_by(by).agg(
+                sessions=_.sessions.max(), ranks=_["rank"].max(), **sums
+            )
+            queries = _.count() if by == ["query_id"] else _.query_id.nunique()
+            sums = {name: _[name].sum() for name in ("sessions", *numbers)}
+            found = totals(issued, queries=queries, ranks=_.ranks.max(), **sums)
+            deepest = max(deepest, found.pop("ranks"))
+            pairs = part.select(*(hashed(part[n]).name(n) for n in KEYS[:2])).distinct()
+            sizes.update(found | totals(pairs, documents=_.count()))
+        sizes["groups"] += groups
+    return {**sizes, "ranks": deepest}
 
 
 def _rows(table: ir.Table) -> int:
@@ -298,8 +340,11 @@ def _held_out_by_time(share: float | None, by: str, since: str | None) -> bool:
     return by == "time" or since is not None
 
 
-def _split_by_time(log: ir.Table, share: float | None, since: str | None) -> ir.Table:
+def _split_by_time(
+    parts: Sequence[ir.Table], share: float | None, since: str | None
+) -> list[ir.Table]:
     """Set the last ``share`` of sessions aside, or those that began at ``since`` on."""
+    log = whole(parts)
     moment = log.timestamp
     if not moment.type().is_numeric():
         moment = moment.epoch_seconds().cast("float64")
@@ -311,7 +356,9 @@ def _split_by_time(log: ir.Table, share: float | None, since: str | None) -> ir.
     )
     split = ibis.ifelse(begun.begun >= cut, HELD_OUT, KEPT)
     sides = begun.select("session_id", split=split)
-    return log.join(sides, "session_id").drop("timestamp")
+    if len(parts) > 1:
+        sides = gathered([sides])
+    return [part.join(sides, "session_id").drop("timestamp") for part in parts]
 
 
 def _cut_at(times: ir.Column, since: str, log: ir.Table) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import math
 import re
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,6 +31,7 @@ from affinerank.data.parquet import table_of
 from affinerank.errors import AffineRankError, ConfigError, DataError, warn
 from affinerank.files import one_line, scratch_folder
 from affinerank.limits import LINE_BYTES, LOG_LAYOUTS
+from affinerank.progress import Progress, quiet
 from affinerank.settings import require_choice
 
 ENGINES = frozenset(
@@ -55,7 +57,10 @@ TEXTS = {
     r"([ T]([01]?[0-9]|2[0-3]):[0-5]?[0-9](:[0-5]?[0-9](\.[0-9]{1,9})?)?"
     r"(Z|[-+](0[0-9]|1[0-4])(:?[0-5][0-9])?)?)?\s*$",
 }
-BYTES_PER_GROUP = 40  # a third of what a group takes: DuckDB can spill the rest
+BYTES_PER_GROUP = 160  # what DuckDB takes to count a group, or to check a session
+BESIDE_DUCKDB = 300e6  # bytes of this process that are not DuckDB's, about
+ROWS_TO_WEIGH = 100_000  # which show how much disk a row takes
+SECONDS_BETWEEN_LOOKS = 0.5
 
 
 @contextmanager
@@ -155,6 +160,18 @@ def is_duckdb(table: ir.Table) -> bool:
     return bool(table.get_backend().name == "duckdb")
 
 
+@ibis.udf.scalar.builtin(name="hash")  # type: ignore[untyped-decorator]
+def _duckdb_hash(value) -> dt.uint64:  # type: ignore[no-untyped-def]
+    """DuckDB's own: that of Ibis writes each hash out as text first."""
+
+
+def hashed(column: ir.Value) -> ir.Value:
+    """Hash a column to whole numbers from 0 on."""
+    if column.get_backend().name == "duckdb":
+        return _duckdb_hash(column)
+    return column.hash().abs()
+
+
 def in_parts(table: ir.Table, column: str, rows: int) -> list[ir.Table]:
     """Split what is far too much for DuckDB's memory, by a hash of ``column``.
 
@@ -162,16 +179,107 @@ def in_parts(table: ir.Table, column: str, rows: int) -> list[ir.Table]:
     DuckDB spills to disk, but gives up if groups are many times what fits. Each part
     is one more pass over the log. Other engines need no parts.
     """
-    if not is_duckdb(table):
+    n = _parts_for(table, rows / 4)
+    if n <= 1:
         return [table]
+    return [table.filter(hashed(table[column]) % n == i) for i in range(n)]
+
+
+def spread(
+    log: ir.Table, rows: int, folder: Path, progress: Progress = quiet
+) -> list[ir.Table]:
+    """Write a log whose groups exceed DuckDB's memory to disk, in parts that do not.
+
+    That is one pass. A query is in one part, by its hash. A log that fits, judged by
+    rough numbers of its groups and sessions, is its only part.
+    """
+    if _parts_for(log, rows) <= 1:
+        return [log]
+    sql, backend = ibis.to_sql(log, dialect="duckdb"), log.get_backend()
+    groups = "approx_count_distinct(hash(query_id, doc_id, rank))"
+    sessions = "approx_count_distinct(session_id)"
+    rough = f"SELECT greatest({groups}, {sessions}) FROM ({sql})"  # noqa: S608
+    with watched(log, progress, "sizing up the log", rows):
+        [(number,)] = backend.raw_sql(rough).fetchall()
+    n = _parts_for(log, number)
+    if n <= 1:
+        return [log]
+    weighed = folder / "weighed.parquet"
+    copy_to(f"SELECT * FROM ({sql}) LIMIT {ROWS_TO_WEIGH}", weighed, log)  # noqa: S608
+    needed = 1.2 * weighed.stat().st_size * max(rows / ROWS_TO_WEIGH, 1)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise DataError(
+            f"the log: to count it within --memory takes {needed / 1e9:.1f} GB of disk "
+            f"in {folder.parent}, which has {free / 1e9:.1f} GB; give more memory, or "
+            "another folder (TMPDIR)"
+        )
+    split = f"SELECT *, hash(query_id) % {n} AS part FROM ({sql})"  # noqa: S608
+    with watched(log, progress, "writing the log in parts", rows):
+        # Rows of every part are held until they are as many as a row group has.
+        how = "PARTITION_BY (part), ROW_GROUP_SIZE 16384"
+        copy_to(split, folder / "parts", log, how)
+    return [
+        backend.read_parquet(f"{glob.escape(str(part))}/*", hive_partitioning=False)
+        for part in sorted((folder / "parts").iterdir())
+    ]
+
+
+def copy_to(query: str, path: Path, log: ir.Table, how: str = "") -> None:
+    """Let DuckDB write the result of a query as Parquet."""
+    target, more = str(path).replace("'", "''"), f", {how}" if how else ""
+    log.get_backend().raw_sql(f"COPY ({query}) TO '{target}' (FORMAT parquet{more})")
+
+
+@contextmanager
+def watched(
+    table: ir.Table,
+    progress: Progress,
+    stage: str,
+    rows: int,
+    done: int = 0,
+    of: int | None = None,
+) -> Iterator[None]:
+    """Report how far DuckDB's queries on a table are, by its rows.
+
+    Where the table is a part, ``done`` rows ``of`` all were behind before.
+    """
+    over, total = Event(), rows if of is None else of
+
+    def look() -> None:
+        furthest = 0.0
+        while not over.wait(SECONDS_BETWEEN_LOOKS):
+            furthest = max(furthest, table.get_backend().con.query_progress())
+            progress(stage, done + int(rows * furthest / 100), total)
+
+    progress(stage, done, total)
+    watcher = Thread(target=look, daemon=True)
+    if is_duckdb(table):
+        watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if watcher.is_alive():
+            watcher.join()
+    progress(stage, done + rows, total)
+
+
+def _parts_for(table: ir.Table, groups: float) -> int:
+    """In how many parts DuckDB's memory holds so many groups."""
+    if not is_duckdb(table):
+        return 1
     query = "SELECT current_setting('memory_limit')"
     [(text,)] = table.get_backend().raw_sql(query).fetchall()
     number, unit = text.split()
-    memory = float(number) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
-    n = math.ceil(rows * BYTES_PER_GROUP / memory)
-    if n <= 1:
-        return [table]
-    return [table.filter(table[column].hash().abs() % n == i) for i in range(n)]
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB")
+    memory: float = float(number) * 1024 ** units.index(unit)
+    return math.ceil(groups * BYTES_PER_GROUP / memory)
+
+
+def whole(parts: Sequence[ir.Table]) -> ir.Table:
+    """Put the parts of a table together again."""
+    return parts[0] if len(parts) == 1 else ibis.union(*parts)
 
 
 def gathered(parts: Sequence[ir.Table]) -> ir.Table:
@@ -252,20 +360,25 @@ def without_password(url: str) -> str:
 
 
 def connect_duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any:
-    """Connect to DuckDB, to be kept within ``memory``."""
-    match = re.fullmatch(r"\s*(\d{1,12}(?:\.\d+)?)\s*[KMGT]i?B\s*", memory, re.I)
+    """Connect to DuckDB, so that the process keeps within ``memory``, about."""
+    match = re.fullmatch(r"\s*(\d{1,12}(?:\.\d+)?)\s*([KMGT])(i?)B\s*", memory, re.I)
     if match is None or float(match[1]) == 0:
         raise ConfigError(f"--memory takes an amount as in 4GB, got {memory!r}")
+    unit = (1024 if match[3] else 1000) ** (1 + "KMGT".index(match[2].upper()))
+    given = float(match[1]) * unit
     connection = ibis.duckdb.connect(
         *path,
-        memory_limit=memory.strip(),
+        memory_limit=f"{given - min(BESIDE_DUCKDB, given / 4):.0f}B",
         temp_directory=spill,
         preserve_insertion_order=False,
         autoinstall_known_extensions=False,  # nothing is fetched
         **settings,
     )
     connection.raw_sql("SET TimeZone = 'UTC'")
-    connection.raw_sql("SET enable_progress_bar = false")  # it writes on stdout
+    # Progress is asked for, and not written on stdout.
+    connection.raw_sql("SET enable_progress_bar = true")
+    connection.raw_sql("SET enable_progress_bar_print = false")
+    connection.raw_sql("SET progress_bar_time = 0")
     # Statistics of a damaged file are wrong, and keys would be cut to fit them.
     connection.raw_sql("SET disabled_optimizers = 'statistics_propagation'")
     return connection

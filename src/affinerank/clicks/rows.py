@@ -250,7 +250,7 @@ def rows_of(
     if not table.num_rows:
         raise DataError("the counts are empty")
     if data is None:
-        doc, query_of_doc, _ = _numbered(table)
+        doc, query_of_doc, _ = numbered(table)
         n_queries = int(query_of_doc.max()) + 1
     else:
         doc, known = _found(table, data)
@@ -290,14 +290,14 @@ def rows_of(
         segments=segments,
         segment=segment,
         values=values,
-        user_bucket=_codes(table["user_bucket"])[shown] if by_user else None,
+        user_bucket=codes(table["user_bucket"])[shown] if by_user else None,
         exposure=_exposure(table, doc, sessions[query_of_doc[doc]]),
     )
 
 
 def document_ids(counts: ClickCounts) -> pa.Table:
     """``query_id`` and ``doc_id`` of each document, as :func:`rows_of` numbers them."""
-    _, _, first = _numbered(counts.table)
+    _, _, first = numbered(counts.table)
     return counts.table.select(["query_id", "doc_id"]).take(pa.array(first))
 
 
@@ -318,15 +318,16 @@ def note_unmatched(rows: ClickRows) -> None:
     )
 
 
-def _numbered(table: pa.Table) -> tuple[Ints, Ints, Ints]:
+def numbered(table: pa.Table) -> tuple[Ints, Ints, Ints]:
     """Document of each row, query of each document, first row of each document."""
-    query, within = _codes(table["query_id"]), _codes(table["doc_id"])
+    query, within = codes(table["query_id"]), codes(table["doc_id"])
     key = joint(query, within)
     _, first, doc = np.unique(key, return_index=True, return_inverse=True)
     return doc.reshape(-1), query[first], first
 
 
-def _codes(column: pa.ChunkedArray) -> Ints:
+def codes(column: pa.ChunkedArray) -> Ints:
+    """Number the values of a column from 0, as they come."""
     encoded = column.combine_chunks().dictionary_encode()
     return np.asarray(encoded.indices, dtype=np.int64)
 
@@ -399,7 +400,7 @@ def _sessions(
 ) -> Floats:
     """``[n_queries]`` sessions, added up over the keys after the query."""
     # Sessions stand in every row of a query: take each query (and ranker ...) once.
-    key = joint(query, *(_codes(table[name]) for name in keys[1:]))
+    key = joint(query, *(codes(table[name]) for name in keys[1:]))
     _, first = np.unique(key, return_index=True)
     sessions = np.asarray(table["sessions"])[first]
     return np.bincount(query[first], sessions, minlength=n_queries).astype(np.float64)
