@@ -47,7 +47,7 @@ SQL_TYPES = {
 
 def planted() -> pa.Table:
     """A log with every class of fault and peculiarity, in sessions of their own."""
-    rows = [
+    rows: Rows = [
         {
             "session_id": f"{'Ss'[s % 2]}{s}",  # upper case first, or last, or mixed
             "query_id": f"q{s % 7}",
@@ -191,7 +191,7 @@ def asked(url: str, query: str) -> list[Any] | None:
 
     try:
         with psycopg.connect(url, autocommit=True) as connection:
-            cursor = connection.execute(query)  # type: ignore[call-overload]
+            cursor = connection.execute(query)
             return list(cursor.fetchall()) if cursor.description else []
     except psycopg.OperationalError:
         return None
@@ -205,7 +205,7 @@ def filled(url: str, name: str, table: pa.Table) -> None:
     asked(url, f"CREATE TABLE {name} ({', '.join(kinds)})")
     with (
         psycopg.connect(url, autocommit=True) as connection,
-        connection.cursor().copy(f"COPY {name} FROM STDIN") as copy,  # type: ignore[arg-type]
+        connection.cursor().copy(f"COPY {name} FROM STDIN") as copy,
     ):
         for row in table.to_pylist():
             copy.write_row(tuple(row.values()))
@@ -249,7 +249,8 @@ def test_all_find_the_same_faults_and_counts(
     kind: str, way: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     form, options, settings = WAYS[way]
-    log, place, given = form(planted()), str(tmp_path / "log.parquet"), {}
+    given: dict[str, Any] = {}
+    log, place = form(planted()), str(tmp_path / "log.parquet")
     if kind == "postgres":
         place, given = request.getfixturevalue("postgres"), {"table": f"planted_{way}"}
         filled(place, given["table"], log)
