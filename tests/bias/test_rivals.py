@@ -22,7 +22,7 @@ def expected_clicks(n_queries: int = 400) -> tuple[ClickRows, np.ndarray]:
     """Lists in a biased order; clicks are what theta times exp(x w) expects."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (5 * n_queries, 2))
-    relevance = np.exp(0.8 * x[:, 0] - 0.5 * x[:, 1] - 1.5)
+    relevance = np.exp(0.7 * x[:, 0] - 0.4 * x[:, 1] - 1.5)
     # The production ranker knows x[0] with noise.
     noisy = (x[:, 0] + rng.normal(size=len(x))).reshape(-1, 5)
     rank = 1 + np.argsort(np.argsort(-noisy, axis=1), axis=1).ravel()

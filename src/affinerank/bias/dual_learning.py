@@ -8,7 +8,8 @@ Two listwise losses take turns, each over a query's clicks, until neither moves:
     -\sum c_{dk} \frac{e^{f_1}}{e^{f_d}} \log \mathrm{softmax}(t)_k
 
 with scores :math:`f = x w` and examination :math:`e^{t_k}` up to a factor; the document
-at rank 1 stands for the query. Users have position bias alone.
+at rank 1 stands for the query, and no click counts more than 10 times. Users have
+position bias alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from affinerank.clicks.rows import ClickRows
 from affinerank.errors import warn
 
 ROUNDS, CLOSE = 200, 1e-3
-FURTHEST = 10.0  # scores, above or below that of the first document
+MOST = 10.0  # times that a click counts, as Hager et al. (2024) have it
 NOTE = "position bias only, by dual learning"
 
 
@@ -35,7 +36,7 @@ def estimate(
     held, rank_held = np.full(x.shape[1], RIDGE), np.full(rows.depth, RANK_RIDGE)
     w, t = 0.0 * held, 0.0 * rank_held
     for _round in range(ROUNDS):
-        clicks = rows.clicks * np.exp(t[0] - t[place])
+        clicks = rows.clicks * np.minimum(np.exp(t[0] - t), MOST)[place]
         w = lists.fit(clicks, held, w, lambda v: x @ v, lambda left: left @ x)
         clicks = rows.clicks * first_to_own(lists, x @ w)
         before = t - t[0]
@@ -55,7 +56,7 @@ def first_to_own(lists: QueryLists, scores: Floats) -> Floats:
     top = np.where(lists.rows.rank == 1, lists.rows.impressions, 0.0)
     seen = lists.total(top)
     mean = lists.total(top * scores) / np.maximum(seen, 1e-300)
-    away = np.clip(mean - scores, -FURTHEST, FURTHEST)
+    away = np.minimum(mean - scores, np.log(MOST))
     return np.where(seen > 0, np.exp(away), 0.0)
 
 
