@@ -11,6 +11,7 @@ import argparse
 import math
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,10 +67,11 @@ def cost() -> None:
 
 
 def learning(args: argparse.Namespace) -> None:
-    about = "affine-per-session", "Affine per session", "gauge", per_session
-    row = ar.Estimator(*about, options=Division)
+    name, title = "affine-per-session", "Affine per session"
+    row = ar.Estimator(name, title, "gauge", per_session, options=Division)
     ar.ESTIMATORS.add(row)
     data, clicks, runs = ar.load(f"yahoo-like:{args.queries}"), args.clicks, args.runs
+    test = ar.DataSource.parse(f"yahoo-like:{args.queries}").read("test")
     policy = f"plackett-luce(temperature={args.temperature:g})"
     settings = ar.NetworkSettings(hidden=tuple(args.hidden), epochs=args.epochs)
     found: dict[str, list[float]] = {}
@@ -81,13 +83,17 @@ def learning(args: argparse.Namespace) -> None:
         )
         rng = stage_rng("clicks", run)
         counts = ar.simulate_counts(world, world.sessions_for(clicks), rng=rng)
-        given = {"settings": settings, "recipe": "paper", "seeds": [run]}
+        given: dict[str, Any] = {
+            "settings": settings,
+            "recipe": "paper",
+            "seeds": [run],
+        }
         trained = ar.train(
             counts, data.train, world.users, estimators=args.estimators, **given
         )
         rankers = {name: ranker for (name, _), ranker in trained.rankers.items()}
         for name, ranker in ({"production": production} | rankers).items():
-            value = ar.judge(ar.score(ranker, data.test), data.test, 2.0).mean
+            value = ar.judge(ar.score(ranker, test), test, 2.0).mean
             found.setdefault(name, []).append(value)
         print(
             f"  run {run}", {n: round(v[-1], 4) for n, v in found.items()}, flush=True
