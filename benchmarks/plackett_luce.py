@@ -75,7 +75,7 @@ def learning(args: argparse.Namespace) -> None:
     policy = f"plackett-luce(temperature={args.temperature:g})"
     settings = ar.NetworkSettings(hidden=tuple(args.hidden), epochs=args.epochs)
     found: dict[str, list[float]] = {}
-    for run in range(runs):
+    for run in range(args.first, args.first + runs):
         production = ar.train_production_ranker(data.train, seed=run)
         traffic = ar.Traffic(top_k=5, policies=(policy,))
         world = ar.prepare_simulation(
@@ -116,6 +116,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=2000)
     parser.add_argument("--clicks", type=float, default=1e6)
     parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--first", type=int, default=0, help="the first run")
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--estimators", nargs="+", default=ESTIMATORS)
     parser.add_argument("--hidden", type=int, nargs="+", default=[512, 256, 128])
