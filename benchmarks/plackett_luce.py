@@ -11,6 +11,7 @@ import argparse
 import math
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,14 +67,15 @@ def cost() -> None:
 
 
 def learning(args: argparse.Namespace) -> None:
-    about = "affine-per-session", "Affine per session", "gauge", per_session
-    row = ar.Estimator(*about, options=Division)
+    name, title = "affine-per-session", "Affine per session"
+    row = ar.Estimator(name, title, "gauge", per_session, options=Division)
     ar.ESTIMATORS.add(row)
     data, clicks, runs = ar.load(f"yahoo-like:{args.queries}"), args.clicks, args.runs
+    test = ar.DataSource.parse(f"yahoo-like:{args.queries}").read("test")
     policy = f"plackett-luce(temperature={args.temperature:g})"
     settings = ar.NetworkSettings(hidden=tuple(args.hidden), epochs=args.epochs)
     found: dict[str, list[float]] = {}
-    for run in range(runs):
+    for run in range(args.first, args.first + runs):
         production = ar.train_production_ranker(data.train, seed=run)
         traffic = ar.Traffic(top_k=5, policies=(policy,))
         world = ar.prepare_simulation(
@@ -81,13 +83,17 @@ def learning(args: argparse.Namespace) -> None:
         )
         rng = stage_rng("clicks", run)
         counts = ar.simulate_counts(world, world.sessions_for(clicks), rng=rng)
-        given = {"settings": settings, "recipe": "paper", "seeds": [run]}
+        given: dict[str, Any] = {
+            "settings": settings,
+            "recipe": "paper",
+            "seeds": [run],
+        }
         trained = ar.train(
             counts, data.train, world.users, estimators=args.estimators, **given
         )
         rankers = {name: ranker for (name, _), ranker in trained.rankers.items()}
         for name, ranker in ({"production": production} | rankers).items():
-            value = ar.judge(ar.score(ranker, data.test), data.test, 2.0).mean
+            value = ar.judge(ar.score(ranker, test), test, 2.0).mean
             found.setdefault(name, []).append(value)
         print(
             f"  run {run}", {n: round(v[-1], 4) for n, v in found.items()}, flush=True
@@ -110,6 +116,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=2000)
     parser.add_argument("--clicks", type=float, default=1e6)
     parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--first", type=int, default=0, help="the first run")
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--estimators", nargs="+", default=ESTIMATORS)
     parser.add_argument("--hidden", type=int, nargs="+", default=[512, 256, 128])

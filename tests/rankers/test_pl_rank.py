@@ -20,9 +20,10 @@ WEIGHTS = np.array([1.5, -0.7, 0.4, -2.0])  # of either sign
 
 def exact(scores: Any, weights: Any, cutoff: int) -> Any:
     """Sum DCG over all orders, times their probability, as autograd can follow it."""
-    rates, total = torch.exp(scores), 0.0
+    rates, total = torch.exp(scores), torch.tensor(0.0)
     for order in permutations(range(len(scores))):
-        chance, value = 1.0, 0.0
+        chance: Any = 1.0
+        value: Any = 0.0
         for i, d in enumerate(order):
             chance = chance * rates[d] / rates[list(order[i:])].sum()
             if i < cutoff:
@@ -55,7 +56,7 @@ def by_loss(scores: Floats, known: list[bool], sizes: list[int]) -> tuple[Any, A
     share = torch.ones_like(weights)
     lists = Lists.of(np.array(sizes))
     value = pl_rank(leaf, Batch(weights, torch.tensor([known]), share, lists))
-    value.sum().backward()
+    torch.autograd.backward(value.sum())
     assert leaf.grad is not None
     return value.detach().numpy(), leaf.grad.numpy()[0]
 
