@@ -1,6 +1,7 @@
 """Planned swaps: what is known by them, how few there are, and what logs then show."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,7 +131,7 @@ def test_logs_show_the_error_of_alpha_that_was_planned() -> None:
     assert plan.error == pytest.approx(error, rel=WITHIN)
 
 
-def most_likely(board: Board, shown: Floats, clicks: Floats) -> Floats:
+def most_likely(board: Board, shown: Floats, clicks: Any) -> Floats:
     """Alpha of largest likelihood, by Newton over alpha, beta and each relevance."""
     alpha, beta, own = board.alpha.copy(), board.beta.copy(), board.relevance.copy()
     size = len(alpha) - 1

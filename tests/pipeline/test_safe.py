@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from affinerank.clicks.rows import ClickRows
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
-from affinerank.data.dataset import RankingDataset
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import (
@@ -80,7 +80,7 @@ def test_the_step_is_the_largest_that_is_clearly_a_gain() -> None:
 
 
 @pytest.fixture(scope="module")
-def world() -> tuple[RankingDataset, object, object]:
+def world() -> Any:
     data = DataSource.parse("yahoo-like:60").read("train")
     production = train_production_ranker(data)
     own = score(production, data).astype(np.float32)
@@ -93,13 +93,13 @@ def world() -> tuple[RankingDataset, object, object]:
 @pytest.mark.parametrize("ranker", ["mlp", "lightgbm"])
 @pytest.mark.parametrize("safe", list(SAFEGUARDS))
 def test_few_clicks_keep_production_and_many_leave_it(
-    world: tuple, ranker: str, safe: str, tmp_path: Path
+    world: Any, ranker: str, safe: str, tmp_path: Path
 ) -> None:
     data, simulation, own = world
     short = {"mlp": ["hidden=4", "epochs=3"], "lightgbm": TREES}
     how = ranker_settings(ranker, short[ranker])
     settings = ChoiceSettings(ranker, how, recipe="paper", safe=safe)
-    given = {"production": FEATURE, "estimator": "affine", "settings": settings}
+    given: Any = {"production": FEATURE, "estimator": "affine", "settings": settings}
     rng = np.random.default_rng(0)
     few = simulate_counts(simulation, 90, rng=rng)
     (kept,) = train_safe(few, data, simulation.users, **given).rankers.values()
@@ -120,7 +120,7 @@ def test_few_clicks_keep_production_and_many_leave_it(
             load_ranker(tmp_path / "model")
 
 
-def test_what_cannot_be_safe_is_said(world: tuple) -> None:
+def test_what_cannot_be_safe_is_said(world: Any) -> None:
     data, simulation, _ = world
     counts = simulate_counts(simulation, 200, rng=np.random.default_rng(0))
     with pytest.raises(ConfigError, match="have no feature 'price'"):

@@ -1,10 +1,12 @@
 """A loss within limits: derivatives, what PRPO and CRM allow, and mixing."""
 
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from affinerank.metrics import discount
 from affinerank.rankers.limited import (
@@ -24,7 +26,7 @@ SIZES = np.array([4, 1, 7, 12])
 
 
 def limited(
-    weights: np.ndarray, limits: np.ndarray, sizes: np.ndarray = SIZES
+    weights: NDArray[Any], limits: NDArray[Any], sizes: NDArray[Any] = SIZES
 ) -> LimitedBatch:
     w = torch.from_numpy(weights)[None]
     known = torch.ones_like(w, dtype=torch.bool)
@@ -32,7 +34,7 @@ def limited(
     return LimitedBatch(batch, torch.from_numpy(limits))
 
 
-def free(n: int) -> np.ndarray:
+def free(n: int) -> NDArray[Any]:
     return np.stack([np.zeros(n), np.full(n, np.inf), np.zeros(n)])
 
 
@@ -53,10 +55,11 @@ def test_two_documents_are_the_written_out_pair() -> None:
     batch = limited(np.array([2.0, -1.0]), limits, np.array([2]))
     scores = torch.tensor([[0.3, 0.1]], dtype=torch.float64, requires_grad=True)
     low = 1 / np.log2(3)
-    gain = lambda w, lam, i: (  # noqa: E731
-        w * (min(lam, limits[1, i]) if w > 0 else max(lam, limits[0, i]))
-        - limits[2, i] * lam**2
-    )
+
+    def gain(w: float, lam: float, i: int) -> float:
+        within = min(lam, limits[1, i]) if w > 0 else max(lam, limits[0, i])
+        return float(w * within - limits[2, i] * lam**2)
+
     kept = gain(2.0, 1.0, 0) + gain(-1.0, low, 1)
     change = kept - gain(2.0, low, 0) - gain(-1.0, 1.0, 1)
     loss = limited_loss(scores, batch)
@@ -97,7 +100,7 @@ def test_limits_keep_networks_and_trees_at_the_logged_order(kind: str) -> None:
     known = np.ones_like(weights, dtype=bool)
     limits = np.stack([logged, logged, 0 * logged])
 
-    def slope(limits: np.ndarray | None) -> float:
+    def slope(limits: NDArray[Any] | None) -> float:
         targets = Targets(weights, known, limits=limits)
         if kind == "networks":
             how = NetworkSettings(hidden=(4,), epochs=30, device="cpu")

@@ -176,6 +176,7 @@ def train(
     kind = RANKERS[ranker]
     asked = settings or kind.settings()
     chosen = require_recipe(recipe) and kind.patience and validation is None
+    guard = None if safe is None else _safeguarded(kind, safe)
     require_clips(estimators, clip)
     _require_held_out(importance, bool(chosen) or validation is not None)
     fit = partial(FeatureMapping.fit, data, impute=not kind.reads_missing)
@@ -201,8 +202,8 @@ def train(
     outside = learn_in_folds(logs, within, data.offsets, ranker=ranker, **free)
     weighed = relevant_above, len(seeds)
     lists = _lists(specs, rows, known, mapped, *weighed, outside)
-    if safe is not None:
-        lists = replace(lists, limits=_safeguarded(kind, safe).limits(rows))
+    if guard is not None:
+        lists = replace(lists, limits=guard.limits(rows))
     held = None
     if validation is not None:
         part, of = rows_of(*validation), validation[1]
