@@ -64,7 +64,7 @@ def test_two_documents_are_the_written_out_pair() -> None:
     change = kept - gain(2.0, low, 0) - gain(-1.0, 1.0, 1)
     loss = limited_loss(scores, batch)
     assert loss.item() == pytest.approx(change * np.log1p(np.exp(-0.2)))
-    loss.sum().backward()
+    loss.sum().backward()  # type: ignore[no-untyped-call]
     slope = -change / (1 + np.exp(0.2))
     assert scores.grad is not None
     np.testing.assert_allclose(scores.grad[0], [slope, -slope])
