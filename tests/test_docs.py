@@ -21,6 +21,7 @@ PAGES = (
     "docs/estimation.md",
     "docs/learning.md",
     "docs/policies.md",
+    "docs/swaps.md",
     "docs/serving.md",
     "docs/scikit-learn.md",
     "docs/moving.md",
@@ -41,6 +42,7 @@ NEEDS_MORE = (
     "postgres://",
     "import ubi",
     "import tiangong",
+    "--safe",
 )
 SMALLER = {
     r"\btrees=\d+": "trees=5",

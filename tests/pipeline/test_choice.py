@@ -352,7 +352,7 @@ def test_parts_are_left_out_where_the_budget_would_not_hold(
     )
     assert (found.parts, found.folds) == (parts, parts + left)
     assert found.to_dict()["parts"] == parts
-    stage = f"comparing {', '.join(COMPARED)}: part"
+    stage = f"holding out for {', '.join(COMPARED)}: part"
     assert steps == [*((stage, i, 3) for i in range(parts)), (stage, 3, 3)]
 
 

@@ -226,8 +226,8 @@ def count(
     options = replace(reading.options(list_id), **more)
     try:
         with ExitStack() as stack:
-            rows, progress = stack.enter_context(opened), stack.enter_context(bars())
             aside = stack.enter_context(target)
+            rows, progress = stack.enter_context(opened), stack.enter_context(bars())
             if policy and scores:
                 exposed = expected_exposure(aside, scores, policy, top_k)
                 aside = stack.enter_context(exposed)
@@ -246,7 +246,8 @@ def count(
         display.findings(error.report, to_stderr=True)
         raise
     about = {**found.summary, "findings": found.findings(), "written": str(written)}
-    about["removed"] = days.too_old()
+    if days.into is not None:
+        about["removed"] = days.too_old()
     if not as_json and found.report is not None:
         display.findings(found.report, to_stderr=False)
     show(about, as_json, display.counted)

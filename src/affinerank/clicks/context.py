@@ -10,19 +10,16 @@ from typing import Literal
 
 import ibis
 import ibis.expr.types as ir
-import numpy as np
-import pyarrow as pa
 from ibis import _
 
-from affinerank.arrays import joint, runs
-from affinerank.clicks.counts_table import CONTEXT, KEYS
-from affinerank.clicks.engines import hashed
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.counts_table import CONTEXT, KEYS, row_keys
 from affinerank.clicks.faults import Finding
 from affinerank.clicks.independence import Independence, independence_test
-from affinerank.clicks.rows import ClickRows, codes, numbered
+from affinerank.clicks.rows import rows_of
 
 Context = Literal["auto", "last-click", "none"]
-SAMPLED = 1_000_000  # rows that the test of independence looks at, about
+SAMPLED = 2_000_000  # rows that the test of independence looks at, about
 
 
 def with_context(log: ir.Table) -> ir.Table:
@@ -39,42 +36,19 @@ def look_at_some_sessions(log: ir.Table, rows: int) -> Independence | None:
     """Test on some sessions whether clicks depend on the clicks above."""
     every = -(-rows // SAMPLED)
     if every > 1:
-        log = log.filter(hashed(log.session_id) % every == 0)
-    found = log.select("session_id", *KEYS, "clicked").to_pyarrow()
-    return independence_test(_impressions(found)) if found.num_rows else None
-
-
-def _impressions(log: pa.Table) -> ClickRows:
-    """One row per impression, with context; of a repeated one, the clicked is taken."""
-    doc, query_of_doc, _ = numbered(log)
-    rank, clicked = (log[name].to_numpy() for name in ("rank", "clicked"))
-    issued = joint(codes(log["session_id"]), query_of_doc[doc])
-    order, first = runs(doc, rank, issued)
-    clicks = np.maximum.reduceat(clicked[order], first)
-    doc, rank, issued = (each[order[first]] for each in (doc, rank, issued))
-    # Rows are in the order of lists and ranks: where each list and rank begins.
-    place = np.arange(len(doc))
-    new_list, new_rank = (
-        np.diff(each, prepend=-1) != 0 for each in (issued, joint(issued, rank))
+        log = log.filter(log.session_id.cast("string").hash().abs() % every == 0)
+    keys = [name for name in row_keys(log.columns) if name in KEYS]
+    by = [*keys, CONTEXT, "session_id"]
+    # A repeated impression counts once.
+    once = with_context(log).group_by(by).agg(clicked=_.clicked.max())
+    counts = once.group_by([*keys, CONTEXT]).agg(
+        impressions=_.count(), clicks=_.clicked.sum()
     )
-    top, level = (
-        np.maximum.accumulate(np.where(new, place, 0)) for new in (new_list, new_rank)
-    )
-    last = np.maximum.accumulate(np.where(clicks > 0, place, -1))
-    last = np.where(level > 0, last[level - 1], -1)  # click above this rank, any list
-    sessions = np.bincount(
-        query_of_doc[doc[new_list]], minlength=query_of_doc.max() + 1
-    )
-    return ClickRows(
-        doc=doc,
-        rank=rank,
-        context=np.where(last >= top, rank[last], 0),
-        impressions=np.ones(len(doc)),
-        clicks=clicks.astype(np.float64),
-        query_of_doc=query_of_doc,
-        sessions=sessions.astype(np.float64),
-        has_context=True,
-    )
+    found = counts.to_pyarrow()
+    if not found.num_rows:
+        return None
+    columns = {name: found[name] for name in found.column_names}
+    return independence_test(rows_of(ClickCounts.from_columns(**columns)))
 
 
 def findings_of(test: Independence, context: Context) -> list[Finding]:
