@@ -14,29 +14,29 @@ from ibis import _
 
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import CONTEXT, KEYS, row_keys
+from affinerank.clicks.engines import hashed
 from affinerank.clicks.faults import Finding
 from affinerank.clicks.independence import Independence, independence_test
 from affinerank.clicks.rows import rows_of
 
 Context = Literal["auto", "last-click", "none"]
-SAMPLED = 2_000_000  # rows that the test of independence looks at, about
+SAMPLED = 250_000  # rows that the test of independence looks at, about
 
 
 def with_context(log: ir.Table) -> ir.Table:
     """Add the rank of the last click above in the session; 0 for none."""
-    list_of = ["session_id", "query_id"]
-    clicked = log.filter(_.clicked == 1).group_by(list_of)
-    joined = log.left_join(clicked.agg(clicked_ranks=_["rank"].collect()), list_of)
-    above = joined.clicked_ranks.filter(lambda rank: rank < joined["rank"]).maxs()
-    found = ibis.coalesce(above, 0).cast("int64")
-    return joined.select(*log.columns, **{CONTEXT: found})
+    above = ibis.range_window(
+        preceding=(None, 1), group_by=["session_id", "query_id"], order_by="rank"
+    )
+    last = ibis.ifelse(log.clicked == 1, log["rank"], 0).max().over(above)
+    return log.mutate(**{CONTEXT: ibis.coalesce(last, 0).cast("int64")})
 
 
 def look_at_some_sessions(log: ir.Table, rows: int) -> Independence | None:
     """Test on some sessions whether clicks depend on the clicks above."""
     every = -(-rows // SAMPLED)
     if every > 1:
-        log = log.filter(log.session_id.cast("string").hash().abs() % every == 0)
+        log = log.filter(hashed(log.session_id) % every == 0)
     keys = [name for name in row_keys(log.columns) if name in KEYS]
     by = [*keys, CONTEXT, "session_id"]
     # A repeated impression counts once.

@@ -165,10 +165,15 @@ def _duckdb_hash(value) -> dt.uint64:  # type: ignore[no-untyped-def]
     """DuckDB's own: that of Ibis writes each hash out as text first."""
 
 
-def hashed(column: ir.Value) -> ir.Value:
-    """Hash a column to whole numbers from 0 on."""
+@ibis.udf.scalar.builtin(name="hash")  # type: ignore[untyped-decorator]
+def _duckdb_hash_of_two(first, second) -> dt.uint64:  # type: ignore[no-untyped-def]
+    """DuckDB hashes several columns at once."""
+
+
+def hashed(column: ir.Value, *more: ir.Value) -> ir.Value:
+    """Hash a column, on DuckDB also two, to whole numbers from 0 on."""
     if column.get_backend().name == "duckdb":
-        return _duckdb_hash(column)
+        return (_duckdb_hash_of_two if more else _duckdb_hash)(column, *more)
     return column.hash().abs()
 
 

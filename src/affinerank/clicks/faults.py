@@ -63,8 +63,8 @@ class LogReport:
         sessions: Sessions among them.
         findings: Faults first.
         repeats: Whether some impressions are there more than once.
-        plain: Whether every session has one query (ranker, segment, ...), begins at
-            rank 1 and repeats nothing: queries have as many sessions as impressions at
+        plain: Whether every session has one query (ranker, segment, ...) and the ranks
+            1, 2, ..., each once: queries have as many sessions as impressions at
             rank 1.
     """
 
@@ -115,10 +115,10 @@ def validate(*log: ir.Table, progress: Progress = quiet) -> LogReport:
             parts = [part.filter(~_row_fault(part)) for part in parts]
             seen = _Glance(parts)  # which tells nothing about the rows that are left
     lists, crowded = None, False
-    if seen.uneven or seen.gaps:
+    if seen.ragged:
         lists = _Search.of(parts, _by_session, SESSION_RULES)
         sessions = lists.numbers["all"]
-    if seen.crowded and (lists is None or lists.numbers["crowded"]):
+    if lists is not None and lists.numbers["crowded"]:
         ranks = _Search.of(parts, _by_rank, RANK_RULES).findings("rank")
         findings, crowded = findings + ranks, bool(ranks)
     if seen.suspects is None or seen.alike:
@@ -131,7 +131,7 @@ def validate(*log: ir.Table, progress: Progress = quiet) -> LogReport:
     if lists is not None:
         findings += lists.findings(without="gaps" if crowded else "")
     ordered = tuple(sorted(findings, key=lambda finding: not finding.fault))
-    return LogReport(rows, sessions, ordered, crowded, not (crowded or seen.uneven))
+    return LogReport(rows, sessions, ordered, crowded, plain=not seen.ragged)
 
 
 def without_bad_sessions(
@@ -167,10 +167,9 @@ class _Glance:
         rows: Rows of the log.
         sessions: Sessions of the log.
         odd: Sessions with a row that breaks or meets a rule on rows.
-        crowded: Sessions where a rank may come twice, or which span more than 64.
         alike: Sessions that may have a document twice, which are the ``suspects``.
-        uneven: Sessions with several queries (rankers, ...), or begun below rank 1.
-        gaps: Sessions with gaps between their ranks.
+        ragged: Sessions whose ranks are not 1, 2, ... up to 63 at most, or which have
+            several queries (rankers, segments, ...).
         suspects: Their ids; ``None`` means that any session may be one.
     """
 
@@ -178,10 +177,8 @@ class _Glance:
     rows: int = 0
     sessions: int = 0
     odd: int = 1
-    crowded: int = 1
     alike: int = 1
-    uneven: int = 1
-    gaps: int = 1
+    ragged: int = 1
     suspects: ir.Table | None = None
 
     @classmethod
@@ -196,7 +193,7 @@ class _Glance:
                 seen.append(gathered([backend.sql(_glance(part))]))
             done += size
         table = whole(seen)
-        names = ("odd", "crowded", "alike", "uneven", "gaps")
+        names = ("odd", "alike", "ragged")
         found = totals(
             table, sessions=_.count(), **{name: _[name].sum() for name in names}
         )
@@ -212,10 +209,9 @@ class _Glance:
 def _glance(log: ir.Table) -> str:
     """Return DuckDB's query for one row per session, of what is to be looked at.
 
-    A set of 64 bits has as many as there are rows if and only if none comes twice. So
-    the bits of ranks tell of any 64 ranks in a row whether one comes twice. A document
-    that does is found in each of four sets, by other bits of its hash; ten different
-    documents look so in 7 % of sessions.
+    The bits of ranks 1 to n are the n lowest; with n rows, none comes twice then. A
+    document that comes twice leaves fewer bits than rows in each of four sets, by other
+    parts of its hash; ten different documents look so in 7 % of sessions.
     """
     odd = reduce(or_, (rule.holds for rule in _row_rules(log, _bytes).values()))
     rows = ibis.to_sql(log.mutate(odd=odd), dialect="duckdb")
@@ -223,9 +219,8 @@ def _glance(log: ir.Table) -> str:
     alike = " AND ".join(f"bit_count({mark}) < count(*)" for mark in marks)
     return f"""
         SELECT session_id, bool_or(odd) AS odd, {alike} AS alike,
-            bit_count(bit_or(1::UBIGINT << (rank & 63)::UBIGINT)) < count(*) AS crowded,
-            min(rank) > 1 OR min(key) < max(key) AS uneven,
-            max(rank) - min(rank) + 1 <> count(*) AS gaps
+            min(key) < max(key) OR bit_or(1::UBIGINT << ((rank - 1) & 63)::UBIGINT)
+                <> (1::UBIGINT << least(count(*), 63)::UBIGINT) - 1 AS ragged
         FROM (
             SELECT session_id, rank, coalesce(odd, false) AS odd, hash(doc_id) AS doc,
                 hash({", ".join(session_keys(log.columns))}) AS key
