@@ -8,19 +8,22 @@ group new (two rows to a group), head-heavy (some 10,000 groups), Zipf. It print
   their ratios to the bare query, and microseconds per row more. DuckDB has the same
   memory in all. Bars: unchecked 1.1; checked 2, or 0.15 microseconds per row more;
 - microseconds per row at each size, every group new: they must not grow;
-- peak memory and seconds of a fresh process that runs ``affinerank count --memory 1GB``
-  on the largest log.
+- seconds to count a day alone, and to add it to 100 days as large. Bar: 1.5;
+- peak memory and seconds of a fresh process that runs ``affinerank count`` within
+  ``--within`` on the largest log.
 
     python benchmarks/counting.py [--rows 2e6 20e6 200e6] [--compare 20e6] [--repeats 3]
-        [--shapes new head zipf] [--integers]
+        [--shapes new head zipf] [--integers] [--within 1GB]
+        [--day 2e6]
 
-A billion rows: ``--compare 0 --rows 1e9 --integers`` (15 GB of disk, and as much again
-for spilling).
+A billion rows: ``--compare 0 --rows 1e9 --ways bare --integers --within 7GB`` (3 GB of
+disk for the log, and 30 GB for spilling).
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import shutil
 import statistics
@@ -29,6 +32,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from datetime import date, timedelta
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,7 +50,8 @@ from affinerank.clicks.engines import spread
 from affinerank.clicks.log import LogOptions, normalised
 
 MEMORY = "4GB"
-BYTES_PER_ROW = 9  # of the log; spilling takes up to ten times as much
+BYTES_PER_ROW = {True: 3, False: 9}  # of the log, with ids as integers, or as text
+SPILLED = 10  # times as much, at most
 BARE = """COPY (
     SELECT query_id, doc_id, rank, count(*) AS impressions, sum(clicked::int) AS clicks
     FROM '{log}' GROUP BY ALL
@@ -129,6 +135,9 @@ def by_polars(log: Path, folder: Path) -> None:
     counts.sink_parquet(folder / "polars.parquet")
 
 
+WAYS = {"bare": bare, "unchecked": unchecked, "checked": checked}
+
+
 def seconds(run: Callable[[Path, Path], None], log: Path, folder: Path) -> float:
     started = time.perf_counter()
     run(log, folder)
@@ -161,24 +170,54 @@ def compare(log: Path, folder: Path, repeats: int, rows: int) -> None:
         print(f"{name:20} {median:9.2f} {median / base:7.2f} {more:12.3f}   {every}")
 
 
-def peak_bytes(log: Path, folder: Path) -> tuple[int, float]:
-    """Peak memory and seconds of a new process that counts ``log`` within 1 GB."""
+def peak_bytes(log: Path, folder: Path, within: str) -> tuple[int, float]:
+    """Peak memory and seconds of a new process that counts ``log`` within a memory."""
     command = [sys.executable, __file__, "--measure", str(log)]
-    command += ["--folder", str(folder)]
+    command += ["--folder", str(folder), "--within", within]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     *_, peak, taken = done.stdout.split()
     return int(peak), float(taken)
 
 
-def measure(log: str, folder: str) -> None:
+def measure(log: str, folder: str, within: str) -> None:
     from affinerank.cli import main
 
     target, started = str(Path(folder) / "measured.parquet"), time.perf_counter()
-    if main(["count", log, "-o", target, "--memory", "1GB", "--json"]) != 0:
+    if main(["count", log, "-o", target, "--memory", within, "--json"]) != 0:
         sys.exit(1)
     status = Path("/proc/self/status").read_text()
     [line] = [line for line in status.splitlines() if line.startswith("VmHWM")]
     print(int(line.split()[1]) * 1024, time.perf_counter() - started)
+
+
+def add_a_day(folder: Path, rows: int, repeats: int) -> None:
+    """Time a day's log by itself, and as one more of a hundred days."""
+    from affinerank.cli import main
+
+    days, log = folder / "days", write_log(rows, folder, "zipf")
+    other = write_log(rows - 10, folder, "zipf")  # a day has not the counts of another
+    days.mkdir()
+    checked(other, folder)
+    for day in range(100):
+        name = f"{date(2026, 1, 1) + timedelta(day)}.parquet"
+        shutil.copy(folder / "counts.parquet", days / name)
+    alone = ["count", str(log), "-o", str(folder / "day.parquet"), "--json"]
+    into = ["count", str(log), "--into", str(days), "--day", "2026-06-01", "--json"]
+    into.append("--replace")
+    times: dict[str, list[float]] = {"alone": [], "into 100 days": []}
+    for _ in range(repeats):
+        for name, command in zip(times, (alone, into), strict=True):
+            started = time.perf_counter()
+            with redirect_stdout(io.StringIO()):
+                if main(command) != 0:
+                    sys.exit(1)
+            times[name].append(time.perf_counter() - started)
+    log.unlink()
+    other.unlink()
+    print(f"\na day of {rows:,} rows, seconds (median, all)")
+    for name, taken in times.items():
+        every = " ".join(f"{each:.2f}" for each in taken)
+        print(f"{name:14} {statistics.median(taken):6.2f}   {every}")
 
 
 def arguments() -> argparse.Namespace:
@@ -188,6 +227,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=SHAPES)
     parser.add_argument("--integers", action="store_true", help="ids as integers")
+    parser.add_argument("--day", type=float, default=2e6, help="rows of a day")
+    parser.add_argument("--within", default="1GB", help="memory for the largest log")
+    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=WAYS)
     parser.add_argument("--folder", default=tempfile.gettempdir())
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -196,12 +238,15 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     if args.measure:
-        measure(args.measure, args.folder)
+        measure(args.measure, args.folder, args.within)
         return
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder = Path(name)
         room = shutil.disk_usage(folder).free
-        rows = [int(n) for n in args.rows if n * BYTES_PER_ROW * 10 < room]
+        most = room / (SPILLED * BYTES_PER_ROW[args.integers])
+        rows = [int(n) for n in args.rows if n < most]
+        if len(rows) < len(args.rows):
+            print(f"(the disk has room for {most:,.0f} rows)")
         print(f"DuckDB {duckdb.__version__}, {os.cpu_count()} cores, {MEMORY}")
         for shape in args.shapes if args.compare else ():
             size = int(args.compare)
@@ -209,23 +254,23 @@ def main() -> None:
             print(f"\n{shape}: {size:,} rows, {log.stat().st_size / 1e6:.0f} MB")
             compare(log, folder, args.repeats, size)
             log.unlink()
-        print(f"\n{'rows':>12} {'bare':>8} {'unchecked':>10} {'checked':>8}", end="")
-        print("   microseconds per row")
+        if args.day:
+            add_a_day(folder, int(args.day), args.repeats)
+        names = " ".join(f"{name:>10}" for name in args.ways)
+        print(f"\n{'rows':>13} {names}   microseconds per row")
         for size in rows:
             log = write_log(size, folder, "new", args.integers)
             repeats = args.repeats if size < 100e6 else 1
             taken = [
-                min(seconds(run, log, folder) for _ in range(repeats)) / size * 1e6
-                for run in (bare, unchecked, checked)
+                min(seconds(WAYS[name], log, folder) for _ in range(repeats))
+                for name in args.ways
             ]
-            print(
-                f"{size:>12,} {taken[0]:8.3f} {taken[1]:10.3f} {taken[2]:8.3f}",
-                flush=True,
-            )
+            each = " ".join(f"{each / size * 1e6:10.3f}" for each in taken)
+            print(f"{size:>13,} {each}", flush=True)
             if size == max(rows):
                 about = f"{log.stat().st_size / 1e6:,.0f} MB, {size:,} rows"
-                peak, taken_by_it = peak_bytes(log, folder)
-                print(f"\npeak memory with --memory 1GB on a log of {about}:")
+                peak, taken_by_it = peak_bytes(log, folder, args.within)
+                print(f"\npeak memory with --memory {args.within}, {about}:")
                 print(f"{peak / 1e6:,.0f} MB, {taken_by_it:,.1f} s")
             log.unlink()
 

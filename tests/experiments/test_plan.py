@@ -177,6 +177,8 @@ def test_a_plan_of_files_takes_the_sets_that_a_folder_has(
     assert {cell.data for cell in cells_of(plan)} == {"mq2008"}
     world = shipped_plan("figure1").data[0]
     assert world.below(tmp_path) == world
+    names = [data.name for data in plan_for("field").data]  # worlds, and a set
+    assert names == ["yahoo-like", "mslr-like", "mq2008"]
 
 
 GRID = 'estimators = ["full-information", "naive", "affine"]'

@@ -160,7 +160,10 @@ def _fault(case: Case, folder: Path, written: list[Path]) -> str:
         wanted = oracle.expected_counts(folder / words[1], size)
     except oracle.FaultError as error:
         return f"accepted a log with a fault: {error}"
-    found = oracle.found_counts(folder / "out/counts.parquet")
+    into, day = "--into" in words, "out/counts/2026-01-31.parquet"
+    found = oracle.found_counts(
+        folder / (day if into else words[words.index("-o") + 1])
+    )
     differing = [key for key in {*wanted, *found} if wanted.get(key) != found.get(key)]
     if not differing:
         return ""

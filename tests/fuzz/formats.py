@@ -141,6 +141,7 @@ def _mixed(rng: Random, rows: list[Row]) -> list[Row]:
 def _log(rng: Random, *, text: bool = False) -> list[Row]:
     """Return the rows of a log, in some order; some may be repeated."""
     name, more = _named(rng, text=text), rng.random() < 0.3
+    drawn = rng.random() < 0.2
     rows = [
         {
             "session_id": name("s", row["session"]),
@@ -148,6 +149,7 @@ def _log(rng: Random, *, text: bool = False) -> list[Row]:
             "doc_id": name("d", row["doc"]),
             **{key: row[key] for key in ("rank", "clicked")},
             **({"ranker": f"v{row['session'] % 2}", "note": "x,y"} if more else {}),
+            **({"propensity": row["rank"] / 8} if drawn else {}),
         }
         for row in _world()[1][: rng.choice((5, 200, 1000))]
     ]
@@ -291,6 +293,41 @@ def _measured(rng: Random) -> Files:
         "features.parquet": _features(rng, name),
         "users.json": _json(rng, (KEPT / f"users-{kept}.json").read_bytes()),
     }
+
+
+def _days(rng: Random) -> Files:
+    """Return a folder of counts by day, and users who fit them."""
+    name, state = _named(rng), rng.getstate()
+    files = {}
+    for day in ("2026-01-30", "2026-01-31"):
+        rng.setstate(state)  # of the same columns and types
+        files[f"counts/{day}.parquet"] = _counts(rng, name)
+    return files | {"users.json": (KEPT / "users-eps.json").read_bytes()}
+
+
+def _scored(rng: Random) -> Files:
+    """Return a log of a policy, and what it ranked."""
+    name, score = _named(rng), Random(9)
+    log = [
+        {
+            "session_id": row["session"],
+            "query_id": name("q", row["query"]),
+            "doc_id": name("d", row["doc"]),
+            **{key: row[key] for key in ("rank", "clicked")},
+        }
+        for row in _world()[1]
+    ]
+    docs = [
+        {
+            "query_id": name("q", doc["query"]),
+            "doc_id": name("d", doc["doc"]),
+            "score": score.random(),
+        }
+        for doc in _mixed(rng, _world()[0])
+    ]
+    scores = _cast(rng, pa.Table.from_pylist(docs), "double float", "score")
+    table = spoil.written(rng, pa.Table.from_pylist(log))
+    return {"log.parquet": table, "scores.parquet": spoil.written(rng, scores)}
 
 
 def _letor(rng: Random) -> Files:
@@ -440,6 +477,19 @@ FORMATS = {
         dict.fromkeys(("log/a.parquet", "log/sub/b.parquet"), spoil_table),
         ("count in/log -o out/counts.parquet",),
     ),
+    "log-into": Format(
+        _log_parquet,
+        {"log.parquet": spoil_table},
+        ("count in/log.parquet --into out/counts --day 2026-01-31",),
+    ),
+    "scores": Format(
+        _scored,
+        {"scores.parquet": spoil_table},
+        (
+            "count in/log.parquet -o out/counts.parquet --context none --top-k 5 "
+            "--policy plackett-luce --scores in/scores.parquet",
+        ),
+    ),
     "log-csv": _log_format(_log_text("csv"), "csv", spoil_text),
     "log-paged": Format(
         _log_text("csv", page_size=3),
@@ -454,6 +504,13 @@ FORMATS = {
     ),
     "counts": Format(
         _measured, {"counts.parquet": spoil_table}, (DEBIAS, TRAIN, BY_CLICKS)
+    ),
+    "counts-by-day": Format(
+        _days,
+        dict.fromkeys(
+            ("counts/2026-01-30.parquet", "counts/2026-01-31.parquet"), spoil_table
+        ),
+        ("debias in/counts --users in/users.json -o out/labels.parquet",),
     ),
     "counts-larger": Format(
         _larger, {"counts.parquet": spoil_table}, (ESTIMATE, AUDIT)

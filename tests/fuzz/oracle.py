@@ -61,6 +61,8 @@ def found_counts(path: Path) -> Counts:
     """Read counts that the package wrote; the last click above is added up."""
     found: Counts = {}
     for r in pq.read_table(path).to_pylist():
+        if r["impressions"] == 0 < r.get("exposure", 0):
+            continue  # what a policy could have shown
         if not 0 <= r.get("context", 0) < r["rank"]:
             raise FaultError(f"a click above at rank {r['context']}")
         key = (str(r["query_id"]), str(r["doc_id"]), r["rank"], r.get("ranker", ""))

@@ -20,7 +20,7 @@ from affinerank.clicks.independence import Independence, independence_test
 from affinerank.clicks.rows import rows_of
 
 Context = Literal["auto", "last-click", "none"]
-SAMPLED = 250_000  # rows that the test of independence looks at, about
+SAMPLED = 500_000  # rows that the test of independence looks at, about
 
 
 def with_context(log: ir.Table) -> ir.Table:
