@@ -267,7 +267,7 @@ def test_a_log_that_does_not_fit_is_counted_in_parts_with_the_same_result(
 
     at_once = everything()
     # 4 GB for some 200 rows: five parts or so.
-    monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", {True: 1e8, False: 1e8})
+    monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", 1e8)
     with open_table(source) as table:
         assert len(in_parts(table, "query_id", len(rows))) > 1
         assert len(spread(table, len(rows), tmp_path)) > 3
@@ -728,7 +728,7 @@ def test_a_clean_log_is_seen_once_and_every_planted_fault_is_found(
     shape: str, parts: int, count: Count, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if parts > 1:
-        monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", {True: 3e6, False: 3e6})
+        monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", 3e6)
     clean = log_in_shape(shape)
     counts, found = count(clean)
     assert found.report.findings == ()
@@ -757,7 +757,7 @@ def test_a_fault_across_parts_is_found(
     count: Count, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session of two queries, in different parts, with one rank twice."""
-    monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", {True: 3e6, False: 3e6})
+    monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", 3e6)
     rows = log_in_shape("new")
     rows += [{**rows[7], "query_id": f"other{i}", "doc_id": "x"} for i in range(9)]
     with pytest.raises(LogFaultsError, match="two documents at one rank"):
@@ -767,7 +767,7 @@ def test_a_fault_across_parts_is_found(
 def test_a_disk_that_is_too_small_is_one_sentence(
     count: Count, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", {True: 3e6, False: 3e6})
+    monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", 3e6)
     room = type("Room", (), {"free": 1000})
     monkeypatch.setattr("affinerank.clicks.engines.shutil.disk_usage", lambda _: room)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "spill"))

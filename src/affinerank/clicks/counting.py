@@ -31,7 +31,6 @@ from affinerank.clicks.context import (
 from affinerank.clicks.counts import HELD_OUT, KEPT, require_share, split_by_query
 from affinerank.clicks.counts_table import (
     EXPOSURE,
-    KEYS,
     NUMBERS,
     VALUES,
     row_keys,

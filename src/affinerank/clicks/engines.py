@@ -57,8 +57,8 @@ TEXTS = {
     r"([ T]([01]?[0-9]|2[0-3]):[0-5]?[0-9](:[0-5]?[0-9](\.[0-9]{1,9})?)?"
     r"(Z|[-+](0[0-9]|1[0-4])(:?[0-5][0-9])?)?)?\s*$",
 }
-# What DuckDB takes to count a group, or to check a session: with ids of text, or not.
-BYTES_PER_GROUP = {True: 160, False: 96}
+BYTES_PER_GROUP = 160  # what DuckDB takes to count a group, or to check a session
+LESS_FOR_NUMBERS = 0.6  # of that, where no column is text
 BESIDE_DUCKDB = 300e6  # bytes of this process that are not DuckDB's, about
 ROWS_TO_WEIGH = 100_000  # which show how much disk a row takes
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -281,7 +281,8 @@ def _parts_for(table: ir.Table, groups: float) -> int:
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     memory: float = float(number) * 1024 ** units.index(unit)
     text = any(table[name].type().is_string() for name in table.columns)
-    return math.ceil(groups * BYTES_PER_GROUP[text] / memory)
+    each = BYTES_PER_GROUP * (1.0 if text else LESS_FOR_NUMBERS)
+    return math.ceil(groups * each / memory)
 
 
 def whole(parts: Sequence[ir.Table]) -> ir.Table:

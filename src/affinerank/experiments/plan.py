@@ -235,9 +235,7 @@ def sets_of(plan: Plan, root: str | os.PathLike[str] | None) -> Path | None:
 
 def with_sets(plan: Plan, root: Path, relevant_above: float | None = None) -> Plan:
     """Leave out the sets that are not in a folder, with a warning."""
-    there = [
-        d for d in plan.data if d.synthetic or Path(d.below(root).source).exists()
-    ]
+    there = [d for d in plan.data if d.synthetic or Path(d.below(root).source).exists()]
     names = [data.name for data in plan.data if data not in there]
     if not there:
         raise DataError(f"{root}: there is none of {', '.join(names)} in it")
