@@ -218,13 +218,37 @@ def _bold(value: float | None, best: float, free: bool) -> str:
     return f"**{short(value)}**" if value == best and not free else short(value)
 
 
-def field_leads(run: str) -> Lines:
-    """Where the default estimator leads, and what leads where it does not."""
+def field_logs(run: str) -> dict[tuple[str, str, str, float], dict[str, float]]:
+    """nDCG of every method on every log: data, policy, users, clicks."""
     logs: dict[tuple[str, str, str, float], dict[str, float]] = {}
     for p in points_of(run_of(run)):
         if p.place.policy is not None:
             log = (p.place.data, p.place.policy, *_log(p))
             logs.setdefault(log, {})[p.whole_method] = _value(p)
+    return logs
+
+
+def field_regret(run: str) -> Lines:
+    """How far each method is behind the best of a log: mean, few clicks, worst."""
+    behind: dict[str, list[tuple[float, float]]] = {}
+    for (*_, count), own in field_logs(run).items():
+        for name, value in own.items():
+            behind.setdefault(name, []).append((count, max(own.values()) - value))
+    most = max(map(len, behind.values()), default=0)
+    rows = []
+    for name, gaps in behind.items():
+        few = [gap for count, gap in gaps if count == min(c for c, _ in gaps)]
+        every = [gap for _, gap in gaps]
+        if 2 * len(gaps) >= most:
+            numbers = (np.mean(every), np.mean(few), max(every))
+            rows.append([name, *(short(n) for n in numbers), str(len(gaps))])
+    heads = ["", "behind the best", "at fewest clicks", "at worst", "logs"]
+    return markdown(heads, sorted(rows, key=lambda row: row[1])) if rows else []
+
+
+def field_leads(run: str) -> Lines:
+    """Where the default estimator leads, and what leads where it does not."""
+    logs = field_logs(run)
     ours, rows = title_of("estimator", ESTIMATOR), []
     for (data, policy, users, count), own in logs.items():
         first = max(own, key=lambda name: own[name])
@@ -447,6 +471,7 @@ BLOCKS: dict[str, Callable[..., Lines]] = {
     "curves": curves,
     "field": field,
     "field-leads": field_leads,
+    "field-regret": field_regret,
     "tests": tests,
     "activations": activations,
     "users": users,
