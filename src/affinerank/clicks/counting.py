@@ -78,8 +78,8 @@ class Counted:
     Attributes:
         report: Findings about the log as it was read; ``None`` if it was not checked.
         summary: Rows, sessions, queries, documents, ranks, impressions, clicks, groups,
-            dropped, seconds. Beyond two million groups, documents are an estimate to
-            about 0.2 %.
+            dropped, seconds. Beyond two million groups, documents are an estimate,
+            rounded to three digits.
     """
 
     report: LogReport | None
@@ -324,6 +324,8 @@ def _sizes(files: Sequence[Path], log: ir.Table) -> dict[str, int]:
             pairs = part.select(pair=hashed(part.query_id, part.doc_id))
             pairs = pairs.filter(_.pair % every == 0).distinct()
             sizes.update(found | totals(pairs, documents=_.count() * every))
+    if every > 1:
+        sizes["documents"] = round(sizes["documents"], 3 - len(str(sizes["documents"])))
     return {**sizes, "groups": sum(groups), "ranks": deepest}
 
 
