@@ -753,6 +753,38 @@ def test_a_clean_log_is_seen_once_and_every_planted_fault_is_found(
         assert counts.equals(counted_by_loop(rows)), what
 
 
+def test_a_session_of_two_rankers_counts_for_both(count: Count) -> None:
+    """The second has no impression at rank 1, so sessions are not those there."""
+    row = {"session_id": "s", "query_id": "q", "clicked": 0}
+    rows = [
+        {**row, "doc_id": f"d{rank}", "rank": rank, "ranker": "ab"[rank == 3]}
+        for rank in (1, 2, 3)
+    ]
+    counts, found = count(rows)
+    assert not found.report.plain
+    assert counts.sessions.tolist() == [1, 1, 1]
+
+
+def test_of_many_documents_a_share_is_counted(
+    count: Count, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {
+            "session_id": i,
+            "query_id": f"q{i % 200}",
+            "doc_id": f"d{i % 2_000}",
+            "rank": 1,
+            "clicked": 0,
+        }
+        for i in range(4_000)
+    ]
+    assert count(rows)[1].summary["documents"] == 2_000
+    monkeypatch.setattr("affinerank.clicks.counting.DOCUMENTS_COUNTED", 500)
+    found = count(rows)[1].summary["documents"]
+    assert found % 10 == 0  # three digits
+    assert abs(found - 2_000) < 5 * np.sqrt(3 * 2_000) + 5  # every fourth is counted
+
+
 def test_a_fault_across_parts_is_found(
     count: Count, monkeypatch: pytest.MonkeyPatch
 ) -> None:
