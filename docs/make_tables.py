@@ -219,7 +219,7 @@ def _bold(value: float | None, best: float, free: bool) -> str:
 
 
 def field_logs(run: str) -> dict[tuple[str, str, str, float], dict[str, float]]:
-    """nDCG of every method on every log: data, policy, users, clicks."""
+    """Value of every method on every log: data, policy, users, clicks."""
     logs: dict[tuple[str, str, str, float], dict[str, float]] = {}
     for p in points_of(run_of(run)):
         if p.place.policy is not None:
