@@ -197,7 +197,8 @@ def field(run: str, data: str, policy: str) -> Lines:
         [name, *(_bold(found[name].get(c), best[c], name in free) for c in columns)]
         for name in names
     ]
-    heads = [f"{users.split('(')[0]} {clicks(count)}" for users, count in columns]
+    kinds = [users.split("(")[0].removesuffix("-based") for users, _ in columns]
+    heads = [f"{kind} {clicks(n)}" for kind, (_, n) in zip(kinds, columns, strict=True)]
     return markdown(["", *heads], rows) if logs else []
 
 
