@@ -60,13 +60,13 @@ LOG = """COPY (
     SELECT s AS session_id, 'q' || q AS query_id,
         'd' || (q % 100000) || '-' || ((k + (hash(s + 1) % 4 = 0)::int) % 10) AS doc_id,
         (k + 1)::int AS rank, hash(s * 10 + k) % (3 + k) = 0 AS clicked
-    FROM (SELECT s, {query} AS q FROM range({sessions}) AS t(s)), range(10) AS u(k)
+    FROM (SELECT s, {query} AS q FROM sessions), range(10) AS u(k)
 ) TO '{log}' (FORMAT parquet)"""
 INTEGERS = """COPY (
     SELECT s AS session_id, hash(s) % {sessions} // 10 AS query_id,
         (k + (hash(s + 1) % 4 = 0)::int) % 10 AS doc_id,
         (k + 1)::int AS rank, hash(s * 10 + k) % (3 + k) = 0 AS clicked
-    FROM range({sessions}) AS t(s), range(10) AS u(k)
+    FROM sessions, range(10) AS u(k)
 ) TO '{log}' (FORMAT parquet)"""
 SHAPES = {  # the query of session s
     "new": "hash(s) % ({sessions} // 2)",
@@ -89,6 +89,9 @@ def write_log(rows: int, folder: Path, shape: str, integers: bool = False) -> Pa
     query = SHAPES[shape].format(sessions=sessions)
     made = INTEGERS if integers else LOG
     with connected(folder) as connection:
+        # A table is read by all cores, a range by one.
+        number = f"CREATE TEMP TABLE sessions AS SELECT range AS s FROM range({sessions})"
+        connection.execute(number)
         connection.execute(made.format(log=log, sessions=sessions, query=query))
     return log
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow.compute as pc
 from scipy import stats
 
 from affinerank.audit.facts import Facts, same_documents
@@ -55,7 +54,7 @@ def click_rates(facts: Facts) -> Section:
     for key in [key for key in ("ranker", "segment") if key in facts.counts.keys]:
         numbers[f"by_{key}"] = groups = _groups(facts.counts, key)
         blocks.append(_by_group(key, groups))
-        number = len(pc.unique(facts.counts.table[key]))
+        number = facts.counts.by(key).num_rows
         if number > len(groups):
             most = f"the {len(groups)} with the most impressions"
             says.append(f"Of {number:,} {key}s, {most} are shown.")
@@ -74,8 +73,8 @@ def _rates(counts: ClickCounts) -> Rates:
 
 def _groups(counts: ClickCounts, key: str) -> Rates:
     """Return click rates of the groups with the most impressions."""
-    table = counts.table.group_by(key).aggregate([("impressions", "sum")])
-    largest = table.sort_by([("impressions_sum", "descending"), (key, "ascending")])
+    order = [("impressions", "descending"), (key, "ascending")]
+    largest = counts.by(key).sort_by(order)
     groups = []
     for name in largest[key].to_pylist()[:GROUPS_SHOWN]:
         part = counts.select(key, name)

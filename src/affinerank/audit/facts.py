@@ -181,5 +181,5 @@ def _rankers(counts: ClickCounts) -> Ints | None:
     """``[n_rows]`` number of the ranker of each row of counts that was shown."""
     if "ranker" not in counts.keys:
         return None
-    codes = counts.table["ranker"].combine_chunks().dictionary_encode().indices
+    codes = counts.column("ranker").combine_chunks().dictionary_encode().indices
     return np.asarray(codes, dtype=np.int64)[counts.impressions > 0]

@@ -168,7 +168,7 @@ def _data_of(counts: Any, data: str, of: DataOptions) -> Any:
     """Read the test split or, where the counts are of another, the training split."""
     found = of.read(data, "test")
     if of.split is None and of.source(data).splits:
-        queries = set(map(str, counts.table["query_id"].unique().to_pylist()))
+        queries = set(map(str, counts.column("query_id").unique().to_pylist()))
         if queries.isdisjoint(map(str, found.query_ids.tolist())):
             return of.read(data, "train")
     return found

@@ -6,10 +6,11 @@ add up: logs can be counted in parts, where they are, and put together afterward
 
 from __future__ import annotations
 
+import glob
 import hashlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from affinerank.clicks.counts_table import (
     CONTEXT,
     EXPOSURE,
     EXTRA_KEYS,
+    KEYS,
     NUMBERS,
     SUMMED,
     VALUES,
@@ -34,7 +36,7 @@ from affinerank.clicks.counts_table import (
 from affinerank.clicks.days import days_in
 from affinerank.data.parquet import parquet_errors
 from affinerank.errors import ConfigError, DataError
-from affinerank.files import PathLike, existing_file, written_whole
+from affinerank.files import PathLike, existing_file, one_line, written_whole
 from affinerank.notebook import Tabular
 
 __all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "ClickCounts"]
@@ -43,6 +45,7 @@ HELD_OUT = "holdout"
 KEPT = "train"
 MEASURED = (*NUMBERS, *SUMMED)
 SUMS = (("impressions", "sum"), ("clicks", "sum"))
+ROWS_AT_ONCE = 5_000_000  # of counts; held at once, they take a gigabyte
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -65,6 +68,15 @@ class ClickCounts(Tabular):
     def __post_init__(self) -> None:
         """Check the columns and bring them into one order and one type each."""
         object.__setattr__(self, "table", checked_table(self.table))
+
+    def parts(self) -> Iterator[ClickCounts]:
+        """Yield parts that have no query in common: all at once, if they fit."""
+        yield self
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.table.column_names)
 
     @classmethod
     def from_columns(
@@ -118,15 +130,20 @@ class ClickCounts(Tabular):
     def _rows(self) -> list[dict[str, Any]]:
         return self.click_rate_by_rank()
 
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return one column, by part."""
+        parts = [part.table.select([name]) for part in self.parts()]
+        return pa.concat_tables(parts)[name]
+
     @property
     def keys(self) -> tuple[str, ...]:
         """Names of the key columns."""
-        return tuple(n for n in self.table.column_names if n not in MEASURED)
+        return tuple(n for n in self.columns if n not in MEASURED)
 
     @property
     def session_keys(self) -> tuple[str, ...]:
         """The columns that sessions are counted by: query, ranker, segment, split."""
-        return tuple(session_keys(self.table.column_names))
+        return tuple(session_keys(self.columns))
 
     @property
     def rank(self) -> Ints:
@@ -152,8 +169,9 @@ class ClickCounts(Tabular):
     def sessions_per_query(self) -> pa.Table:
         """One row per query (and ranker, segment, split), with its ``sessions``."""
         # One thread keeps the order of the table, on which random halves rest.
-        most = ("sessions", "max")
-        return grouped(self.table, self.session_keys, most, threads=False)
+        how: Any = (self.session_keys, ("sessions", "max"))
+        parts = [grouped(one.table, *how, threads=False) for one in self.parts()]
+        return pa.concat_tables(parts)
 
     @property
     def n_sessions(self) -> int:
@@ -162,22 +180,30 @@ class ClickCounts(Tabular):
 
     def summary(self) -> dict[str, Any]:
         """Return sizes as plain data."""
+        sizes = Counter[str]()
+        for part in self.parts():
+            sizes["groups"] += part.table.num_rows
+            sizes["sessions"] += part.n_sessions
+            sizes["queries"] += len(pc.unique(part.table["query_id"]))
+            sizes["documents"] += grouped(part.table, KEYS[:2]).num_rows
+        by_rank = self.by("rank").to_pylist()
         return {
-            "groups": self.table.num_rows,
-            "sessions": self.n_sessions,
-            "queries": len(pc.unique(self.table["query_id"])),
-            "documents": grouped(self.table, ["query_id", "doc_id"]).num_rows,
-            "ranks": int(self.rank.max(initial=0)),
-            "impressions": int(self.impressions.sum()),
-            "clicks": int(self.clicks.sum()),
+            **sizes,
+            "ranks": max((row["rank"] for row in by_rank), default=0),
+            "impressions": sum(row["impressions"] for row in by_rank),
+            "clicks": sum(row["clicks"] for row in by_rank),
         }
+
+    def by(self, key: str) -> pa.Table:
+        """Return the impressions and clicks of each value of a key, in their order."""
+        parts = [grouped(part.table, [key], *SUMS) for part in self.parts()]
+        return grouped(pa.concat_tables(parts), [key], *SUMS).sort_by(key)
 
     def click_rate_by_rank(self) -> list[dict[str, Any]]:
         """Return impressions, clicks and click-through rate of each rank shown."""
-        by_rank = grouped(self.table, ["rank"], *SUMS).sort_by("rank").to_pylist()
         return [
             {**row, "rate": row["clicks"] / row["impressions"]}
-            for row in by_rank
+            for row in self.by("rank").to_pylist()
             if row["impressions"]
         ]
 
@@ -270,32 +296,29 @@ class ClickCounts(Tabular):
         """Read counts written by :meth:`save` or by the counting engine.
 
         Of a folder, all its days are added up: from ``since`` on and before ``until``.
+        Counts too many to hold at once are read part by part, whenever they are needed.
         """
+        files = [Path(path)]
         if Path(path).is_dir():
-            return _sum_of_days(Path(path), days_in(path, since, until))
-        source = existing_file(path)
-        if since or until:
+            files = list(days_in(path, since, until).values())
+            if not files:
+                raise DataError(
+                    f"{path}: holds no counts of those days; see count --into"
+                )
+        elif since or until:
             raise ConfigError(
-                f"{source}: --since and --until choose days of a folder of counts, and "
+                f"{path}: --since and --until choose days of a folder of counts, and "
                 "this is a file; give them to count"
             )
-        with source.open("rb") as file:
-            parquet = file.read(4) == b"PAR1"
-        with parquet_errors(source):
-            table = pq.read_table(source) if parquet else None
-            if table is None or "clicked" in table.column_names:
-                raise DataError(
-                    "holds no counts; run count first, as in affinerank count "
-                    f"{source} -o counts.parquet"
-                )
-            found = cls(table)
-        # Sorting took room for several of it, which Arrow would keep.
-        pa.default_memory_pool().release_unused()
-        return found
+        n = -(-sum(map(n_rows, files)) // ROWS_AT_ONCE)
+        if n > 1:
+            return CountsInParts(lambda part: _sum_of_files(files, part, n), n)
+        return _sum_of_files(files)
 
     def equals(self, other: ClickCounts) -> bool:
         """Whether both hold the same rows."""
-        return bool(self.table.equals(other.table))
+        pairs = zip(self.parts(), other.parts(), strict=True)
+        return all(one.table.equals(two.table) for one, two in pairs)
 
     def _require_key(self, key: str, *, there: bool = True) -> None:
         allowed = (CONTEXT, *EXTRA_KEYS) if there else EXTRA_KEYS
@@ -310,13 +333,13 @@ class ClickCounts(Tabular):
         return ClickCounts(self.table.append_column(key, column))
 
     def _numbers(self, name: str) -> Ints:
-        return np.asarray(self.table[name], dtype=np.int64)
+        return np.asarray(self.column(name), dtype=np.int64)
 
     def _about(self) -> str:
         """Describe the keys, with the types of ids."""
-        ids = ", ".join(f"{n} {self.table[n].type}" for n in ("query_id", "doc_id"))
-        values = " with values" if VALUES[0] in self.table.column_names else ""
-        values += " with exposure" if EXPOSURE in self.table.column_names else ""
+        ids = ", ".join(f"{n} {self.table[n].type}" for n in KEYS[:2])
+        values = " with values" if VALUES[0] in self.columns else ""
+        values += " with exposure" if EXPOSURE in self.columns else ""
         return f"counts by {', '.join(self.keys)} ({ids}){values}"
 
 
@@ -352,21 +375,114 @@ def _added_up(
     return ClickCounts(found.set_column(place, EXPOSURE, scaled).drop_columns("part"))
 
 
-def _sum_of_days(folder: Path, days: Mapping[date, Path]) -> ClickCounts:
-    """Add days up; the last click above is kept if every day was counted by it."""
-    if not days:
-        raise DataError(f"{folder}: holds no counts of those days; see count --into")
-    found = [ClickCounts.load(file) for file in days.values()]
+class CountsInParts(ClickCounts):
+    """Counts too many to hold at once: parts are read whenever they are needed.
+
+    ``table`` holds them all, for what cannot go part by part.
+    """
+
+    __slots__ = ("_n", "_part")
+    _n: int
+    _part: Callable[[int], ClickCounts]
+
+    def __init__(self, part: Callable[[int], ClickCounts], n: int) -> None:
+        """Take what reads part ``i`` of ``n``; part ``n`` has no rows."""
+        object.__setattr__(self, "_part", part)
+        object.__setattr__(self, "_n", n)
+
+    @property
+    def table(self) -> pa.Table:
+        """All rows, by part."""
+        return pa.concat_tables([part.table for part in self.parts()])
+
+    def parts(self) -> Iterator[ClickCounts]:
+        """Yield parts that have no query in common."""
+        return map(self._part, range(self._n))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return self._part(self._n).columns
+
+    def merged(self, *keys: str) -> ClickCounts:
+        """Forget keys after the rank."""
+        return self._each(lambda part: part.merged(*keys))
+
+    def select(self, key: str, value: str) -> ClickCounts:
+        """Return the rows where a key has this value."""
+        return self._each(lambda part: part.select(key, value))
+
+    def holdout(self, share: float = 0.2) -> ClickCounts:
+        """Set about this share of queries aside."""
+        return self._each(lambda part: part.holdout(share))
+
+    def labelled(self, key: str, value: str) -> ClickCounts:
+        """Add a key of one value to every row."""
+        return self._each(lambda part: part.labelled(key, value))
+
+    def _each(self, change: Callable[[ClickCounts], ClickCounts]) -> ClickCounts:
+        part, n = self._part, self._n
+        change(part(n))  # wrong keys are errors here
+        return CountsInParts(lambda i: change(part(i)), n)
+
+
+def n_rows(path: Path) -> int:
+    """Return how many rows a file of counts has, or reject what is none."""
+    source = existing_file(path)
+    with source.open("rb") as file:
+        parquet = file.read(4) == b"PAR1"
+    with parquet_errors(source):
+        about = pq.read_metadata(source) if parquet else None
+        if about is None or "clicked" in about.schema.names:
+            raise DataError(
+                "holds no counts; run count first, as in affinerank count "
+                f"{source} -o counts.parquet"
+            )
+    return int(about.num_rows)
+
+
+def _sum_of_files(files: Sequence[Path], part: int = 0, n: int = 1) -> ClickCounts:
+    """Add up a part of the counts in files, those of the same queries in each.
+
+    The last click above is kept if every file was counted by it.
+    """
+    found = [_read(file, part, n) for file in files]
     if not all(CONTEXT in one.keys for one in found):
         found = [one.merged(CONTEXT) if CONTEXT in one.keys else one for one in found]
-    for one, file in zip(found, days.values(), strict=True):
+    for one, file in zip(found, files, strict=True):
         if one._about() != found[0]._about():
-            first = f"those of {next(iter(days))}: {found[0]._about()}"
+            first = f"those of {files[0].stem}: {found[0]._about()}"
             raise DataError(f"{file}: {one._about()} cannot be added to {first}")
+    if len(found) == 1:
+        return found[0]
     return _added_up(
         pa.concat_tables([one.table for one in found]),
         pa.concat_tables([one.sessions_per_query for one in found]),
     )
+
+
+def _read(file: Path, part: int, n: int) -> ClickCounts:
+    """Read part ``part`` of ``n`` of a file of counts, by a hash of queries."""
+    with parquet_errors(file):
+        if n == 1:
+            found = ClickCounts(pq.read_table(file))
+        else:
+            import duckdb  # only for what is large: it takes time to load
+
+            query = (
+                "SELECT * FROM read_parquet($file, hive_partitioning = false) "
+                "WHERE hash(query_id::VARCHAR) % $n = $part"
+            )
+            given = {"file": glob.escape(str(file)), "n": n, "part": part}
+            with duckdb.connect() as connection:
+                try:
+                    rows = connection.execute(query, given).to_arrow_table()
+                except duckdb.Error as error:
+                    raise DataError(one_line(error)) from None
+            found = ClickCounts(rows)
+    # Sorting took room for several of it, which Arrow would keep.
+    pa.default_memory_pool().release_unused()
+    return found
 
 
 def _half(

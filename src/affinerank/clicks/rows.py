@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ from numpy.typing import ArrayLike
 from affinerank.arrays import Bools, Floats, Ids, Ints, Rng, joint, runs
 from affinerank.arrow import pa, pc
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import CONTEXT, EXPOSURE, VALUES
+from affinerank.clicks.counts_table import CONTEXT, EXPOSURE, KEYS, VALUES
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.errors import DataError, warn
@@ -28,6 +31,12 @@ class Unmatched:
     impressions: int = 0
     clicks: int = 0
     example: tuple[dict[str, Any], ...] = ()
+
+    def __add__(self, other: Unmatched) -> Unmatched:
+        """Add what was left out of other queries."""
+        names = ("groups", "documents", "queries", "impressions", "clicks")
+        both = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return Unmatched(**both, example=self.example or other.example)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -246,19 +255,8 @@ def rows_of(
     """
     if "user_bucket" in counts.keys and not by_user:
         counts = counts.merged("user_bucket")
-    table, unmatched = counts.table, Unmatched()
-    if not table.num_rows:
-        raise DataError("the counts are empty")
-    if data is None:
-        doc, query_of_doc, _ = numbered(table)
-        n_queries = int(query_of_doc.max()) + 1
-    else:
-        doc, known = _found(table, data)
-        unmatched = _left_out(table, known)
-        query_of_doc, n_queries = data.query_of_doc, data.n_queries
-        if not known.all():
-            table = table.filter(pa.array(known))
-    sessions = _sessions(table, counts.session_keys, query_of_doc[doc], n_queries)
+    part = _Numbered.of(counts, data)
+    table, doc, query_of_doc = part.table, part.doc, part.query_of_doc
     shown = np.asarray(table["impressions"]) > 0
     rank, impressions, clicks = (
         np.asarray(table[name])[shown] for name in ("rank", "impressions", "clicks")
@@ -284,21 +282,102 @@ def rows_of(
         impressions=impressions.astype(np.float64),
         clicks=clicks.astype(np.float64),
         query_of_doc=query_of_doc,
-        sessions=sessions,
-        unmatched=unmatched,
+        sessions=part.sessions,
+        unmatched=part.unmatched,
         has_context=has_context,
         segments=segments,
         segment=segment,
         values=values,
         user_bucket=codes(table["user_bucket"])[shown] if by_user else None,
-        exposure=_exposure(table, doc, sessions[query_of_doc[doc]]),
+        exposure=_exposure(table, doc, part.sessions[query_of_doc[doc]]),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Numbered:
+    """Counts with numbers for ids: the rows of documents that are known.
+
+    Attributes:
+        table: The columns besides ids and sessions.
+        doc: ``[n_rows]`` number of the document.
+        query_of_doc: ``[n_docs]`` number of its query.
+        sessions: ``[n_queries]`` of each query.
+        unmatched: What was left out.
+    """
+
+    table: pa.Table
+    doc: Ints
+    query_of_doc: Ints
+    sessions: Floats
+    unmatched: Unmatched
+
+    @classmethod
+    def of(cls, counts: ClickCounts, data: RankingDataset | None) -> _Numbered:
+        """Number counts part by part, so that the ids of one part are held at once."""
+        if data is not None and not data.n_docs:
+            raise DataError("the data are empty")
+        parts = [cls._of_part(part, data) for part in counts.parts()]
+        found = parts[0] if len(parts) == 1 else cls._joined(parts, apart=data is None)
+        if not len(found.doc):
+            if data is None or not found.unmatched.groups:
+                raise DataError("the counts are empty")
+            [theirs] = found.unmatched.example
+            ours = [ids[:1].tolist()[0] for ids in (data.query_ids, data.doc_ids)]
+            raise DataError(
+                "the counts and the data share no document: the first query and "
+                f"document are {list(theirs.values())} in the counts, and {ours} in "
+                "the data"
+            )
+        return found
+
+    @classmethod
+    def _of_part(cls, part: ClickCounts, data: RankingDataset | None) -> _Numbered:
+        table, unmatched = part.table, Unmatched()
+        if data is None:
+            doc, query_of_doc, _ = numbered(table)
+            n_queries = int(query_of_doc.max(initial=-1)) + 1
+        else:
+            doc, known = _found(table, data)
+            query_of_doc, n_queries = data.query_of_doc, data.n_queries
+            if not known.all():
+                unmatched = _left_out(table, known)
+                table = table.filter(pa.array(known))
+        sessions = _sessions(table, part.session_keys, query_of_doc[doc], n_queries)
+        rest = table.drop_columns([*KEYS[:2], "sessions"])
+        return cls(rest, doc, query_of_doc, sessions, unmatched)
+
+    @classmethod
+    def _joined(cls, parts: Sequence[_Numbered], *, apart: bool) -> _Numbered:
+        """Put parts together; ``apart``, each has numbered documents from 0."""
+        docs, queries, sessions = (
+            [getattr(part, name) for part in parts]
+            for name in ("doc", "query_of_doc", "sessions")
+        )
+        if apart:
+            docs = _shifted(docs, list(map(len, queries)))
+            queries = _shifted(queries, list(map(len, sessions)))
+        return cls(
+            pa.concat_tables([part.table for part in parts]),
+            np.concatenate(docs),
+            np.concatenate(queries) if apart else queries[0],
+            np.concatenate(sessions) if apart else np.sum(sessions, axis=0),
+            reduce(add, (part.unmatched for part in parts)),
+        )
+
+
+def _shifted(numbers: Sequence[Ints], sizes: Sequence[int]) -> list[Ints]:
+    """Count on where the part before ends."""
+    starts = np.cumsum([0, *sizes])
+    return [part + start for part, start in zip(numbers, starts, strict=False)]
 
 
 def document_ids(counts: ClickCounts) -> pa.Table:
     """``query_id`` and ``doc_id`` of each document, as :func:`rows_of` numbers them."""
-    _, _, first = numbered(counts.table)
-    return counts.table.select(["query_id", "doc_id"]).take(pa.array(first))
+    parts = []
+    for part in counts.parts():
+        _, _, first = numbered(part.table)
+        parts.append(part.table.select(KEYS[:2]).take(pa.array(first)))
+    return pa.concat_tables(parts)
 
 
 def note_unmatched(rows: ClickRows) -> None:
@@ -334,8 +413,6 @@ def codes(column: pa.ChunkedArray) -> Ints:
 
 def _found(table: pa.Table, data: RankingDataset) -> tuple[Ints, Bools]:
     """Document of each row that the data have, and which rows those are."""
-    if not data.n_docs:
-        raise DataError("the data are empty")
     _, query = _matched_codes(data.query_ids, table["query_id"])
     code, within = _matched_codes(data.doc_ids, table["doc_id"])
     size = int(code.max()) + 1
@@ -348,13 +425,6 @@ def _found(table: pa.Table, data: RankingDataset) -> tuple[Ints, Bools]:
     wanted = np.where((query < 0) | (within < 0), -1, query * size + within)
     place = np.minimum(np.searchsorted(there, wanted), len(there) - 1)
     known = there[place] == wanted
-    if not known.any():
-        theirs = [table[name][0].as_py() for name in ("query_id", "doc_id")]
-        ours = [ids[:1].tolist()[0] for ids in (data.query_ids, data.doc_ids)]
-        raise DataError(
-            "the counts and the data share no document: the first query and document "
-            f"are {theirs} in the counts, and {ours} in the data"
-        )
     return order[place[known]], known
 
 

@@ -85,13 +85,13 @@ def debias(
         labels = labelled(counts)
     else:
         parts = []
-        for value in pc.unique(counts.table["split"]).to_pylist():
+        for value in counts.column("split").unique().to_pylist():
             part = labelled(counts.select("split", value))
             column = pa.array([value] * part.num_rows, type=pa.string())
             parts.append(part.add_column(2, "split", column))
         labels = pa.concat_tables(parts)
     gauge = _gauge(row, users)
-    if VALUES[0] in counts.table.column_names:
+    if VALUES[0] in counts.columns:
         gauge = f"relevance times value, in values of an average click; {gauge}"
     about = {ESTIMATED_BY: estimator, GAUGE: gauge}
     return labels.replace_schema_metadata(about)
