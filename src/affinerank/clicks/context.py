@@ -13,7 +13,7 @@ import ibis.expr.types as ir
 from ibis import _
 
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import CONTEXT, KEYS, row_keys
+from affinerank.clicks.counts_table import CONTEXT, KEYS
 from affinerank.clicks.engines import hashed
 from affinerank.clicks.faults import Finding
 from affinerank.clicks.independence import Independence, independence_test
@@ -32,18 +32,21 @@ def with_context(log: ir.Table) -> ir.Table:
     return log.mutate(**{CONTEXT: ibis.coalesce(last, 0).cast("int64")})
 
 
-def look_at_some_sessions(log: ir.Table, rows: int) -> Independence | None:
-    """Test on some sessions whether clicks depend on the clicks above."""
+def look_at_some_sessions(
+    log: ir.Table, rows: int, *, repeats: bool = True
+) -> Independence | None:
+    """Test on some sessions whether clicks depend on the clicks above.
+
+    Where impressions may be there more than once (``repeats``), they count once.
+    """
     every = -(-rows // SAMPLED)
     if every > 1:
         log = log.filter(hashed(log.session_id) % every == 0)
-    keys = [name for name in row_keys(log.columns) if name in KEYS]
-    by = [*keys, CONTEXT, "session_id"]
-    # A repeated impression counts once.
-    once = with_context(log).group_by(by).agg(clicked=_.clicked.max())
-    counts = once.group_by([*keys, CONTEXT]).agg(
-        impressions=_.count(), clicks=_.clicked.sum()
-    )
+    keys = [*KEYS, CONTEXT]
+    seen = with_context(log)
+    if repeats:
+        seen = seen.group_by([*keys, "session_id"]).agg(clicked=_.clicked.max())
+    counts = seen.group_by(keys).agg(impressions=_.count(), clicks=_.clicked.sum())
     found = counts.to_pyarrow()
     if not found.num_rows:
         return None

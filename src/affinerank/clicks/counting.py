@@ -150,7 +150,8 @@ def count_log(
         if by_time:
             parts = _split_by_time(parts, holdout, holdout_from)
         if report is not None or context == "auto":
-            test = look_at_some_sessions(whole(parts), rows)
+            repeats = report is None or report.repeats
+            test = look_at_some_sessions(whole(parts), rows, repeats=repeats)
             if context == "auto":
                 context = "last-click" if test is not None and test.found else "none"
             if report is not None and test is not None:
@@ -161,7 +162,8 @@ def count_log(
         counts = [counts_expression(part, **known) for part in parts]
         share = None if by_time else holdout
         files = write_counts(counts, target, folder, holdout=share, progress=progress)
-        about = {"rows": rows, **_sizes(files, table), "dropped": dropped}
+        plain = report is not None and report.plain
+        about = {"rows": rows, **_sizes(files, table, plain), "dropped": dropped}
     return Counted(report, {**about, "seconds": time.perf_counter() - started})
 
 
@@ -297,30 +299,29 @@ def _exactly(path: Path) -> str:
     return glob.escape(str(path))
 
 
-def _sizes(files: Sequence[Path], log: ir.Table) -> dict[str, int]:
+def _sizes(files: Sequence[Path], log: ir.Table, plain: bool) -> dict[str, int]:
     """Return the sizes of counts in files without common queries, not loading them.
 
-    Where ``log`` is DuckDB's, so is this, within the same memory.
+    Where ``log`` is DuckDB's, so is this, within the same memory. If sessions are
+    ``plain``, every query has rows at rank 1.
     """
     if not is_duckdb(log):
         with open_table(str(files[0])) as table:
-            return _sizes(files, table)
+            return _sizes(files, table, plain)
     read = partial(log.get_backend().read_parquet, hive_partitioning=False)
     sizes, deepest = Counter[str](), 0
     groups = [pq.read_metadata(file).num_rows for file in files]
     every = -(-sum(groups) // DOCUMENTS_COUNTED)
     for file, size in zip(files, groups, strict=True):
         for part in in_parts(read(_exactly(file)), "query_id", size):
-            by = session_keys(part.columns)
-            numbers = ("impressions", "clicks")
-            sums = {name: _[name].sum() for name in numbers}
-            issued = part.group_by(by).agg(
-                sessions=_.sessions.max(), ranks=_["rank"].max(), **sums
-            )
-            queries = _.count() if by == ["query_id"] else _.query_id.nunique()
-            sums = {name: _[name].sum() for name in ("sessions", *numbers)}
-            found = totals(issued, queries=queries, ranks=_.ranks.max(), **sums)
+            sums = {name: _[name].sum() for name in ("impressions", "clicks")}
+            found = totals(part, ranks=_["rank"].max(), **sums)
             deepest = max(deepest, found.pop("ranks"))
+            by = session_keys(part.columns)
+            issued = part.filter(_["rank"] == 1) if plain else part
+            issued = issued.group_by(by).agg(sessions=_.sessions.max())
+            queries = _.count() if by == ["query_id"] else _.query_id.nunique()
+            found |= totals(issued, queries=queries, sessions=_.sessions.sum())
             pairs = part.select(pair=hashed(part.query_id, part.doc_id))
             pairs = pairs.filter(_.pair % every == 0).distinct()
             sizes.update(found | totals(pairs, documents=_.count() * every))
