@@ -9,12 +9,14 @@ group new (two rows to a group), head-heavy (some 10,000 groups), Zipf. It print
   memory in all. Bars: unchecked 1.1; checked 2, or 0.15 microseconds per row more;
 - microseconds per row at each size, every group new: they must not grow;
 - seconds to count a day alone, and to add it to 100 days as large. Bar: 1.5;
+- with ``--planted``, whether every class of fault is found, planted once each into a
+  log of each shape and size, and seconds of the search;
 - peak memory and seconds of a fresh process that runs ``affinerank count`` within
   ``--within`` on the largest log.
 
     python benchmarks/counting.py [--rows 2e6 20e6 200e6] [--compare 20e6] [--repeats 3]
         [--shapes new head zipf] [--integers] [--within 1GB]
-        [--day 2e6]
+        [--day 2e6] [--planted]
 
 A billion rows: ``--compare 0 --rows 1e9 --ways bare --integers --within 7GB`` (3 GB of
 disk for the log, and 30 GB for spilling).
@@ -36,9 +38,12 @@ from contextlib import redirect_stdout
 from datetime import date, timedelta
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from affinerank.clicks.counting import (
     count_log,
@@ -75,6 +80,22 @@ SHAPES = {  # the query of session s
 }
 
 
+FIRST_PLANTED = 10**12  # number of the first session with a fault
+PLANTED = {  # what is said of a session, and what its third row is changed to
+    "session_id is null": {"session_id": None},
+    "query_id is null": {"query_id": None},
+    "doc_id is null": {"doc_id": None},
+    "rank is not a whole number": {"rank": -3},
+    "clicked is neither 0 nor 1": {"clicked": None},
+    "two documents at one rank": {"rank": 2},
+    "one document at two ranks": {"doc_id": "2"},
+    "a list has gaps": {"rank": 12},
+    "a session has more than one query": {"query_id": "1"},
+    "a list starts deeper": {"rank": 2},
+    "an impression is repeated": {"rank": 2, "doc_id": "2"},
+}
+
+
 def connected(folder: Path) -> duckdb.DuckDBPyConnection:
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY,
@@ -90,10 +111,49 @@ def write_log(rows: int, folder: Path, shape: str, integers: bool = False) -> Pa
     made = INTEGERS if integers else LOG
     with connected(folder) as connection:
         # A table is read by all cores, a range by one.
-        number = f"CREATE TEMP TABLE sessions AS SELECT range AS s FROM range({sessions})"
-        connection.execute(number)
+        numbers = f"SELECT range AS s FROM range({sessions})"  # noqa: S608
+        connection.execute(f"CREATE TEMP TABLE sessions AS {numbers}")
         connection.execute(made.format(log=log, sessions=sessions, query=query))
     return log
+
+
+def plant(log: Path, target: Path) -> None:
+    """Write a session for each class of fault, with the columns of a log."""
+    rows: list[dict[str, object]] = []
+    for number, (what, change) in enumerate(PLANTED.items()):
+        for rank in range(1, 11):
+            row = {"query_id": "0", "doc_id": str(rank), "rank": rank, "clicked": False}
+            row["session_id"] = FIRST_PLANTED + number
+            if what == "a list starts deeper":
+                row["rank"] = rank + 1
+            elif rank == 3:
+                row |= change
+            rows.append(row)
+    schema = pq.read_schema(log).remove_metadata()
+    columns = {
+        name: pa.array([row[name] for row in rows]).cast(schema.field(name).type)
+        for name in schema.names
+    }
+    pq.write_table(pa.table(columns), target)
+
+
+def find_planted(shape: str, rows: int, folder: Path, integers: bool) -> None:
+    """Print whether every planted fault is found, and exit with 1 if one is not."""
+    logs = folder / "planted"
+    logs.mkdir()
+    log = write_log(rows, folder, shape, integers).rename(logs / "log.parquet")
+    plant(log, logs / "planted.parquet")
+    started = time.perf_counter()
+    with open_table(str(logs), memory=MEMORY) as table:
+        found = count_log(table, folder / "counts.parquet", bad_rows="drop")
+    taken = time.perf_counter() - started
+    said = [finding["what"] for finding in found.findings()]
+    missed = [what for what in PLANTED if not any(one.startswith(what) for one in said)]
+    about = f"missed: {', '.join(missed)}" if missed else f"all {len(PLANTED)} found"
+    print(f"{shape:6}{rows:>13,}  {about}, {taken:.1f} s", flush=True)
+    shutil.rmtree(logs)
+    if missed:
+        sys.exit(1)
 
 
 def bare(log: Path, folder: Path) -> None:
@@ -233,6 +293,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--day", type=float, default=2e6, help="rows of a day")
     parser.add_argument("--within", default="1GB", help="memory for the largest log")
     parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=WAYS)
+    parser.add_argument("--planted", action="store_true", help="look for faults alone")
     parser.add_argument("--folder", default=tempfile.gettempdir())
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -251,6 +312,10 @@ def main() -> None:
         if len(rows) < len(args.rows):
             print(f"(the disk has room for {most:,.0f} rows)")
         print(f"DuckDB {duckdb.__version__}, {os.cpu_count()} cores, {MEMORY}")
+        if args.planted:
+            for shape, size in product(args.shapes, rows):
+                find_planted(shape, size, folder, args.integers)
+            return
         for shape in args.shapes if args.compare else ():
             size = int(args.compare)
             log = write_log(size, folder, shape)
