@@ -130,5 +130,5 @@ def test_without_xgboost_one_sentence_says_so(monkeypatch: Any) -> None:
 
 def test_the_table_does_not_load_xgboost() -> None:
     assert xgboost.ROW.settings().trees == 300
-    with pytest.raises(ConfigError, match="feature_share must be at most 1"):
+    with pytest.raises(ConfigError, match="feature_share must be above 0 and up to 1"):
         XGBoostSettings(feature_share=2.0)

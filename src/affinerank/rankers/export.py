@@ -27,7 +27,7 @@ from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, writable, written_whole
 from affinerank.rankers import RANKERS, trees
-from affinerank.rankers.engines import ENGINES, trees_of
+from affinerank.rankers.engines import ENGINES, of_raw_features
 from affinerank.rankers.onnx_graph import INPUT, OUTPUT, build_model
 from affinerank.rankers.ranker import Ranker, score
 from affinerank.tables import Table
@@ -207,10 +207,10 @@ def _for_engine(name: str) -> Format:
 
     def written(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
         model: Any = ranker.model
-        trees = trees_of(model.dumped(), ranker.mapping)
+        trees = of_raw_features(model.nodes(), ranker.mapping)
         return write(trees, ranker.mapping.names)
 
-    return Format(name, title, "dumped", "the file", written)
+    return Format(name, title, "nodes", "the file", written)
 
 
 def _text_scores(ranker: Ranker, content: bytes, lists: RankingDataset) -> Floats:

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,14 +19,14 @@ from torch.nn.functional import pad
 
 from affinerank.arrays import Ints, Matrix
 from affinerank.errors import ConfigError, DataError
-from affinerank.progress import Progress, quiet
 from affinerank.rankers.checkpoint import (
     fingerprint,
     restore_state,
     write_state,
 )
-from affinerank.rankers.click_likelihood import ClickBatch, click_loss, mean_score
+from affinerank.rankers.click_likelihood import ClickBatch, click_loss
 from affinerank.rankers.held_out import Best, Planned
+from affinerank.rankers.likelihood import mean_score
 from affinerank.rankers.limited import LimitedBatch, limited_loss
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.losses import Loss
@@ -37,7 +36,6 @@ from affinerank.rankers.networks import (
     forward,
     initial_parameters,
     on_device,
-    require_numbers,
     score_blocks,
 )
 from affinerank.rankers.operations import (
@@ -46,14 +44,9 @@ from affinerank.rankers.operations import (
     views,
 )
 from affinerank.rankers.parallel import Group
-from affinerank.rankers.ranker import Fitted
+from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.scaling import scaled, scaled_tensors
-from affinerank.rankers.targets import (
-    ClickTargets,
-    Targets,
-    Validation,
-    require_fit,
-)
+from affinerank.rankers.targets import ClickTargets, Targets, require_numbers
 from affinerank.seeds import stage_rng
 
 if TYPE_CHECKING:
@@ -274,25 +267,15 @@ class NetworkTrainer:
         return Networks(tuple(now), self.n_features, self.settings, self.seeds)
 
 
-def fit_networks(
-    features: Matrix,
-    targets: Targets | ClickTargets,
-    offsets: Ints,
-    *,
-    seeds: Sequence[int],
-    settings: NetworkSettings,
-    validation: Validation | None = None,
-    lengths: Sequence[int] | None = None,
-    checkpoint: Path | None = None,
-    progress: Progress = quiet,
-    kind: type[NetworkTrainer] = NetworkTrainer,
+def train_networks(
+    task: Task, kind: type[NetworkTrainer] = NetworkTrainer
 ) -> list[Fitted]:
-    """Train a stack of networks, as a row's ``fit`` does."""
-    require_fit(targets, len(features), seeds, settings, validation)
-    require_numbers(features)
-    trainer = kind(features, offsets, seeds, settings)
-    trainer.set_targets(targets)
-    losses, trace = torch.full((2, settings.epochs, len(seeds)), math.nan)
+    """Train a stack of networks."""
+    settings, validation, checkpoint = task.settings, task.validation, task.checkpoint
+    require_numbers(task.features)
+    trainer = kind(task.features, task.offsets, task.seeds, settings)
+    trainer.set_targets(task.targets)
+    losses, trace = torch.full((2, settings.epochs, len(task.seeds)), math.nan)
     state = {"flat": trainer.flat, "squares": trainer.squares}
     state |= {"losses": losses, "trace": trace}
     best: Best | Planned | None = None
@@ -301,18 +284,18 @@ def fit_networks(
         require_numbers(validation.features)
         best = Best(trainer, validation)
         state |= {"best": best.flat, "best_values": best.values, "best_at": best.at}
-    elif lengths is not None:
-        best = Planned(trainer, lengths)
+    elif task.lengths is not None:
+        best = Planned(trainer, task.lengths)
         state |= {"best": best.flat}
     if checkpoint is not None:
         own = replace(settings, device=trainer.device.type)
-        given = (features, targets, offsets, validation)
-        mark = fingerprint(own, seeds, *given, *(lengths or ()))
+        given = (task.features, task.targets, task.offsets, validation)
+        mark = fingerprint(own, task.seeds, *given, *(task.lengths or ()))
         restore_state(checkpoint, mark, state)
     done = int(losses[:, 0].isfinite().sum())
-    trainer.steps = done * -(-(len(offsets) - 1) // settings.batch_queries)
+    trainer.steps = done * -(-(len(task.offsets) - 1) // settings.batch_queries)
     for epoch in range(done, settings.epochs):
-        progress("training", epoch, settings.epochs)
+        task.progress("training", epoch, settings.epochs)
         losses[epoch] = trainer.epoch(epoch)
         ended = best is not None and best.look(epoch + 1)
         if isinstance(best, Best):
@@ -321,11 +304,14 @@ def fit_networks(
             break
         if checkpoint is not None and trainer.group.first:
             write_state(checkpoint, mark, state)
-    progress("training", settings.epochs, settings.epochs)
+    task.progress("training", settings.epochs, settings.epochs)
     if checkpoint is not None and trainer.group.first:
         checkpoint.unlink(missing_ok=True)
     done = int(losses[:, 0].isfinite().sum())
     return _fitted(trainer, best, losses[:done], trace[:done])
+
+
+fit_networks = fit_of(train_networks, resumes=True)
 
 
 def _fitted(

@@ -16,7 +16,7 @@ with :math:`r` the ranks that the scores give, :math:`u` how much the list count
 :math:`s_j`, and :math:`\Delta\rho(1 - \rho)` to the second derivative of both.
 
 The loss of :class:`ClickObjective` is that of
-:mod:`affinerank.rankers.click_likelihood`.
+:mod:`affinerank.rankers.likelihood`.
 
 It is kept apart because numba takes half a second to import.
 """
@@ -24,19 +24,18 @@ It is kept apart because numba takes half a second to import.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from affinerank.arrays import Bools, Floats, Ints
 from affinerank.errors import DataError
 from affinerank.metrics import discount
-from affinerank.rankers.click_likelihood import LEAST_RATE, mean_score
+from affinerank.rankers.likelihood import Clicks, mean_score
 from affinerank.rankers.limited import LimitedBatch, LimitedObjective
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.scaling import scaled
@@ -113,26 +112,15 @@ def _pairs(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClickObjective:
-    r"""What LightGBM needs before each tree to explain clicks.
-
-    With :math:`m = \mathrm{sigmoid}(s)`, :math:`p_k = \alpha_k m + \beta_k` and
-    :math:`d_k = \alpha_k m (1 - m)`, the gradient of a score is
-    :math:`-\sum_k d_k (c_k - n_k p_k) / (p_k (1 - p_k))`, and the expected second
-    derivative :math:`\sum_k n_k d_k^2 / (p_k (1 - p_k))`, never below 0.
+    """What LightGBM needs before each tree to explain clicks.
 
     Attributes:
-        impressions: ``[n_docs, slots]`` n, as the next three.
-        clicks: c.
-        alpha: Slope of the click rate p.
-        beta: Its intercept.
+        clicks: Of documents that were all shown.
         start: What the score is before the first tree; LightGBM's scores leave it out.
         scale: What both derivatives are multiplied by.
     """
 
-    impressions: NDArray[np.float32]
-    clicks: NDArray[np.float32]
-    alpha: NDArray[np.float32]
-    beta: NDArray[np.float32]
+    clicks: Clicks
     start: float = 0.0
     scale: float = 1.0
 
@@ -142,13 +130,10 @@ class ClickObjective:
         ``data``, which LightGBM passes, adds nothing.
         """
         del data
-        m = expit(self.start + scores[:, None])
-        p = np.clip(self.alpha * m + self.beta, LEAST_RATE, 1.0 - LEAST_RATE)
-        d = self.alpha * m * (1.0 - m)
-        over = self.scale * d / (p * (1.0 - p))
-        first = np.sum((self.impressions * p - self.clicks) * over, axis=1)
-        second = np.sum(self.impressions * d * over, axis=1)
-        return first.astype(np.float32), second.astype(np.float32)
+        now = self.start + scores
+        first, second = self.clicks.surprise(now)[1], self.clicks.curvature(now)
+        scaled = (self.scale * np.stack([first, second])).astype(np.float32)
+        return scaled[0], scaled[1]
 
     def scaled(self) -> ClickObjective:
         """Scale so that second derivatives are 1/4 on average at the start.
@@ -156,7 +141,7 @@ class ClickObjective:
         As in logistic regression from score 0: then the least sum of them in a leaf
         (LightGBM's 0.001) does not depend on the number of clicks.
         """
-        _, second = self(np.zeros(len(self.clicks)))
+        _, second = self(np.zeros(self.clicks.doc.max(initial=-1) + 1))
         if not second.any():
             raise DataError("no document was shown where clicks tell of relevance")
         return replace(self, scale=0.25 / float(second.mean()))
@@ -233,11 +218,11 @@ def _limited(targets: Targets, batch: Batch, offsets: Ints) -> Iterator[Lesson]:
 
 def _of_clicks(targets: ClickTargets) -> Iterator[Lesson]:
     """Yield what each ranker learns from clicks, from their mean relevance on."""
-    parts = [getattr(targets, part.name) for part in fields(targets)]
     for i, start in enumerate(mean_score(targets)):
-        shown = targets.impressions[i].any(axis=1)
-        n, clicks, alpha, beta = (part[i][shown] for part in parts)
-        objective = ClickObjective(n, clicks, alpha, beta, start).scaled()
+        docs, clicks = Clicks.of(targets, i).of_shown()
+        shown = np.zeros(targets.clicks.shape[1], dtype=bool)
+        shown[docs] = True
+        objective = ClickObjective(clicks, start).scaled()
         # Where clicks are fewer than at relevance 0, Newton's step would grow forever.
         params = {"objective": objective, "max_delta_step": 1.0}
         yield Lesson(shown, params, start=start)

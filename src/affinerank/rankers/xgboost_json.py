@@ -13,9 +13,9 @@ import numpy as np
 
 from affinerank import limits
 from affinerank.errors import DataError
+from affinerank.rankers.tree_nodes import FLOAT, LARGEST, Node, Tree
 
-FLOAT = np.float32
-LARGEST = float(np.finfo(FLOAT).max)
+LARGEST_SPAN = (-LARGEST, LARGEST)
 ROOT = 2**31 - 1  # what a root has for a parent
 # Arrays of a tree, a value per node; children of a leaf are -1.
 WHOLE = ("left_children", "right_children", "split_indices", "default_left")
@@ -99,32 +99,31 @@ def _sound(tree: Any, number: int, n_features: int) -> FlatTree:
     n = len(left) if isinstance(left, list) else 0
     if not 0 < n <= most:
         raise DataError(f"{where}: expected 1 to {most:,} left_children")
-    for key in (*WHOLE, *REAL):
+    spans = dict.fromkeys(WHOLE[:2], (-1, n - 1)) | dict.fromkeys(REAL, LARGEST_SPAN)
+    spans |= {"split_indices": (0, n_features - 1), "default_left": (0, 1)}
+    for key, (low, top) in spans.items():
         values: Any = tree.get(key)
         kinds = (int,) if key in WHOLE else (int, float)
         right = isinstance(values, list) and len(values) == n
         if not right or any(type(value) not in kinds for value in values):
             raise DataError(f"{where}: expected {n} numbers in {key}")
-        ends = {"split_indices": (0, n_features - 1), "default_left": (0, 1)}
-        whole = ends.get(key, (-1, n - 1))
-        low, top = whole if key in WHOLE else (-LARGEST, LARGEST)
         if not low <= min(values) <= max(values) <= top:
             raise DataError(f"{where}: expected {key} from {low:g} to {top:g}")
-    depth = [1] * n
-    met = []
+    depth, met = [1] * n, []
     for i, pair in enumerate(_children(tree)):
-        inner = [child for child in pair if child >= 0]
-        if len(inner) == 1 or any(child <= i for child in inner):
+        if pair == (-1, -1):
+            continue
+        if min(pair) <= i:
             raise DataError(f"{where}: node {i} needs two children after it, or none")
-        for child in inner:
+        for child in pair:
             depth[child] = depth[i] + 1
-        met += inner
+        met += pair
     if sorted(met) != list(range(1, n)) or max(depth) > limits.MODEL_DEPTH:
         raise DataError(
             f"{where}: expected each node but the first once among the children, "
             f"{limits.MODEL_DEPTH} levels at most"
         )
-    return {key: tree[key] for key in (*WHOLE, *REAL)}
+    return {key: tree[key] for key in spans}
 
 
 def in_order(tree: Mapping[str, Any]) -> FlatTree:
@@ -142,26 +141,13 @@ def in_order(tree: Mapping[str, Any]) -> FlatTree:
     return found
 
 
-def as_dumped(trees: Sequence[FlatTree]) -> dict[str, Any]:
-    """Return trees in the form that LightGBM dumps, where ``x <= t`` goes left."""
-    return {
-        "tree_info": [
-            {"tree_index": i, "tree_structure": _node(tree, 0)}
-            for i, tree in enumerate(trees)
-        ]
-    }
-
-
-def _node(tree: FlatTree, i: int) -> dict[str, Any]:
-    value = FLOAT(tree["split_conditions"][i])
-    if tree["left_children"][i] < 0:
-        return {"leaf_value": float(value)}
-    return {
-        "split_feature": tree["split_indices"][i],
-        "threshold": float(np.nextafter(value, FLOAT(-np.inf))),
-        "decision_type": "<=",
-        "missing_type": "NaN",
-        "default_left": bool(tree["default_left"][i]),
-        "left_child": _node(tree, tree["left_children"][i]),
-        "right_child": _node(tree, tree["right_children"][i]),
-    }
+def nodes_of(tree: FlatTree) -> Tree:
+    """Return a tree node by node, where what is not above a threshold goes left."""
+    nodes = []
+    keys = (*WHOLE, "split_conditions")
+    for left, right, feature, missing, value in zip(*map(tree.get, keys), strict=True):
+        at = FLOAT(value)
+        below = float(np.nextafter(at, FLOAT(-np.inf)))
+        split = Node(below, feature, bool(missing), True, left, right)
+        nodes.append(Node(float(at)) if left < 0 else split)
+    return nodes
