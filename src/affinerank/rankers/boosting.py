@@ -145,13 +145,13 @@ def jobs(task: Task, *, native: bool | None, position: bool) -> Iterator[Job]:
     from affinerank.rankers.tree_objective import lessons
 
     held = None if task.validation is None else judge_of(task.validation, "cpu")
-    lengths = task.lengths or [None] * len(task.seeds)
-    trees = task.lengths or [task.settings.trees] * len(task.seeds)
+    lengths = task.lengths
+    trees = lengths or [task.settings.trees] * len(task.seeds)
     given = (task.targets, task.offsets, task.settings.truncation)
     for i, lesson in enumerate(lessons(*given, native=native, position=position)):
-        judge = held and partial(_worth, held, i, lesson.start)
-        done = sum(trees[:i])
-        yield Job(task, lesson, judge, task.seeds[i], lengths[i], done, sum(trees))
+        judge = partial(_worth, held, i, lesson.start) if held else None
+        own = (task.seeds[i], lengths[i] if lengths else None)
+        yield Job(task, lesson, judge, *own, sum(trees[:i]), sum(trees))
 
 
 def _worth(held: HeldOut, i: int, start: float, scores: Floats) -> float:

@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from affinerank.rankers.lists import Lists
+from affinerank.rankers.lists import Batch, Lists
 
 BLOCK = tl.constexpr(32)
 ACROSS = tl.constexpr(32)
@@ -73,21 +73,18 @@ class Replayed:
         return graph, inputs, result
 
 
-def lambda_pairs(
-    scores: Tensor, weights: Tensor, known: Tensor, lists: Lists
-) -> tuple[Tensor, Tensor]:
+def lambda_pairs(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the loss of each network, ``[n_networks]``, and the slope of each score.
 
     Args:
         scores: ``[n_networks, n_docs]`` float32.
-        weights: Of the same shape.
-        known: Of the same shape, bool.
-        lists: Where each list's documents lie.
+        batch: What the networks learn.
     """
-    scores, weights, known = (x.contiguous() for x in (scores, weights, known))
-    ranks = count_ranks(scores, known, lists)
+    given = scores, batch.gains, batch.known
+    scores, weights, known = (x.contiguous() for x in given)
+    ranks = count_ranks(scores, known, batch.lists)
     value, slope = torch.zeros_like(scores), torch.zeros_like(scores)
-    _launch(_add_pairs, lists, scores, weights, known, ranks, value, slope)
+    _launch(_add_pairs, batch.lists, scores, weights, known, ranks, value, slope)
     return value.sum(dim=1), slope
 
 

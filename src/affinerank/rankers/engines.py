@@ -25,7 +25,7 @@ import numpy as np
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.rankers.tree_nodes import FLOAT, LARGEST, Node, Tree, rounded_down
-from affinerank.rankers.xgboost_json import document
+from affinerank.rankers.xgboost_json import FlatTree, document
 
 MOST = 1e300  # a threshold at infinity, as a number
 SOLR_SLACK = FLOAT(1e-6)
@@ -131,7 +131,7 @@ def opensearch(trees: list[Tree], names: tuple[str, ...]) -> Written:
 
 def opensearch_raw(trees: list[Tree], names: tuple[str, ...]) -> Written:
     """Write ``model/xgboost+json+raw``, which XGBoost itself loads too."""
-    flat = [
+    flat: list[FlatTree] = [
         {
             "left_children": [node.left or -1 for node in tree],
             "right_children": [node.right or -1 for node in tree],

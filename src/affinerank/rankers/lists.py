@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -64,12 +64,15 @@ class Batch:
             part at all, whatever is stored as their weight.
         share: ``[n_networks, n_docs]`` how much the document's list counts.
         lists: Where each list's documents lie.
+        limits: ``[3, n_docs]`` of what a document can bring, in safe learning; see
+            :mod:`affinerank.rankers.limited`.
     """
 
     weights: Tensor
     known: Tensor
     share: Tensor
     lists: Lists
+    limits: Tensor | None = None
 
     @property
     def gains(self) -> Tensor:
@@ -84,7 +87,39 @@ class Batch:
     def at(self, rows: Tensor, lists: Lists) -> Batch:
         """Select the documents ``rows``; those beyond ``lists`` are never known."""
         known = self.known[:, rows] & lists.inside(len(rows))
-        return Batch(self.weights[:, rows], known, self.share[:, rows], lists)
+        limits = None if self.limits is None else self.limits[:, rows]
+        return Batch(self.weights[:, rows], known, self.share[:, rows], lists, limits)
+
+    def of_ranker(self, i: int) -> Batch:
+        """Keep what one ranker learns."""
+        own = (part[i : i + 1] for part in (self.weights, self.known, self.share))
+        return Batch(*own, self.lists, self.limits)
+
+    def groups(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Gather lists of similar length: index, and which documents are known."""
+        for index, held in self.lists.groups():
+            yield index, held & self.known[:, index]
+
+
+class _WithGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, loss: Tensor, gradient: Tensor) -> Tensor:
+        del scores
+        ctx.save_for_backward(gradient)
+        return loss.view_as(loss)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Any) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return outer[0][:, None] * gradient, None, None
+
+
+def with_gradient(scores: Tensor, loss: Tensor, gradient: Tensor) -> Tensor:
+    """Return ``loss [n]``, whose gradient by ``scores [n, n_docs]`` is known already.
+
+    It is computed with the loss, so that no pair of documents is kept for later.
+    """
+    return _WithGradient.apply(scores, loss, gradient)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def over_lists(

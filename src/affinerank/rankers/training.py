@@ -27,7 +27,7 @@ from affinerank.rankers.checkpoint import (
 from affinerank.rankers.click_likelihood import ClickBatch, click_loss
 from affinerank.rankers.held_out import Best, Planned
 from affinerank.rankers.likelihood import mean_score
-from affinerank.rankers.limited import LimitedBatch, limited_loss
+from affinerank.rankers.limited import limited, limited_loss
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.losses import Loss
 from affinerank.rankers.mlp import ALIGNED, NetworkSettings, parameter_shapes
@@ -109,7 +109,7 @@ class NetworkTrainer:
         self.loss = Loss.named(settings.loss)
         self.steps = 0
         self.lists = Lists.of(np.diff(offsets), self.device)
-        self.learnt: Batch | ClickBatch | LimitedBatch
+        self.learnt: Batch | ClickBatch
         self.value: Callable[[Tensor, Any], Tensor] = self.loss.value
         mixed = [mixed_seed(seed) for seed in seeds]
         self._mixed = torch.tensor(mixed, dtype=torch.int32, device=self.device)
@@ -133,7 +133,7 @@ class NetworkTrainer:
             self._explain(targets)
         elif targets.limits is not None:
             batch = scaled(targets, self.lists)
-            self.learnt = LimitedBatch.of(batch, targets.weights, targets.limits)
+            self.learnt = limited(batch, targets.weights, targets.limits)
             self.value, self.replayed = limited_loss, None
         else:
             self._learn(scaled(targets, self.lists, centred=self.loss.centred))

@@ -36,8 +36,8 @@ from affinerank.arrays import Bools, Floats, Ints
 from affinerank.errors import DataError
 from affinerank.metrics import discount
 from affinerank.rankers.likelihood import Clicks, mean_score
-from affinerank.rankers.limited import LimitedBatch, LimitedObjective
-from affinerank.rankers.lists import Batch, Lists
+from affinerank.rankers.limited import LimitedObjective, limited
+from affinerank.rankers.lists import Lists
 from affinerank.rankers.scaling import scaled
 from affinerank.rankers.targets import ClickTargets, Targets
 
@@ -184,8 +184,7 @@ def lessons(
         return
     batch = scaled(targets, Lists.of(np.diff(offsets)))
     if targets.limits is not None:
-        yield from _limited(targets, batch, offsets)
-        return
+        batch = limited(batch, targets.weights, targets.limits)
     gains = batch.gains.numpy()
     for i, share in enumerate(targets.of_queries(offsets)):
         known = targets.known[i]
@@ -193,7 +192,10 @@ def lessons(
         bounds = np.concatenate([[0], np.cumsum(known)])[offsets]
         weights, sizes = targets.weights[i, known], np.diff(bounds)
         noisy = bool(targets.noisy) and targets.noisy[i]
-        if not noisy and _is_native(weights, sizes) if native is None else native:
+        if batch.limits is not None:
+            own = batch.at(torch.from_numpy(np.flatnonzero(known)), Lists.of(sizes))
+            yield Lesson(known, {"objective": LimitedObjective(own.of_ranker(i))})
+        elif not noisy and _is_native(weights, sizes) if native is None else native:
             lesson = _native(known, weights, share, sizes, truncation)
             rank = targets.rank_of(i)[known]
             if position and not rank.any():
@@ -204,16 +206,6 @@ def lessons(
             gained = gains[i, known].astype(np.float64)
             ours = LambdaObjective(gained, bounds, truncation)
             yield Lesson(known, {"objective": ours})
-
-
-def _limited(targets: Targets, batch: Batch, offsets: Ints) -> Iterator[Lesson]:
-    """Yield what each ranker learns within limits."""
-    whole = LimitedBatch.of(batch, targets.weights, np.asarray(targets.limits))
-    for i, known in enumerate(targets.known):
-        bounds = np.concatenate([[0], np.cumsum(known)])[offsets]
-        rows = torch.from_numpy(np.flatnonzero(known))
-        own = whole.at(rows, Lists.of(np.diff(bounds))).of_ranker(i)
-        yield Lesson(known, {"objective": LimitedObjective(own)})
 
 
 def _of_clicks(targets: ClickTargets) -> Iterator[Lesson]:

@@ -192,7 +192,7 @@ def _trained(binned: Sequence[Any], job: Job) -> Fitted:
     data, *held_out = binned
     for name, content in job.lesson.fields.items():
         data.construct().set_field(name, content)
-    settings: TreeSettings = job.task.settings
+    settings, judge = job.task.settings, job.judge
     values: dict[str, dict[str, list[float]]] = {}
     callbacks = [lambda env: job.tell(env.iteration + 1), lgb.record_evaluation(values)]
     if settings.patience is not None:
@@ -213,7 +213,7 @@ def _trained(binned: Sequence[Any], job: Job) -> Fitted:
         num_boost_round=job.trees,
         valid_sets=held_out,
         valid_names=["held out"] * len(held_out),
-        feval=(lambda s, _: ("worth", job.judge(s), True)) if job.judge else None,
+        feval=(lambda s, _: ("worth", judge(s), True)) if judge else None,
         callbacks=callbacks,
         keep_training_booster=True,  # with the trees after the best one
     )
@@ -223,7 +223,7 @@ def _trained(binned: Sequence[Any], job: Job) -> Fitted:
     def upto(trees: int) -> TreeModel:
         return TreeModel(booster.model_to_string(num_iteration=trees))
 
-    trace = values["held out"]["worth"] if job.judge else []
+    trace = values["held out"]["worth"] if judge else []
     return job.fitted(upto, booster.current_iteration(), trace)
 
 

@@ -109,7 +109,8 @@ def _sound(tree: Any, number: int, n_features: int) -> FlatTree:
             raise DataError(f"{where}: expected {n} numbers in {key}")
         if not low <= min(values) <= max(values) <= top:
             raise DataError(f"{where}: expected {key} from {low:g} to {top:g}")
-    depth, met = [1] * n, []
+    depth = [1] * n
+    met: list[int] = []
     for i, pair in enumerate(_children(tree)):
         if pair == (-1, -1):
             continue
