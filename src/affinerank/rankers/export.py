@@ -98,11 +98,7 @@ class Format:
 
 
 def export_ranker(
-    ranker: Ranker,
-    path: PathLike,
-    *,
-    to: str,
-    data: RankingDataset | None = None,
+    ranker: Ranker, path: PathLike, *, to: str, data: RankingDataset | None = None
 ) -> Export:
     """Write a ranker for another system, with ``FILE.json`` beside it: both or none.
 

@@ -19,11 +19,7 @@ from torch.nn.functional import pad
 
 from affinerank.arrays import Ints, Matrix
 from affinerank.errors import ConfigError, DataError
-from affinerank.rankers.checkpoint import (
-    fingerprint,
-    restore_state,
-    write_state,
-)
+from affinerank.rankers.checkpoint import fingerprint, restore_state, write_state
 from affinerank.rankers.click_likelihood import ClickBatch, click_loss
 from affinerank.rankers.held_out import Best, Planned
 from affinerank.rankers.likelihood import mean_score
@@ -38,11 +34,7 @@ from affinerank.rankers.networks import (
     on_device,
     score_blocks,
 )
-from affinerank.rankers.operations import (
-    adagrad_update,
-    mixed_seed,
-    views,
-)
+from affinerank.rankers.operations import adagrad_update, mixed_seed, views
 from affinerank.rankers.parallel import Group
 from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.scaling import scaled, scaled_tensors
