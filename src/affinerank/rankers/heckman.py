@@ -61,7 +61,7 @@ def _solutions(
 ) -> Solutions:
     """Yield each strength, with coefficients and a constant."""
     x, shown = standard.astype(np.float64), task.targets.known[i]
-    share = task.targets.of_queries(task.offsets)[i].repeat(np.diff(task.offsets))
+    share = task.targets.of_documents(task.offsets)[i]
     weights = np.where(shown, task.targets.weights[i], 0.0).astype(np.float64)
     some = weights[(share > 0) & shown]
     require_order(i, some, some - some.mean())

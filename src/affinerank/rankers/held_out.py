@@ -42,8 +42,7 @@ class HeldOut:
         self.known[i].copy_(known[0])
 
     def _worth(self, targets: Any) -> tuple[Tensor, Tensor]:
-        sizes = np.diff(self.offsets)
-        share = targets.of_queries(self.offsets).repeat(sizes, axis=1)
+        share = targets.of_documents(self.offsets)
         worth = np.where(targets.known, targets.weights * share, 0.0)
         known = torch.from_numpy(np.array(targets.known))
         return torch.from_numpy(worth.astype(np.float32)), known

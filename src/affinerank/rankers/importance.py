@@ -51,11 +51,7 @@ class Importance:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each feature, the most important first."""
-        columns = {
-            "gain": self.gain,
-            "loss": self.loss,
-            "standard_error": self.standard_error,
-        }
+        columns = {n: getattr(self, n) for n in ("gain", "loss", "standard_error")}
         known = {name: values for name, values in columns.items() if values is not None}
         by = known.get("loss", known.get("gain", np.zeros(len(self.features))))
         return [

@@ -149,8 +149,7 @@ def fit_ridges(task: Task, solve: Callable[..., Solutions]) -> list[Fitted]:
     for i in range(len(task.seeds)):
         found = solve(task, i, standard, strengths)
         models = ((ridge, scale.model(at)) for ridge, at in found)
-        patience = task.settings.patience or 1
-        fitted.append(_chosen_by(models, task.validation, i, patience))
+        fitted.append(_chosen_by(models, task, i))
         task.progress("fitting linear models", i + 1, len(task.seeds))
     return fitted
 
@@ -244,7 +243,7 @@ def _regress(
 ) -> Solutions:
     """Regress weights; the constant is their mean."""
     targets, offsets = task.targets, task.offsets
-    share = targets.of_queries(offsets)[i].repeat(np.diff(offsets))
+    share = targets.of_documents(offsets)[i]
     docs = np.flatnonzero(targets.known[i] & (share > 0))
     query = np.searchsorted(offsets, docs, side="right")
     _, start, size = np.unique(query, return_index=True, return_counts=True)
@@ -267,12 +266,10 @@ def _regress(
 
 
 def _chosen_by(
-    models: Iterable[tuple[float, LinearModel]],
-    validation: Validation | None,
-    i: int,
-    patience: int,
+    models: Iterable[tuple[float, LinearModel]], task: Task, i: int
 ) -> Fitted:
     """Judge models as they are fitted; keep the best, or the only one."""
+    validation = task.validation
     if validation is None:
         [(ridge, model)] = models
         return Fitted(model, None, None, {"ridge": ridge})
@@ -281,7 +278,7 @@ def _chosen_by(
         tried.append((ridge, model))
         trace.append(judge(model.predict(validation.features)))
         best = int(np.argmax(trace))
-        if len(trace) - 1 - best >= patience:
+        if len(trace) - 1 - best >= (task.settings.patience or 1):
             break
     ridge, chosen = tried[best]
     report = {"ridge": ridge, "first_held_out": trace[0], "best_held_out": trace[best]}
@@ -299,7 +296,7 @@ def _judge(validation: Validation, i: int) -> Callable[[Floats], float]:
         shown = max(clicks.impressions.sum(), 1.0)
         return lambda scores: -clicks.surprise(scores)[0] / shown
     known: Bools = targets.known[i]
-    share = targets.of_queries(offsets)[i].repeat(np.diff(offsets))
+    share = targets.of_documents(offsets)[i]
     worth = np.where(known, targets.weights[i] * share, 0.0) / (len(offsets) - 1)
 
     def dcg(scores: Floats) -> float:

@@ -6,7 +6,7 @@ Nothing is padded here: a reduction runs from boundary to boundary.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from affinerank.arrays import Ints
+
+TENSORS = ("weights", "known", "share")  # of a batch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +83,7 @@ class Batch:
 
     def copy_(self, other: Batch) -> None:
         """Take over what networks learn from another batch, in place."""
-        for name in ("weights", "known", "share"):
+        for name in TENSORS:
             getattr(self, name).copy_(getattr(other, name))
 
     def at(self, rows: Tensor, lists: Lists) -> Batch:
@@ -92,8 +94,8 @@ class Batch:
 
     def of_ranker(self, i: int) -> Batch:
         """Keep what one ranker learns."""
-        own = (part[i : i + 1] for part in (self.weights, self.known, self.share))
-        return Batch(*own, self.lists, self.limits)
+        own = {name: getattr(self, name)[i : i + 1] for name in TENSORS}
+        return replace(self, **own)
 
     def groups(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Gather lists of similar length: index, and which documents are known."""

@@ -100,7 +100,7 @@ def squared_error(scores: Tensor, batch: Batch) -> Tensor:
     return (batch.share * away.square()).sum(dim=1)
 
 
-def softmax_cross_entropy(scores: Tensor, batch: Batch) -> Tensor:
+def softmax(scores: Tensor, batch: Batch) -> Tensor:
     r"""Listwise softmax, :math:`-\sum_i w_i \log \mathrm{softmax}(s)_i`.
 
     Only for weights of 0 and more: where the weights of a list sum to less than 0, it
@@ -121,13 +121,7 @@ LOSSES: Table[Loss] = Table(
     "loss",
     Loss("lambda", "LambdaLoss", lambda_loss),
     Loss("squared", "Squared error", squared_error, centred=True),
-    Loss(
-        "softmax",
-        "Softmax cross-entropy",
-        softmax_cross_entropy,
-        signed=False,
-        gathers=True,
-    ),
+    Loss("softmax", "Softmax cross-entropy", softmax, signed=False, gathers=True),
     Loss("svm-rank", "Propensity SVM-rank", svm_rank, signed=False, gathers=True),
     Loss("dcg-bound", "Bound of DCG", dcg_bound, signed=False, gathers=True),
     Loss("pl-rank", "PL-Rank-3", pl_rank, centred=True, gathers=True, options=Sampling),

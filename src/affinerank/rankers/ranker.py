@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,13 +21,14 @@ from affinerank.files import PathLike, new_folder
 from affinerank.metrics import Metric, MetricValues
 from affinerank.notebook import Tabular
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.targets import ClickTargets, Validation
+from affinerank.rankers.targets import Validation
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset
 
 FORMAT = ("affinerank-ranker", 1)
 ABOUT = "ranker.json"
+MAPPED = ("scaling", "low", "high", "fill", "categories")
 JUDGED_BY = Metric("nDCG", cutoff=10)
 
 
@@ -86,11 +87,7 @@ class Ranker(Tabular):
             "version": FORMAT[1],
             "kind": self.kind,
             "features": self.mapping.names,
-            "scaling": self.mapping.scaling,
-            "low": self.mapping.low,
-            "high": self.mapping.high,
-            "fill": self.mapping.fill,
-            "categories": self.mapping.categories,
+            **{name: getattr(self.mapping, name) for name in MAPPED},
             **self.model.about(),
             "provenance": dict(self.provenance),
             "learnt_from": self.learnt_from,
@@ -162,11 +159,12 @@ class Task:
 
     def __post_init__(self) -> None:
         """Reject targets of another shape, and patience with nothing to judge by."""
-        clicks = isinstance(self.targets, ClickTargets)
-        first = self.targets.clicks if clicks else self.targets.weights
-        known = first if clicks else self.targets.known
         wanted = (len(self.seeds), len(self.features))
-        if not first.shape[:2] == known.shape[:2] == wanted:
+        # Impressions and clicks, or weights and known.
+        first, second = (
+            getattr(self.targets, f.name) for f in fields(self.targets)[:2]
+        )
+        if not first.shape[:2] == second.shape[:2] == wanted:
             raise DataError(
                 f"weights must be [{wanted[0]} seeds, {wanted[1]} documents], "
                 f"got {first.shape[:2]}"

@@ -55,6 +55,10 @@ class Targets:
             )
         return np.asarray(self.share * shape[1] / total, dtype=np.float64)
 
+    def of_documents(self, offsets: Ints) -> Floats:
+        """Return how much each document's query counts, ``[n, n_docs]``."""
+        return self.of_queries(offsets).repeat(np.diff(offsets), axis=1)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClickTargets:

@@ -22,7 +22,6 @@ from torch.nn.functional import softplus
 from affinerank.defaults import LOSS
 from affinerank.errors import ConfigError
 from affinerank.rankers.lists import Lists
-from affinerank.rankers.operations import views
 from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.targets import Targets
 from affinerank.rankers.training import NetworkTrainer, train_networks
@@ -52,7 +51,7 @@ class TowerBatch:
     def of(cls, targets: Targets, offsets: Any, device: torch.device) -> TowerBatch:
         """Take weights for click rates; biases explain them alone at first."""
         known = targets.known
-        share = targets.of_queries(offsets).repeat(np.diff(offsets), axis=1)
+        share = targets.of_documents(offsets)
         rank = np.stack([targets.rank_of(i) for i in range(len(known))])
         arrays = (
             np.where(known, np.clip(targets.weights, 0.0, 1.0), 0.0),
@@ -104,9 +103,7 @@ class TowerTrainer(NetworkTrainer):
         """Learn these click rates; all documents start from the same score."""
         self.learnt: Any = TowerBatch.of(targets, self.offsets, self.device)
         self.value = tower_loss
-        *_, weights, bias = views(self.flat, self.shapes)
-        weights.zero_()
-        bias.zero_()
+        self.start_at(torch.zeros_like(self.flat[:, 0]))
 
     def epoch(
         self, number: int, after_step: Callable[[int], None] | None = None

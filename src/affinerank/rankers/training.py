@@ -135,11 +135,16 @@ class NetworkTrainer:
         start = torch.from_numpy(mean_score(targets)).float().to(self.device)
         self.learnt = ClickBatch.of(targets, self.lists).scaled(start)
         self.value = click_loss
-        # All documents start there: what was drawn is noise, and stays where training
-        # stops early.
+        self.start_at(start)
+
+    def start_at(self, score: Tensor) -> None:
+        """Let all documents start from the ``score [n]`` of each network.
+
+        What was drawn is noise, and stays where training stops early.
+        """
         *_, weights, bias = views(self.flat, self.shapes)
         weights.zero_()
-        bias.copy_(start[:, None, None])
+        bias.copy_(score[:, None, None])
 
     def set_target_tensors(self, weights: Tensor, known: Tensor, share: Tensor) -> None:
         """Do as :meth:`set_targets`, with tensors that are on the device already."""
@@ -317,15 +322,14 @@ def _fitted(
     chosen = [] if best is None else trainer.networks(best.flat).apart()
     epochs = [] if best is None else best.at.tolist()
     values = trace.T.tolist() if isinstance(best, Best) else [[]] * len(losses[0])
+    ends = losses[[0, -1]].T.tolist()
     fitted = []
     for i, last in enumerate(trainer.networks().apart()):
-        report = {
-            "first_loss": losses[0, i].item(),
-            "last_loss": losses[-1, i].item(),
-            "epochs": len(losses),
-        }
+        report = {"first_loss": ends[i][0], "last_loss": ends[i][1]}
         kept, at = (chosen[i], epochs[i]) if chosen else (None, None)
-        fitted.append(Fitted(last, kept, at, report, values[i]))
+        fitted.append(
+            Fitted(last, kept, at, report | {"epochs": len(losses)}, values[i])
+        )
     return fitted
 
 

@@ -43,6 +43,11 @@ from affinerank.rankers.targets import ClickTargets, Targets
 
 MOST_BELOW = 0.1  # of estimates of relevance: sum of those below 0 to sum above
 STEPS = 255  # of relevance, from 0 to the largest
+# With gains linear in the label.
+NATIVE = {
+    "objective": "lambdarank",
+    "label_gain": [i / STEPS for i in range(STEPS + 1)],
+}
 LONGEST = 10_000  # documents of a query that LightGBM's own objective takes
 
 Derivatives = tuple[NDArray[np.float32], NDArray[np.float32]]  # first and second
@@ -196,12 +201,15 @@ def lessons(
             own = batch.at(torch.from_numpy(np.flatnonzero(known)), Lists.of(sizes))
             yield Lesson(known, {"objective": LimitedObjective(own.of_ranker(i))})
         elif not noisy and _is_native(weights, sizes) if native is None else native:
-            lesson = _native(known, weights, share, sizes, truncation)
-            rank = targets.rank_of(i)[known]
-            if position and not rank.any():
-                raise DataError("no document was shown at a rank, so none has a bias")
-            places = {"position": rank.astype(np.int32)} if position else {}
-            yield replace(lesson, fields={**lesson.fields, **places})
+            fields = _relevance(weights, sizes) | {"weight": share.repeat(sizes)}
+            if position:
+                fields["position"] = targets.rank_of(i)[known].astype(np.int32)
+                if not fields["position"].any():
+                    raise DataError(
+                        "no document was shown at a rank, so none has a bias"
+                    )
+            params = {**NATIVE, "lambdarank_truncation_level": truncation}
+            yield Lesson(known, params, fields)
         else:
             gained = gains[i, known].astype(np.float64)
             ours = LambdaObjective(gained, bounds, truncation)
@@ -226,28 +234,12 @@ def _is_native(weights: NDArray[np.floating], sizes: Ints) -> bool:
     return bool(0 < above >= below / MOST_BELOW and sizes.max() <= LONGEST)
 
 
-def _native(
-    known: Bools,
-    weights: NDArray[np.floating],
-    share: Floats,
-    sizes: Ints,
-    truncation: int,
-) -> Lesson:
-    """Return what LightGBM's own lambdarank learns, with gains linear in the label."""
-    params = {
-        "objective": "lambdarank",
-        "lambdarank_truncation_level": truncation,
-        "label_gain": [step / STEPS for step in range(STEPS + 1)],
-    }
+def _relevance(weights: NDArray[np.floating], sizes: Ints) -> dict[str, NDArray[Any]]:
+    """Return labels and groups for LightGBM's own lambdarank."""
     if not weights.max() > 0 or sizes.max() > LONGEST:
         raise DataError(
             f"the native objective needs a weight above 0, got {weights.max()}, and "
             f"up to {LONGEST} documents a query, got {sizes.max()}; use any-sign"
         )
-    relevance = np.maximum(weights, 0.0)
-    of_known = {
-        "label": np.rint(relevance * (STEPS / relevance.max())),
-        "group": sizes[sizes > 0],
-        "weight": share.repeat(sizes),
-    }
-    return Lesson(known, params, of_known)
+    label = np.maximum(weights, 0.0) * (STEPS / weights.max())
+    return {"label": np.rint(label), "group": sizes[sizes > 0]}

@@ -107,10 +107,6 @@ class TreeModel(Trees):
         """Return what the splits by each feature gained, ``[n_features]``."""
         return np.asarray(self.booster().feature_importance("gain"), dtype=np.float64)
 
-    def to_lightgbm(self) -> str:
-        """Return the text."""
-        return self.text
-
     def booster(self) -> Any:
         """Return LightGBM's own form."""
         return lightgbm().Booster(model_str=trees_alone(self.text))
