@@ -24,8 +24,15 @@ import numpy as np
 
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
-from affinerank.rankers.tree_nodes import FLOAT, LARGEST, Node, Tree, rounded_down
-from affinerank.rankers.xgboost_json import FlatTree, document
+from affinerank.rankers.tree_nodes import (
+    FLOAT,
+    LARGEST,
+    Node,
+    Tree,
+    next_above,
+    rounded_down,
+)
+from affinerank.rankers.xgboost_json import document
 
 MOST = 1e300  # a threshold at infinity, as a number
 SOLR_SLACK = FLOAT(1e-6)
@@ -85,13 +92,6 @@ def _numbered(number: int) -> Any:
     return np.copysign(np.array(abs(number), np.int32).view(FLOAT), FLOAT(number))
 
 
-def next_above(limit: float) -> float:
-    """Return the smallest float32 above, or the largest there is."""
-    if abs(limit) >= LARGEST:
-        return float(np.copysign(LARGEST, limit))
-    return float(np.nextafter(FLOAT(limit), FLOAT(np.inf)))
-
-
 def solr_threshold(limit: float) -> float:
     """Return a float32 that comes to ``limit`` once Solr has added its 1e-6.
 
@@ -131,21 +131,11 @@ def opensearch(trees: list[Tree], names: tuple[str, ...]) -> Written:
 
 def opensearch_raw(trees: list[Tree], names: tuple[str, ...]) -> Written:
     """Write ``model/xgboost+json+raw``, which XGBoost itself loads too."""
-    flat: list[FlatTree] = [
-        {
-            "left_children": [node.left or -1 for node in tree],
-            "right_children": [node.right or -1 for node in tree],
-            "split_indices": [node.feature for node in tree],
-            "default_left": [int(node.missing_left) for node in tree],
-            "split_conditions": [
-                next_above(node.limit) if node.left else node.value for node in tree
-            ],
-            "loss_changes": [0.0] * len(tree),
-        }
-        for tree in trees
+    limited = [
+        [replace(n, value=n.limit if n.left else n.value) for n in t] for t in trees
     ]
     about = {"type": "model/xgboost+json+raw", "feature_set": list(names)}
-    return document(flat, len(names), names), about
+    return document(limited, len(names), names), about
 
 
 def elasticsearch(trees: list[Tree], names: tuple[str, ...]) -> Written:

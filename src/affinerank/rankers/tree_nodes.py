@@ -25,7 +25,8 @@ class Node:
         tells_missing: Whether there were missing values to learn from.
         left: Number of a split's left child, 0 for a leaf.
         right: Likewise.
-        limit: Largest float32 that goes left.
+        limit: Largest float32 that goes left, where features are raw.
+        gain: What a split gained, where that is kept.
     """
 
     value: float
@@ -35,6 +36,7 @@ class Node:
     left: int = 0
     right: int = 0
     limit: float = 0.0
+    gain: float = 0.0
 
 
 Tree = list[Node]
@@ -80,3 +82,10 @@ def rounded_down(threshold: float) -> float:
     if float(near) > threshold:
         near = np.nextafter(near, FLOAT(-np.inf))
     return float(near)
+
+
+def next_above(limit: float) -> float:
+    """Return the smallest float32 above, or the largest there is."""
+    if abs(limit) >= LARGEST:
+        return float(np.copysign(LARGEST, limit))
+    return float(np.nextafter(FLOAT(limit), FLOAT(np.inf)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,13 +25,7 @@ from affinerank.rankers.boosting import (
 )
 from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.tree_nodes import Tree
-from affinerank.rankers.xgboost_json import (
-    FlatTree,
-    document,
-    in_order,
-    nodes_of,
-    sound_trees,
-)
+from affinerank.rankers.xgboost_json import document, nodes_of, sound_trees
 from affinerank.threads import usable_threads
 
 if TYPE_CHECKING:
@@ -80,7 +75,7 @@ class XGBoostSettings(BoostedSettings):
 class XGBoostModel(Trees):
     """Trees, and the number of features that they read."""
 
-    trees: Sequence[FlatTree]
+    trees: Sequence[Tree]
     n_features: int
 
     def predict(self, features: Matrix) -> Floats:
@@ -94,13 +89,13 @@ class XGBoostModel(Trees):
 
     def nodes(self) -> list[Tree]:
         """Return the trees node by node."""
-        return list(map(nodes_of, self.trees))
+        return list(self.trees)
 
     def gain(self) -> Floats:
         """Return what the splits by each feature gained, ``[n_features]``."""
         found = np.zeros(self.n_features)
-        for tree in self.trees:
-            np.add.at(found, tree["split_indices"], tree["loss_changes"])
+        for node in chain.from_iterable(self.trees):
+            found[node.feature] += node.gain
         return found
 
     def booster(self) -> Any:
@@ -168,12 +163,12 @@ def _trained(job: Job) -> Fitted:
             waited = tree - int(np.argmax(trace))
             if settings.patience is not None and waited >= settings.patience:
                 break
-    found = [in_order(tree) for tree in _trees(booster)]
-    job.require_splits(any(len(tree["left_children"]) > 1 for tree in found))
-    first = found[0]
-    for node, child in enumerate(first["left_children"]):
-        if child < 0:
-            first["split_conditions"][node] += lesson.start
+    found = [nodes_of(tree) for tree in _trees(booster)]
+    job.require_splits(any(len(tree) > 1 for tree in found))
+    found[0] = [
+        node if node.left else replace(node, value=node.value + lesson.start)
+        for node in found[0]
+    ]
 
     def upto(trees: int) -> XGBoostModel:
         return XGBoostModel(found[:trees], job.task.features.shape[1])

@@ -13,18 +13,20 @@ import numpy as np
 
 from affinerank import limits
 from affinerank.errors import DataError
-from affinerank.rankers.tree_nodes import FLOAT, LARGEST, Node, Tree
+from affinerank.rankers.tree_nodes import FLOAT, LARGEST, Node, Tree, next_above
 
 LARGEST_SPAN = (-LARGEST, LARGEST)
 ROOT = 2**31 - 1  # what a root has for a parent
 # Arrays of a tree, a value per node; children of a leaf are -1.
 WHOLE = ("left_children", "right_children", "split_indices", "default_left")
 REAL = ("split_conditions", "loss_changes")  # a leaf's value is its condition
-FlatTree = dict[str, list[Any]]
 
 
-def document(trees: Sequence[FlatTree], n_features: int, names: Sequence[str]) -> bytes:
-    """Write trees as a model that XGBoost loads; a score is the sum of leaves."""
+def document(trees: Sequence[Tree], n_features: int, names: Sequence[str]) -> bytes:
+    """Write trees as a model that XGBoost loads; a score is the sum of leaves.
+
+    Thresholds are float32.
+    """
     pairs = "lambdarank_num_pair_per_sample"
     ranking = {"lambdarank_pair_method": "topk", pairs: "32", "ndcg_exp_gain": "0"}
     model = {
@@ -51,35 +53,37 @@ def document(trees: Sequence[FlatTree], n_features: int, names: Sequence[str]) -
     return (json.dumps(body, allow_nan=False) + "\n").encode()
 
 
-def _written(tree: FlatTree, number: int, n_features: int) -> dict[str, Any]:
-    n = len(tree["left_children"])
-    parents = [ROOT] * n
-    for i, pair in enumerate(_children(tree)):
-        for child in pair:
-            if child >= 0:
-                parents[child] = i
+def _written(tree: Tree, number: int, n_features: int) -> dict[str, Any]:
+    n = len(tree)
+    parents = {child: i for i, node in enumerate(tree) for child in _children(node)}
     size = {"num_deleted": "0", "size_leaf_vector": "1"}
     size |= {"num_feature": str(n_features), "num_nodes": str(n)}
     none: dict[str, list[int]] = {
         f"categories{of}": [] for of in ("", "_nodes", "_segments", "_sizes")
     }
+    values = [next_above(node.value) if node.left else node.value for node in tree]
     return {
-        **{key: tree[key] for key in (*WHOLE, *REAL)},
+        "left_children": [node.left or -1 for node in tree],
+        "right_children": [node.right or -1 for node in tree],
+        "split_indices": [node.feature for node in tree],
+        "default_left": [int(node.missing_left) for node in tree],
+        "split_conditions": values,
+        "loss_changes": [node.gain for node in tree],
         **none,
-        "base_weights": tree["split_conditions"],  # where plugins look for leaves
+        "base_weights": values,  # where plugins look for leaves
         "id": number,
-        "parents": parents,
+        "parents": [ROOT, *(parents[i] for i in range(1, n))],
         "split_type": [0] * n,
         "sum_hessian": [0.0] * n,
         "tree_param": size,
     }
 
 
-def _children(tree: FlatTree) -> list[tuple[int, int]]:
-    return list(zip(tree["left_children"], tree["right_children"], strict=True))
+def _children(node: Node) -> tuple[int, ...]:
+    return (node.left, node.right) if node.left else ()
 
 
-def sound_trees(found: Any, n_features: int) -> list[FlatTree]:
+def sound_trees(found: Any, n_features: int) -> list[Tree]:
     """Return the trees of a document that :func:`document` wrote, or reject them."""
     try:
         trees = found["learner"]["gradient_booster"]["model"]["trees"]
@@ -90,7 +94,7 @@ def sound_trees(found: Any, n_features: int) -> list[FlatTree]:
     return [_sound(tree, i, n_features) for i, tree in enumerate(trees)]
 
 
-def _sound(tree: Any, number: int, n_features: int) -> FlatTree:
+def _sound(tree: Any, number: int, n_features: int) -> Tree:
     """Check that nodes are whole: each but the root is the child of one before it."""
     where, most = f"tree {number}", 2 * limits.MODEL_LEAVES - 1
     if not isinstance(tree, dict):
@@ -111,7 +115,7 @@ def _sound(tree: Any, number: int, n_features: int) -> FlatTree:
             raise DataError(f"{where}: expected {key} from {low:g} to {top:g}")
     depth = [1] * n
     met: list[int] = []
-    for i, pair in enumerate(_children(tree)):
+    for i, pair in enumerate(zip(*(tree[key] for key in WHOLE[:2]), strict=True)):
         if pair == (-1, -1):
             continue
         if min(pair) <= i:
@@ -124,31 +128,22 @@ def _sound(tree: Any, number: int, n_features: int) -> FlatTree:
             f"{where}: expected each node but the first once among the children, "
             f"{limits.MODEL_DEPTH} levels at most"
         )
-    return {key: tree[key] for key in spans}
+    return nodes_of(tree)
 
 
-def in_order(tree: Mapping[str, Any]) -> FlatTree:
-    """Number the nodes of a tree so that children come after their parent."""
-    order, place = [0], {0: 0}
-    for node in order:
-        left, right = tree["left_children"][node], tree["right_children"][node]
-        for child in (left, right):
+def nodes_of(tree: Mapping[str, Any]) -> Tree:
+    """Read nodes, numbered so that children come after their parent."""
+    order, place = [0], {}
+    for number in order:
+        for child in (tree[side][number] for side in WHOLE[:2]):
             if child >= 0:
                 place[child] = len(order)
                 order.append(child)
-    found = {key: [tree[key][node] for node in order] for key in (*WHOLE, *REAL)}
-    for key in WHOLE[:2]:
-        found[key] = [place.get(child, -1) for child in found[key]]
-    return found
-
-
-def nodes_of(tree: FlatTree) -> Tree:
-    """Return a tree node by node, where what is not above a threshold goes left."""
     nodes = []
-    keys = (*WHOLE, "split_conditions")
-    for left, right, feature, missing, value in zip(*map(tree.get, keys), strict=True):
-        at = FLOAT(value)
-        below = float(np.nextafter(at, FLOAT(-np.inf)))
-        split = Node(below, feature, bool(missing), True, left, right)
-        nodes.append(Node(float(at)) if left < 0 else split)
+    for number in order:
+        left, right, feature, missing = (tree[key][number] for key in WHOLE)
+        value, gain = (tree[key][number] for key in REAL)
+        below = float(np.nextafter(FLOAT(value), FLOAT(-np.inf)))
+        split = (feature, bool(missing), True, place.get(left, 0), place.get(right, 0))
+        nodes.append(Node(value) if left < 0 else Node(below, *split, gain=gain))
     return nodes
