@@ -55,22 +55,20 @@ class Replayed:
         shapes = tuple(tensor.shape for tensor in tensors)
         if shapes not in self.captured:
             found = function(*tensors)
-            self.captured[shapes] = self._record(function, tensors)
+            inputs, graph = (
+                [tensor.clone() for tensor in tensors],
+                torch.cuda.CUDAGraph(),
+            )
+            mode = "thread_local"  # other threads may use the device meanwhile
+            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode=mode):
+                result = function(*inputs)
+            self.captured[shapes] = graph, inputs, result
             return found
         graph, inputs, result = self.captured[shapes]
         for own, given in zip(inputs, tensors, strict=True):
             own.copy_(given)
         graph.replay()
         return result.clone()
-
-    def _record(
-        self, function: Callable[..., Tensor], tensors: tuple[Tensor, ...]
-    ) -> Captured:
-        inputs, graph = [tensor.clone() for tensor in tensors], torch.cuda.CUDAGraph()
-        mode = "thread_local"  # other threads may use the device meanwhile
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode=mode):
-            result = function(*inputs)
-        return graph, inputs, result
 
 
 def lambda_pairs(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
