@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,13 +59,9 @@ def _folded(node: Node, mapping: FeatureMapping) -> Node:
     if mapping.fill is not None:
         missing, tells = mapping.fill[node.feature] <= node.value, True
     at = node.value if mapping.low is None else limit
-    return replace(
-        node,
-        value=float(np.clip(at, -MOST, MOST)),
-        limit=limit,
-        missing_left=missing,
-        tells_missing=tells,
-    )
+    value = float(np.clip(at, -MOST, MOST))
+    node = node._replace(value=value, limit=limit)
+    return node._replace(missing_left=missing, tells_missing=tells)
 
 
 def _limit(node: Node, mapping: FeatureMapping) -> float:
@@ -119,7 +114,7 @@ def opensearch(trees: list[Tree], names: tuple[str, ...]) -> Written:
             "nodeid": number,
             "depth": depth,
             "split": names[node.feature],
-            "split_condition": next_above(node.limit),
+            "split_condition": float(next_above(node.limit)),
             "yes": node.left,
             "no": node.right,
             "missing": node.left if node.missing_left else node.right,
@@ -131,9 +126,7 @@ def opensearch(trees: list[Tree], names: tuple[str, ...]) -> Written:
 
 def opensearch_raw(trees: list[Tree], names: tuple[str, ...]) -> Written:
     """Write ``model/xgboost+json+raw``, which XGBoost itself loads too."""
-    limited = [
-        [replace(n, value=n.limit if n.left else n.value) for n in t] for t in trees
-    ]
+    limited = [[n._replace(value=n.limit) if n.left else n for n in t] for t in trees]
     about = {"type": "model/xgboost+json+raw", "feature_set": list(names)}
     return document(limited, len(names), names), about
 

@@ -117,7 +117,8 @@ def by_permutation(
     def value(scores: Floats) -> Floats:
         """Return the DCG of each query; what is not known goes last."""
         ranks = ranks_by_score(np.where(known, scores, -np.inf), bounds)
-        return np.bincount(query, worth * discount(ranks), minlength=len(sizes))
+        gained = np.bincount(query, worth * discount(ranks), minlength=len(sizes))
+        return np.asarray(gained, dtype=np.float64)
 
     before, gain = value(model.predict(x)), by_gain(model, names).gain
     lost = np.zeros((len(names), len(sizes)))

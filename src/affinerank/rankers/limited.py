@@ -14,7 +14,7 @@ loss is :math:`\sum |\Delta_{ij}| \log(1 + e^{-(s_i - s_j)})` over pairs, i the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,15 +85,13 @@ def gains(weights: Tensor, discount: Tensor, limits: Tensor) -> Tensor:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LimitedObjective:
-    """What LightGBM needs before each tree, of one ranker."""
+def limited_objective(
+    batch: Batch, scores: Floats, data: object = None
+) -> tuple[Matrix, Matrix]:
+    """Return what LightGBM needs before each tree, of one ranker.
 
-    batch: Batch
-
-    def __call__(self, scores: Floats, data: object = None) -> tuple[Matrix, Matrix]:
-        """Return gradient and second derivative of each score, ``[n_docs]`` both."""
-        del data
-        now = torch.from_numpy(scores).float()[None]
-        _, first, second = derivatives(now, self.batch)
-        return first[0].numpy(), second[0].numpy()
+    Gradient and second derivative of each score, ``[n_docs]`` both.
+    """
+    del data
+    _, first, second = derivatives(torch.from_numpy(scores).float()[None], batch)
+    return first[0].numpy(), second[0].numpy()

@@ -140,51 +140,42 @@ def fit_ridges(task: Task, solve: Callable[..., Solutions]) -> list[Fitted]:
     That yields each strength of the penalty with coefficients of standardised features
     and a constant.
     """
-    scale = Standard.of(task.features)
-    standard = scale.apply(task.features)
+    standard, mean, inverse = _standardised(task.features)
     strengths = sorted(task.settings.ridge, reverse=True)
     if task.validation is None:
         strengths = [strengths[len(strengths) // 2]]
     fitted = []
     for i in range(len(task.seeds)):
         found = solve(task, i, standard, strengths)
-        models = ((ridge, scale.model(at)) for ridge, at in found)
+        models = ((ridge, _in_units(at, mean, inverse)) for ridge, at in found)
         fitted.append(_chosen_by(models, task, i))
         task.progress("fitting linear models", i + 1, len(task.seeds))
     return fitted
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Standard:
-    """Means of features, and 1 over their standard deviations; 0 for constants."""
+def _standardised(features: Matrix) -> tuple[Matrix, Floats, Floats]:
+    """Standardise features, in float32, over all documents; reject missing values.
 
-    mean: Floats
-    inverse: Floats
+    Also return means, and 1 over standard deviations, 0 for constants.
+    """
+    require_numbers(features, "a linear model")
+    # As float32, for a constant to be exactly its mean.
+    mean = features.mean(axis=0, dtype=np.float64).astype(np.float32)
+    square = np.zeros(len(mean))
+    for some in _blocks(len(features)):
+        away = features[some].astype(np.float64) - mean
+        square += np.einsum("ij,ij->j", away, away)
+    spread = np.sqrt(square / len(features))
+    inverse = np.divide(1.0, spread, out=np.zeros(len(mean)), where=spread > 0)
+    standard = features - mean
+    standard *= inverse.astype(np.float32)
+    return standard, mean.astype(np.float64), inverse
 
-    @classmethod
-    def of(cls, features: Matrix) -> Standard:
-        """Measure features over all documents; reject missing values."""
-        require_numbers(features, "a linear model")
-        # As float32, for a constant to be exactly its mean.
-        mean = features.mean(axis=0, dtype=np.float64).astype(np.float32)
-        square = np.zeros(len(mean))
-        for some in _blocks(len(features)):
-            away = features[some].astype(np.float64) - mean
-            square += np.einsum("ij,ij->j", away, away)
-        spread = np.sqrt(square / len(features))
-        inverse = np.divide(1.0, spread, out=np.zeros(len(mean)), where=spread > 0)
-        return cls(mean.astype(np.float64), inverse)
 
-    def apply(self, features: Matrix) -> Matrix:
-        """Standardise features; in float32."""
-        standard = np.subtract(features, self.mean, dtype=np.float32)
-        standard *= self.inverse.astype(np.float32)
-        return standard
-
-    def model(self, at: Floats) -> LinearModel:
-        """Bring ``at``, coefficients and a constant, to the units of features."""
-        coefficients = at[:-1] * self.inverse
-        return LinearModel(coefficients, float(at[-1] - self.mean @ coefficients))
+def _in_units(at: Floats, mean: Floats, inverse: Floats) -> LinearModel:
+    """Bring ``at``, coefficients and a constant, to the units of features."""
+    coefficients = at[:-1] * inverse
+    return LinearModel(coefficients, float(at[-1] - mean @ coefficients))
 
 
 def _explain(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +13,7 @@ FLOAT = np.float32
 LARGEST = float(np.finfo(FLOAT).max)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A split, or a leaf; the nodes of a tree are a list, the root first.
 
     Attributes:
@@ -84,8 +82,6 @@ def rounded_down(threshold: float) -> float:
     return float(near)
 
 
-def next_above(limit: float) -> float:
-    """Return the smallest float32 above, or the largest there is."""
-    if abs(limit) >= LARGEST:
-        return float(np.copysign(LARGEST, limit))
-    return float(np.nextafter(FLOAT(limit), FLOAT(np.inf)))
+def next_above(limits: Any) -> Any:
+    """Return the smallest float32 above each, or the largest there is."""
+    return np.nextafter(np.asarray(limits, FLOAT), FLOAT(LARGEST))

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numba
@@ -36,7 +37,7 @@ from affinerank.arrays import Bools, Floats, Ints
 from affinerank.errors import DataError
 from affinerank.metrics import discount
 from affinerank.rankers.likelihood import Clicks, mean_score
-from affinerank.rankers.limited import LimitedObjective, limited
+from affinerank.rankers.limited import limited, limited_objective
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.scaling import scaled
 from affinerank.rankers.targets import ClickTargets, Targets
@@ -199,7 +200,8 @@ def lessons(
         noisy = bool(targets.noisy) and targets.noisy[i]
         if batch.limits is not None:
             own = batch.at(torch.from_numpy(np.flatnonzero(known)), Lists.of(sizes))
-            yield Lesson(known, {"objective": LimitedObjective(own.of_ranker(i))})
+            objective = partial(limited_objective, own.of_ranker(i))
+            yield Lesson(known, {"objective": objective})
         elif not noisy and _is_native(weights, sizes) if native is None else native:
             fields = _relevance(weights, sizes) | {"weight": share.repeat(sizes)}
             if position:

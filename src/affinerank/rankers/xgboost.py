@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -83,9 +84,14 @@ class XGBoostModel(Trees):
         found = self.booster().predict(library().DMatrix(features), output_margin=True)
         return np.asarray(found, dtype=np.float64)
 
+    @cached_property
+    def content(self) -> bytes:
+        """A model that XGBoost loads."""
+        return document(self.trees, self.n_features, ())
+
     def files(self) -> Mapping[str, bytes]:
-        """Return a model that XGBoost loads."""
-        return {FILE: document(self.trees, self.n_features, ())}
+        """Return the model as a file."""
+        return {FILE: self.content}
 
     def nodes(self) -> list[Tree]:
         """Return the trees node by node."""
@@ -101,7 +107,7 @@ class XGBoostModel(Trees):
     def booster(self) -> Any:
         """Return XGBoost's own form."""
         booster = library().Booster({"nthread": usable_threads(0)})
-        booster.load_model(bytearray(self.files()[FILE]))
+        booster.load_model(bytearray(self.content))
         return booster
 
 
@@ -166,7 +172,7 @@ def _trained(job: Job) -> Fitted:
     found = [nodes_of(tree) for tree in _trees(booster)]
     job.require_splits(any(len(tree) > 1 for tree in found))
     found[0] = [
-        node if node.left else replace(node, value=node.value + lesson.start)
+        node if node.left else node._replace(value=node.value + lesson.start)
         for node in found[0]
     ]
 

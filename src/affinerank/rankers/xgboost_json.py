@@ -55,32 +55,35 @@ def document(trees: Sequence[Tree], n_features: int, names: Sequence[str]) -> by
 
 def _written(tree: Tree, number: int, n_features: int) -> dict[str, Any]:
     n = len(tree)
-    parents = {child: i for i, node in enumerate(tree) for child in _children(node)}
+    value, feature, missing, _, left, right, _, gain = zip(*tree, strict=True)
+    parents = [ROOT] * n
+    for i, node in enumerate(tree):
+        if node.left:
+            parents[node.left] = parents[node.right] = i
+    above = next_above(value).astype(str)  # as short as float32 can be written
+    conditions = [
+        float(a) if le else v for a, le, v in zip(above, left, value, strict=True)
+    ]
     size = {"num_deleted": "0", "size_leaf_vector": "1"}
     size |= {"num_feature": str(n_features), "num_nodes": str(n)}
     none: dict[str, list[int]] = {
         f"categories{of}": [] for of in ("", "_nodes", "_segments", "_sizes")
     }
-    values = [next_above(node.value) if node.left else node.value for node in tree]
     return {
-        "left_children": [node.left or -1 for node in tree],
-        "right_children": [node.right or -1 for node in tree],
-        "split_indices": [node.feature for node in tree],
-        "default_left": [int(node.missing_left) for node in tree],
-        "split_conditions": values,
-        "loss_changes": [node.gain for node in tree],
+        "left_children": [child or -1 for child in left],
+        "right_children": [child or -1 for child in right],
+        "split_indices": feature,
+        "default_left": [int(side) for side in missing],
+        "split_conditions": conditions,
+        "loss_changes": gain,
         **none,
-        "base_weights": values,  # where plugins look for leaves
+        "base_weights": conditions,  # where plugins look for leaves
         "id": number,
-        "parents": [ROOT, *(parents[i] for i in range(1, n))],
+        "parents": parents,
         "split_type": [0] * n,
         "sum_hessian": [0.0] * n,
         "tree_param": size,
     }
-
-
-def _children(node: Node) -> tuple[int, ...]:
-    return (node.left, node.right) if node.left else ()
 
 
 def sound_trees(found: Any, n_features: int) -> list[Tree]:
@@ -139,11 +142,15 @@ def nodes_of(tree: Mapping[str, Any]) -> Tree:
             if child >= 0:
                 place[child] = len(order)
                 order.append(child)
+    with np.errstate(over="ignore"):
+        below = np.nextafter(np.array(tree["split_conditions"], FLOAT), FLOAT(-np.inf))
     nodes = []
     for number in order:
         left, right, feature, missing = (tree[key][number] for key in WHOLE)
         value, gain = (tree[key][number] for key in REAL)
-        below = float(np.nextafter(FLOAT(value), FLOAT(-np.inf)))
-        split = (feature, bool(missing), True, place.get(left, 0), place.get(right, 0))
-        nodes.append(Node(value) if left < 0 else Node(below, *split, gain=gain))
+        if left >= 0:
+            split = (feature, bool(missing), True, place[left], place[right])
+            nodes.append(Node(float(below[number]), *split, gain=gain))
+        else:
+            nodes.append(Node(value))
     return nodes
