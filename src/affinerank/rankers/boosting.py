@@ -95,7 +95,7 @@ class Job:
         lesson: What it learns.
         judge: What scores are worth to held-out queries, if there are any.
         seed: Its own.
-        length: Trees after which it is chosen, if that is planned.
+        trees: Most of them; where lengths are planned, it is chosen there.
         done: Trees of the rankers before.
         total: Trees of all rankers.
     """
@@ -104,14 +104,9 @@ class Job:
     lesson: Lesson
     judge: Callable[[Floats], float] | None
     seed: int
-    length: int | None
+    trees: int
     done: int
     total: int
-
-    @property
-    def trees(self) -> int:
-        """Most trees."""
-        return int(self.length or self.task.settings.trees)
 
     def tell(self, tree: int) -> None:
         """Report that a tree is there, from 1."""
@@ -121,7 +116,9 @@ class Job:
         self, upto: Callable[[int], Model], trees: int, trace: Sequence[float]
     ) -> Fitted:
         """All trees, and those up to the best value of ``trace``, or to the length."""
-        best = int(np.argmax(trace)) + 1 if trace else self.length
+        best = self.trees if self.task.lengths else None
+        if trace:
+            best = int(np.argmax(trace)) + 1
         report = {
             "trees": best or trees,
             "first_held_out": trace[0] if trace else None,
@@ -145,13 +142,12 @@ def jobs(task: Task, *, native: bool | None, position: bool) -> Iterator[Job]:
     from affinerank.rankers.tree_objective import lessons
 
     held = None if task.validation is None else judge_of(task.validation, "cpu")
-    lengths = task.lengths
-    trees = lengths or [task.settings.trees] * len(task.seeds)
+    trees = task.lengths or [task.settings.trees] * len(task.seeds)
     given = (task.targets, task.offsets, task.settings.truncation)
     for i, lesson in enumerate(lessons(*given, native=native, position=position)):
         judge = partial(_worth, held, i, lesson.start) if held else None
-        own = (task.seeds[i], lengths[i] if lengths else None)
-        yield Job(task, lesson, judge, *own, sum(trees[:i]), sum(trees))
+        own = (task.seeds[i], trees[i], sum(trees[:i]), sum(trees))
+        yield Job(task, lesson, judge, *own)
 
 
 def _worth(held: HeldOut, i: int, start: float, scores: Floats) -> float:

@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -186,35 +188,27 @@ class NetworkTrainer:
         bounds = torch.from_numpy(offsets).to(self.device)
         n_queries = torch.tensor([len(batch) for batch in batches]).to(self.device)
         layers = len(self.settings.hidden)
-        first_salt, n_salts = self.steps * layers, len(batches) * layers
-        mixed = [mixed_seed(first_salt + i) for i in range(n_salts)]
+        numbers = self.steps * layers + np.arange(len(batches) * layers)
+        mixed = list(map(mixed_seed, numbers.tolist()))
         salts = torch.tensor(mixed, dtype=torch.int32).view(-1, layers).to(self.device)
-        query = 0
-        for i, part in enumerate(parts):
-            end = query + len(part)
+        ends = np.cumsum([0, *map(len, parts)])
+        for i, (query, end) in enumerate(pairwise(ends)):
             first, last = offsets[query], offsets[end]
             here = bounds[query : end + 1] - first
             lists = Lists(sizes[query:end], here, self.lists.longest)
             filling = -(last - first) % self.rounded
             own = filled[first : last + filling]
             yield Sample(own, lists, n_queries[i], salts[i])
-            query = end
 
     def step(self, sample: Sample) -> Tensor:
         """Learn from a sample; return each network's loss on it, ``[n]``."""
         self.steps += 1
-        lists = sample.lists
-        if self.replayed is None:
-            return self._learn_from(sample.rows, lists, sample.n_queries, sample.salts)
-
-        def recorded(rows: Tensor, offsets: Tensor, *numbers: Tensor) -> Tensor:
-            return self._learn_from(rows, replace(lists, offsets=offsets), *numbers)
-
-        given = sample.rows, lists.offsets, sample.n_queries, sample.salts
-        return self.replayed.call(recorded, *given)
+        given = sample.rows, sample.lists.offsets, sample.n_queries, sample.salts
+        learn = partial(self._learn_from, sample.lists)
+        return self.replayed.call(learn, *given) if self.replayed else learn(*given)
 
     def _learn_from(
-        self, rows: Tensor, lists: Lists, n_queries: Tensor, salts: Tensor
+        self, lists: Lists, rows: Tensor, offsets: Tensor, n: Tensor, salts: Tensor
     ) -> Tensor:
         numbers = rows.to(torch.int32)
         parameters = [view.detach().requires_grad_() for view in self.parameters()]
@@ -223,7 +217,8 @@ class NetworkTrainer:
             self.features[rows],
             lambda i: (numbers, self._mixed, salts[i], self.settings.dropped[i]),
         )
-        loss = self.value(scores.float(), self.learnt.at(rows, lists)) / n_queries
+        batch = self.learnt.at(rows, replace(lists, offsets=offsets))
+        loss = self.value(scores.float(), batch) / n
         gradients = torch.autograd.grad(loss.sum(), parameters)
         parts = [g.flatten(1) for g in gradients]
         filling = self.flat.shape[1] - sum(part.shape[1] for part in parts)
