@@ -161,9 +161,8 @@ class Task:
         """Reject targets of another shape, and patience with nothing to judge by."""
         wanted = (len(self.seeds), len(self.features))
         # Impressions and clicks, or weights and known.
-        first, second = (
-            getattr(self.targets, f.name) for f in fields(self.targets)[:2]
-        )
+        parts = fields(self.targets)[:2]
+        first, second = (getattr(self.targets, part.name) for part in parts)
         if not first.shape[:2] == second.shape[:2] == wanted:
             raise DataError(
                 f"weights must be [{wanted[0]} seeds, {wanted[1]} documents], "
@@ -182,9 +181,7 @@ def fit_of(
     def fit(*given: Any, **more: Any) -> list[Fitted]:
         task = Task(*given, **more)
         if task.checkpoint is not None and not resumes:
-            raise ConfigError(
-                "this ranker is trained without a checkpoint; leave it out"
-            )
+            raise ConfigError("this ranker takes no checkpoint; leave it out")
         return train(task)
 
     return fit

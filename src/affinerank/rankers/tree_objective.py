@@ -204,12 +204,10 @@ def lessons(
             yield Lesson(known, {"objective": objective})
         elif not noisy and _is_native(weights, sizes) if native is None else native:
             fields = _relevance(weights, sizes) | {"weight": share.repeat(sizes)}
-            if position:
-                fields["position"] = targets.rank_of(i)[known].astype(np.int32)
-                if not fields["position"].any():
-                    raise DataError(
-                        "no document was shown at a rank, so none has a bias"
-                    )
+            rank = targets.rank_of(i)[known].astype(np.int32)
+            if position and not rank.any():
+                raise DataError("no document was shown at a rank, so none has a bias")
+            fields |= {"position": rank} if position else {}
             params = {**NATIVE, "lambdarank_truncation_level": truncation}
             yield Lesson(known, params, fields)
         else:
