@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -83,19 +83,12 @@ def splits(ranker: Ranker) -> list[tuple[int, float]]:
     """Feature and threshold of each split, in units of raw features."""
     model: Any = ranker.model
     low, span = ranker.mapping.shift_and_span()
-    found: list[tuple[int, float]] = []
-
-    def collect(node: dict[str, Any]) -> None:
-        if "split_feature" in node:
-            at, threshold = node["split_feature"], node["threshold"]
-            if abs(threshold) < 1e30:  # else it tells missing values from all others
-                raw = threshold * float(span[at]) + float(low[at]) if len(low) else None
-                found.append((at, threshold if raw is None else raw))
-            collect(node["left_child"])
-            collect(node["right_child"])
-
-    for tree in model.dumped()["tree_info"]:
-        collect(tree["tree_structure"])
+    found = []
+    for node in chain.from_iterable(model.nodes()):
+        at, threshold = node.feature, node.value
+        if node.left and abs(threshold) < 1e30:  # else it tells missing from all others
+            raw = threshold * float(span[at]) + float(low[at]) if len(low) else None
+            found.append((at, threshold if raw is None else raw))
     return found
 
 

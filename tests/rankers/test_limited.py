@@ -9,12 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from affinerank.metrics import discount
-from affinerank.rankers.limited import (
-    LimitedBatch,
-    derivatives,
-    gains,
-    limited_loss,
-)
+from affinerank.rankers.limited import derivatives, gains, limited, limited_loss
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.targets import Targets
@@ -25,13 +20,13 @@ from affinerank.rankers.trees import TreeSettings, fit_trees
 SIZES = np.array([4, 1, 7, 12])
 
 
-def limited(
+def batch_of(
     weights: NDArray[Any], limits: NDArray[Any], sizes: NDArray[Any] = SIZES
-) -> LimitedBatch:
+) -> Batch:
     w = torch.from_numpy(weights)[None]
     known = torch.ones_like(w, dtype=torch.bool)
-    batch = Batch(w, known, torch.ones_like(w), Lists.of(sizes))
-    return LimitedBatch(batch, torch.from_numpy(limits))
+    given = (w, known, torch.ones_like(w), Lists.of(sizes))
+    return Batch(*given, torch.from_numpy(limits))
 
 
 def free(n: int) -> NDArray[Any]:
@@ -42,7 +37,7 @@ def test_without_limits_it_is_lambdarank() -> None:
     rng = np.random.default_rng(0)
     n = int(SIZES.sum())
     weights, scores = rng.normal(size=(2, n))
-    batch = limited(weights, free(n))
+    batch = batch_of(weights, free(n))
     _, first, second = derivatives(torch.from_numpy(scores)[None], batch)
     ours = LambdaObjective(weights, np.concatenate([[0], np.cumsum(SIZES)]), 100)
     expected = ours(scores)
@@ -52,7 +47,7 @@ def test_without_limits_it_is_lambdarank() -> None:
 
 def test_two_documents_are_the_written_out_pair() -> None:
     limits = np.array([[0.2, 0.2], [0.7, 0.9], [0.1, 0.3]])
-    batch = limited(np.array([2.0, -1.0]), limits, np.array([2]))
+    batch = batch_of(np.array([2.0, -1.0]), limits, np.array([2]))
     scores = torch.tensor([[0.3, 0.1]], dtype=torch.float64, requires_grad=True)
     low = 1 / np.log2(3)
 
@@ -119,6 +114,7 @@ def test_a_price_is_in_units_of_the_weights() -> None:
     scaled = torch.from_numpy(weights / 4)
     known = torch.ones_like(scaled, dtype=torch.bool)
     batch = Batch(scaled, known, torch.ones_like(scaled), Lists.of(np.array([3])))
-    found = LimitedBatch.of(batch, weights, np.ones((3, 3)))
+    found = limited(batch, weights, np.ones((3, 3)))
+    assert found.limits is not None
     np.testing.assert_allclose(found.limits[2], 0.25)
     np.testing.assert_allclose(found.limits[:2], 1.0)

@@ -17,9 +17,9 @@ from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import Fitted, Ranker, Targets, Validation
 from affinerank.rankers.export import export_ranker
 from affinerank.rankers.held_out import judge_of
+from affinerank.rankers.likelihood import Clicks
 from affinerank.rankers.linear import (
     ROW,
-    Clicks,
     LinearModel,
     LinearSettings,
     fit_linear,

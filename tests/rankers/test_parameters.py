@@ -97,11 +97,8 @@ def test_a_wrong_parameter_is_refused_by_name(
 def test_a_parameter_reaches_the_library(kind: str) -> None:
     """Trees of one split, by the library's own parameter."""
     settings = ranker_settings(kind, ["trees=5", "max_depth=1"])
-    dumped = fitted(kind, settings).dumped()["tree_info"]
-    for tree in dumped:
-        root = tree["tree_structure"]
-        assert "leaf_value" in root["left_child"]
-        assert "leaf_value" in root["right_child"]
+    for tree in fitted(kind, settings).nodes():
+        assert [node.left for node in tree] == [1, 0, 0]
 
 
 def test_what_is_drawn_is_drawn_by_the_seed() -> None:

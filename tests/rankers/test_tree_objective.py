@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from affinerank.errors import DataError
 from affinerank.metrics import Metric
+from affinerank.rankers.likelihood import Clicks
+from affinerank.rankers.targets import ClickTargets
 from affinerank.rankers.tree_objective import ClickObjective, LambdaObjective
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -158,7 +160,15 @@ N = np.array([[10, 4], [20, 0]], dtype=np.float32)
 CLICKS = np.array([[3, 1], [8, 0]], dtype=np.float32)
 ALPHA = np.array([[0.5, 0.25], [0.5, 0]], dtype=np.float32)
 BETA = np.array([[0.25, 0.125], [0.25, 0]], dtype=np.float32)
-EXPLAINED = ClickObjective(N, CLICKS, ALPHA, BETA)
+
+
+def explained(*counts: np.ndarray, start: float = 0.0) -> ClickObjective:
+    """The objective of impressions, clicks, alpha and beta, ``[n_docs, slots]``."""
+    targets = ClickTargets(*(part[None] for part in counts))
+    return ClickObjective(Clicks.of(targets, 0), start)
+
+
+EXPLAINED = explained(N, CLICKS, ALPHA, BETA)
 
 
 def test_the_derivatives_of_two_clicked_documents_are_the_written_out_numbers() -> None:
@@ -193,7 +203,7 @@ def test_second_derivatives_of_clicks_are_expected_ones() -> None:
     """That is, those of the likelihood where clicks are what rates expect."""
     scores = np.array([-0.7, 1.3])
     rate = ALPHA / (1 + np.exp(-scores[:, None])) + BETA
-    expected = ClickObjective(N, (N * rate).astype(np.float32), ALPHA, BETA)
+    expected = explained(N, (N * rate).astype(np.float32), ALPHA, BETA)
     _, hessian = expected(scores)
     for d, step in enumerate(1e-3 * np.eye(2)):
         up, down = expected(scores + step)[0][d], expected(scores - step)[0][d]
@@ -202,7 +212,7 @@ def test_second_derivatives_of_clicks_are_expected_ones() -> None:
 
 def test_second_derivatives_start_at_a_quarter_whatever_the_number_of_clicks() -> None:
     for times in (1, 1000):
-        many = ClickObjective(times * N, times * CLICKS, ALPHA, BETA, start=-1.0)
+        many = explained(times * N, times * CLICKS, ALPHA, BETA, start=-1.0)
         plain, scaled = many(np.zeros(2)), many.scaled()(np.zeros(2))
         assert scaled[1].mean() == pytest.approx(0.25)
         np.testing.assert_allclose(scaled[0] / scaled[1], plain[0] / plain[1], 1e-5)
@@ -210,6 +220,6 @@ def test_second_derivatives_start_at_a_quarter_whatever_the_number_of_clicks() -
             plain, times * np.array(EXPLAINED(np.full(2, -1.0))), 1e-5
         )
     with pytest.raises(DataError, match="clicks tell of relevance"):
-        ClickObjective(N, CLICKS, 0 * ALPHA, BETA).scaled()
+        explained(N, CLICKS, 0 * ALPHA, BETA).scaled()
     for found in EXPLAINED(np.array([1000.0, -1000.0])):
         assert np.all(np.isfinite(found))

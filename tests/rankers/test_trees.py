@@ -14,8 +14,7 @@ from scipy.special import expit
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import Metric
-from affinerank.rankers import Fitted, Ranker, Targets, Validation
-from affinerank.rankers import trees as trees_module
+from affinerank.rankers import Fitted, Ranker, Targets, Validation, boosting
 from affinerank.rankers.held_out import HeldOut, judge_of
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.targets import ClickTargets
@@ -407,7 +406,7 @@ def test_a_tree_moves_a_score_by_the_rate_at_most_where_there_are_no_clicks() ->
 def test_threads_make_no_difference(
     learnt: Targets | ClickTargets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trees_module, "SMALL", 0)
+    monkeypatch.setattr(boosting, "SMALL", 0)
     one, two = (
         scores_of(fitted(learnt, settings=replace(SMALL, threads=threads)))
         for threads in (1, 2)

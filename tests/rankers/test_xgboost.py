@@ -16,7 +16,7 @@ from affinerank.rankers import Ranker, Targets, xgboost
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.targets import ClickTargets
 from affinerank.rankers.xgboost import XGBoostSettings, fit_xgboost
-from affinerank.rankers.xgboost_json import in_order
+from affinerank.rankers.xgboost_json import nodes_of
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.random((1000, 3)).astype(np.float32)
@@ -85,10 +85,12 @@ def test_nodes_are_numbered_after_their_parents() -> None:
         "split_conditions": [0.5, 1.0, 2.0, 3.0, 0.25],
         "loss_changes": [9.0, 0.0, 0.0, 0.0, 4.0],
     }
-    found = in_order(tree)
-    assert found["left_children"] == [1, -1, 3, -1, -1]
-    assert found["right_children"] == [2, -1, 4, -1, -1]
-    assert found["split_conditions"] == [0.5, 3.0, 0.25, 1.0, 2.0]
+    found = nodes_of(tree)
+    assert [node.left for node in found] == [1, 0, 3, 0, 0]
+    assert [node.right for node in found] == [2, 0, 4, 0, 0]
+    assert [node.gain for node in found] == [9.0, 0.0, 4.0, 0.0, 0.0]
+    values = [0.5, 3.0, 0.25, 1.0, 2.0]
+    assert [node.value for node in found] == pytest.approx(values, abs=1e-7)
 
 
 SPOILT = {
@@ -130,5 +132,5 @@ def test_without_xgboost_one_sentence_says_so(monkeypatch: Any) -> None:
 
 def test_the_table_does_not_load_xgboost() -> None:
     assert xgboost.ROW.settings().trees == 300
-    with pytest.raises(ConfigError, match="feature_share must be at most 1"):
+    with pytest.raises(ConfigError, match="feature_share must be above 0 and up to 1"):
         XGBoostSettings(feature_share=2.0)

@@ -14,13 +14,7 @@ from affinerank.rankers.targets import Targets, Validation
 from affinerank.tables import Table
 
 RANKERS: Table[RankerKind] = Table(
-    "ranker",
-    mlp.ROW,
-    trees.ROW,
-    xgboost.ROW,
-    linear.ROW,
-    two_tower.ROW,
-    heckman.ROW,
+    "ranker", mlp.ROW, trees.ROW, xgboost.ROW, linear.ROW, two_tower.ROW, heckman.ROW
 )
 
 __all__ = [

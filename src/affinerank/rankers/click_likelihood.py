@@ -1,12 +1,6 @@
-r"""Clicks explained by a network: the likelihood of counts, through the affine link.
+"""Clicks explained by networks: the likelihood of many rankers' counts, in torch.
 
-.. math::
-
-    -\sum_k c_k \log p_k + (n_k - c_k) \log(1 - p_k), \qquad
-    p_k = \alpha_k \, \mathrm{sigmoid}(s) + \beta_k
-
-for a document of score s, clicked c times in n impressions at rank k. It never divides
-by alpha and knows no negative weights.
+The formula is that of :mod:`affinerank.rankers.likelihood`.
 """
 
 from __future__ import annotations
@@ -15,14 +9,11 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from affinerank.rankers.likelihood import LEAST_RATE
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.targets import ClickTargets
-
-LEAST_RATE = 1e-6
-NEWTON_STEPS = 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,22 +69,3 @@ def click_loss(scores: Tensor, batch: ClickBatch) -> Tensor:
     likelihood = clicks * torch.log(rate) + (impressions - clicks) * torch.log1p(-rate)
     total: Tensor = likelihood.sum(dim=(1, 2))
     return -total * batch.scale
-
-
-def mean_score(targets: ClickTargets) -> NDArray[np.float64]:
-    """``[n]`` the score that explains the clicks best if all documents share it."""
-    found = np.full(len(targets.clicks), -1.0)
-    for i in range(len(found)):
-        shown = targets.impressions[i] > 0
-        n, clicks, alpha, beta = (
-            getattr(targets, field.name)[i][shown].astype(np.float64)
-            for field in fields(targets)
-        )
-        for _ in range(NEWTON_STEPS):
-            m = 1.0 / (1.0 + np.exp(-found[i]))
-            p = np.clip(alpha * m + beta, LEAST_RATE, 1.0 - LEAST_RATE)
-            inner = alpha * m * (1.0 - m)
-            slope = np.sum((clicks - n * p) / (p * (1.0 - p)) * inner)
-            curve = np.sum(n * inner**2 / (p * (1.0 - p))) + 1e-3
-            found[i] = np.clip(found[i] + np.clip(slope / curve, -1.0, 1.0), -6.0, 6.0)
-    return found

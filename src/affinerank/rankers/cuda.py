@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from affinerank.rankers.lists import Lists
+from affinerank.rankers.lists import Batch, Lists
 
 BLOCK = tl.constexpr(32)
 ACROSS = tl.constexpr(32)
@@ -55,7 +55,14 @@ class Replayed:
         shapes = tuple(tensor.shape for tensor in tensors)
         if shapes not in self.captured:
             found = function(*tensors)
-            self.captured[shapes] = self._record(function, tensors)
+            inputs, graph = (
+                [tensor.clone() for tensor in tensors],
+                torch.cuda.CUDAGraph(),
+            )
+            mode = "thread_local"  # other threads may use the device meanwhile
+            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode=mode):
+                result = function(*inputs)
+            self.captured[shapes] = graph, inputs, result
             return found
         graph, inputs, result = self.captured[shapes]
         for own, given in zip(inputs, tensors, strict=True):
@@ -63,31 +70,19 @@ class Replayed:
         graph.replay()
         return result.clone()
 
-    def _record(
-        self, function: Callable[..., Tensor], tensors: tuple[Tensor, ...]
-    ) -> Captured:
-        inputs, graph = [tensor.clone() for tensor in tensors], torch.cuda.CUDAGraph()
-        mode = "thread_local"  # other threads may use the device meanwhile
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode=mode):
-            result = function(*inputs)
-        return graph, inputs, result
 
-
-def lambda_pairs(
-    scores: Tensor, weights: Tensor, known: Tensor, lists: Lists
-) -> tuple[Tensor, Tensor]:
+def lambda_pairs(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the loss of each network, ``[n_networks]``, and the slope of each score.
 
     Args:
         scores: ``[n_networks, n_docs]`` float32.
-        weights: Of the same shape.
-        known: Of the same shape, bool.
-        lists: Where each list's documents lie.
+        batch: What the networks learn.
     """
-    scores, weights, known = (x.contiguous() for x in (scores, weights, known))
-    ranks = count_ranks(scores, known, lists)
+    given = scores, batch.gains, batch.known
+    scores, weights, known = (x.contiguous() for x in given)
+    ranks = count_ranks(scores, known, batch.lists)
     value, slope = torch.zeros_like(scores), torch.zeros_like(scores)
-    _launch(_add_pairs, lists, scores, weights, known, ranks, value, slope)
+    _launch(_add_pairs, batch.lists, scores, weights, known, ranks, value, slope)
     return value.sum(dim=1), slope
 
 

@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +28,7 @@ from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, writable, written_whole
 from affinerank.rankers import RANKERS, trees
-from affinerank.rankers.engines import ENGINES, trees_of
+from affinerank.rankers.engines import ENGINES, of_raw_features
 from affinerank.rankers.onnx_graph import INPUT, OUTPUT, build_model
 from affinerank.rankers.ranker import Ranker, score
 from affinerank.tables import Table
@@ -35,6 +36,10 @@ from affinerank.tables import Table
 TOLERANCE = 1e-4  # of the largest score
 LISTS_COMPARED = 100
 TREES = trees.ROW.name
+OVER_LIST: Any = (
+    "smallest and largest value of the feature among the documents of the query, "
+    "missing values left out"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +85,11 @@ class Format:
     Attributes:
         name: Its key, and the library that reads it.
         title: What messages call it.
-        offer: Method that a model must have to be written.
+        offer: Attribute that a model must have to be written.
         mapped_by: Who scales features and fills missing values, in words.
         write: From a ranker to the file, and more of its description.
         scores: Of all documents of some lists, by ranker and file, where a library
             here reads it.
-        categories: Whether it holds categories.
     """
 
     name: str
@@ -94,15 +98,10 @@ class Format:
     mapped_by: str
     write: Callable[[Ranker], tuple[bytes, dict[str, Any]]]
     scores: Callable[[Ranker, bytes, RankingDataset], Floats] | None = None
-    categories: bool = False
 
 
 def export_ranker(
-    ranker: Ranker,
-    path: PathLike,
-    *,
-    to: str,
-    data: RankingDataset | None = None,
+    ranker: Ranker, path: PathLike, *, to: str, data: RankingDataset | None = None
 ) -> Export:
     """Write a ranker for another system, with ``FILE.json`` beside it: both or none.
 
@@ -122,7 +121,7 @@ def export_ranker(
             f"a ranker of kind {ranker.kind} cannot be written as {kind.title}; it can "
             f"be exported to {', '.join(able) or 'nothing'}"
         )
-    if mapping.codes and not kind.categories:
+    if mapping.codes and to != TREES:
         raise DataError(
             f"{mapping.codes[0]!r} is a category, which {kind.title} cannot hold; "
             f"train with --categories one-hot, or export to {TREES}"
@@ -191,7 +190,7 @@ def _onnx_scores(ranker: Ranker, content: bytes, lists: RankingDataset) -> Float
 def _text(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
     """Write LightGBM's text; converters stop where it names no objective."""
     model: Any = ranker.model
-    text: str = model.to_lightgbm()
+    text: str = model.text
     if "\nobjective=" not in text:
         before = "\nfeature_names="
         text = text.replace(before, f"\nobjective=lambdarank{before}", 1)
@@ -202,15 +201,12 @@ def _text(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
     return text.encode(), {"versions": _versions(TREES)}
 
 
-def _for_engine(name: str) -> Format:
-    title, write = ENGINES[name]
-
-    def written(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
-        model: Any = ranker.model
-        trees = trees_of(model.dumped(), ranker.mapping)
-        return write(trees, ranker.mapping.names)
-
-    return Format(name, title, "dumped", "the file", written)
+def _for_engine(
+    write: Callable[..., tuple[bytes, dict[str, Any]]], ranker: Ranker
+) -> tuple[bytes, dict[str, Any]]:
+    model: Any = ranker.model
+    raw = of_raw_features(model.nodes(), ranker.mapping)
+    return write(raw, ranker.mapping.names)
 
 
 def _text_scores(ranker: Ranker, content: bytes, lists: RankingDataset) -> Floats:
@@ -221,16 +217,11 @@ def _text_scores(ranker: Ranker, content: bytes, lists: RankingDataset) -> Float
 FORMATS: Table[Format] = Table(
     "export format",
     Format("onnx", "ONNX", "add_to_onnx", "the file", _onnx, _onnx_scores),
-    Format(
-        TREES,
-        "LightGBM text",
-        "to_lightgbm",
-        "the caller",
-        _text,
-        _text_scores,
-        categories=True,
+    Format(TREES, "LightGBM text", "text", "the caller", _text, _text_scores),
+    *(
+        Format(name, title, "nodes", "the file", partial(_for_engine, write))
+        for name, (title, write) in ENGINES.items()
     ),
-    *map(_for_engine, ENGINES),
 )
 
 
@@ -246,18 +237,13 @@ def _normalisation(mapping: FeatureMapping, done_by: str) -> dict[str, Any] | No
     """Describe what is done to each feature within a list, and where."""
     if mapping.scaling == "none":
         return None
+    constant, ends = "0", OVER_LIST
     if mapping.low is not None and mapping.high is not None:
         rows = zip(mapping.names, mapping.low, mapping.high, strict=True)
-        return {
-            "formula": "(x - low) / (high - low); x - low where high == low",
-            "low, high": {name: (low, high) for name, low, high in rows},
-            "in": "float32",
-            "done_by": done_by,
-        }
+        constant, ends = "x - low", {name: (low, high) for name, low, high in rows}
     return {
-        "formula": "(x - low) / (high - low); 0 where high == low",
-        "low, high": "smallest and largest value of the feature among the documents "
-        "of the query, missing values left out",
+        "formula": f"(x - low) / (high - low); {constant} where high == low",
+        "low, high": ends,
         "in": "float32",
         "done_by": done_by,
     }

@@ -13,19 +13,20 @@ every document was shown there is nothing to correct, and the first step is left
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints, Matrix
-from affinerank.errors import ConfigError
-from affinerank.progress import Progress, quiet
-from affinerank.rankers.linear import Standard, chosen_by, load_linear, require_order
-from affinerank.rankers.ranker import Fitted, RankerKind
-from affinerank.rankers.targets import Targets, Validation, require_fit
-from affinerank.settings import require_at_least
+from affinerank.arrays import Bools, Floats, Matrix
+from affinerank.rankers.linear import (
+    Solutions,
+    fit_ridges,
+    load_linear,
+    require_order,
+    require_ridge,
+)
+from affinerank.rankers.ranker import Fitted, RankerKind, Task, fit_of
 
 ROUNDS = 50
 
@@ -46,45 +47,26 @@ class HeckmanSettings:
 
     def __post_init__(self) -> None:
         """Reject what cannot be fitted."""
-        if not self.ridge or not 0 < min(self.ridge) <= max(self.ridge) < np.inf:
-            raise ConfigError(f"ridge must be numbers above 0, got {self.ridge}")
-        require_at_least(self, least={"patience": 1})
+        require_ridge(self, {"patience": 1})
 
 
-def fit_heckman(
-    features: Matrix,
-    targets: Targets,
-    offsets: Ints,
-    *,
-    seeds: Sequence[int],
-    settings: HeckmanSettings,
-    validation: Validation | None = None,
-    checkpoint: Path | None = None,
-    progress: Progress = quiet,
-) -> list[Fitted]:
+@fit_of
+def fit_heckman(task: Task) -> list[Fitted]:
     """Fit the two steps, one ranker after another; seeds make no difference."""
-    require_fit(targets, len(features), seeds, settings, validation)
-    if checkpoint is not None:
-        raise ConfigError("a linear model is fitted without a checkpoint; leave it out")
-    scale = Standard.of(features)
-    x = scale.apply(features).astype(np.float64)
-    tried = sorted(settings.ridge, reverse=True)
-    if validation is None:
-        tried = [tried[len(tried) // 2]]
-    fitted, shares = [], targets.of_queries(offsets)
-    for i, by_query in enumerate(shares):
-        share = by_query.repeat(np.diff(offsets))
-        issued, shown = share > 0, targets.known[i]
-        weights = np.where(shown, targets.weights[i], 0.0).astype(np.float64)
-        some = issued & shown
-        require_order(i, weights[some], weights[some] - weights[some].mean())
-        steps = (
-            (ridge, scale.model(two_steps(x, weights, share, shown, ridge)))
-            for ridge in tried
-        )
-        fitted.append(chosen_by(steps, validation, i, settings.patience or 1))
-        progress("fitting linear models", i + 1, len(seeds))
-    return fitted
+    return fit_ridges(task, _solutions)
+
+
+def _solutions(
+    task: Task, i: int, standard: Matrix, strengths: Iterable[float]
+) -> Solutions:
+    """Yield each strength, with coefficients and a constant."""
+    x, shown = standard.astype(np.float64), task.targets.known[i]
+    share = task.targets.of_documents(task.offsets)[i]
+    weights = np.where(shown, task.targets.weights[i], 0.0).astype(np.float64)
+    some = weights[(share > 0) & shown]
+    require_order(i, some, some - some.mean())
+    for ridge in strengths:
+        yield ridge, two_steps(x, weights, share, shown, ridge)
 
 
 def two_steps(

@@ -32,21 +32,21 @@ class HeldOut:
     def __init__(self, validation: Validation, device: torch.device | str) -> None:
         self.offsets = validation.offsets
         self.lists = Lists.of(np.diff(self.offsets), device)
-        worth, known = self._worth(validation.targets)
-        self.worth, self.known = worth.to(device), known.to(device)
+        self.worth, self.known = self._worth(validation.targets)
 
     def change(self, i: int, targets: Targets) -> None:
         """Judge ranker ``i`` by others from now on; a weight of NaN never judged it."""
-        worth, known = self._worth(targets)
-        self.worth[i].copy_(worth[0])
-        self.known[i].copy_(known[0])
+        for own, new in zip(
+            (self.worth, self.known), self._worth(targets), strict=True
+        ):
+            own[i].copy_(new[0])
 
-    def _worth(self, targets: Any) -> tuple[Tensor, Tensor]:
-        sizes = np.diff(self.offsets)
-        share = targets.of_queries(self.offsets).repeat(sizes, axis=1)
+    def _worth(self, targets: Any) -> tuple[Tensor, ...]:
+        share = targets.of_documents(self.offsets)
         worth = np.where(targets.known, targets.weights * share, 0.0)
-        known = torch.from_numpy(np.array(targets.known))
-        return torch.from_numpy(worth.astype(np.float32)), known
+        arrays = worth.astype(np.float32), np.array(targets.known)
+        device = self.lists.offsets.device
+        return tuple(torch.from_numpy(array).to(device) for array in arrays)
 
     def judge(self, scores: Tensor, first: int = 0) -> Tensor:
         """Judge ``scores [n, n_docs]`` by the weights of rankers ``first`` on: ``[n]``.

@@ -51,11 +51,7 @@ class Importance:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each feature, the most important first."""
-        columns = {
-            "gain": self.gain,
-            "loss": self.loss,
-            "standard_error": self.standard_error,
-        }
+        columns = {n: getattr(self, n) for n in ("gain", "loss", "standard_error")}
         known = {name: values for name, values in columns.items() if values is not None}
         by = known.get("loss", known.get("gain", np.zeros(len(self.features))))
         return [
@@ -105,16 +101,16 @@ def by_permutation(
     """
     known, share = targets.known[0], targets.of_queries(offsets)[0]
     sizes = np.diff(offsets)
-    differs = np.bincount(_query(sizes), known, minlength=len(sizes)) > 1
+    query = np.arange(len(sizes)).repeat(sizes)
+    differs = np.bincount(query, known, minlength=len(sizes)) > 1
     counts = np.flatnonzero(differs & (share > 0))
     if not len(counts):
         raise DataError("no held-out query has two known documents to exchange")
     drawn = rng.permutation(counts)
     few = drawn[: max(int(np.searchsorted(np.cumsum(sizes[drawn]), DOCUMENTS)), 1)]
-    some = np.zeros(len(sizes), dtype=bool)
-    some[few] = True
-    docs, share, sizes = some[_query(sizes)], share[some], sizes[some]
-    x, known, query = np.array(features[docs]), known[docs], _query(sizes)
+    some = np.isin(np.arange(len(sizes)), few)
+    docs, share, sizes = some[query], share[some], sizes[some]
+    x, known, query = features[docs], known[docs], np.arange(len(sizes)).repeat(sizes)
     worth = np.where(known, targets.weights[0, docs], 0.0)
     bounds = np.concatenate([[0], np.cumsum(sizes)])
 
@@ -122,7 +118,7 @@ def by_permutation(
         """Return the DCG of each query; what is not known goes last."""
         ranks = ranks_by_score(np.where(known, scores, -np.inf), bounds)
         gained = np.bincount(query, worth * discount(ranks), minlength=len(sizes))
-        return gained.astype(np.float64)
+        return np.asarray(gained, dtype=np.float64)
 
     before, gain = value(model.predict(x)), by_gain(model, names).gain
     lost = np.zeros((len(names), len(sizes)))
@@ -143,7 +139,3 @@ def by_permutation(
     loss = lost @ counted
     error = np.sqrt(((lost - loss[:, None]) ** 2) @ counted**2)
     return Importance(names, gain, loss, error, len(sizes))
-
-
-def _query(sizes: Ints) -> Ints:
-    return np.repeat(np.arange(len(sizes)), sizes)

@@ -14,7 +14,7 @@ loss is :math:`\sum |\Delta_{ij}| \log(1 + e^{-(s_i - s_j)})` over pairs, i the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,54 +24,28 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from affinerank.arrays import Floats, Matrix
-from affinerank.rankers.lists import Batch, Lists
+from affinerank.rankers.lists import Batch, with_gradient
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LimitedBatch:
-    """What is learnt from some lists, and the limits.
-
-    Attributes:
-        batch: Weights.
-        limits: ``[3, n_docs]`` l, h and p of each document.
-    """
-
-    batch: Batch
-    limits: Tensor
-
-    @classmethod
-    def of(cls, batch: Batch, weights: NDArray[Any], limits: Floats) -> LimitedBatch:
-        """Take a price in units of ``weights`` to those of the scaled batch."""
-        given = np.where(batch.known.cpu().numpy(), np.abs(weights), 0.0).max()
-        known = batch.weights.abs()[batch.known]
-        scale = float(known.max()) / float(given)
-        values = torch.from_numpy(limits * [[1.0], [1.0], [scale]])
-        return cls(batch, values.to(batch.weights))
-
-    def at(self, rows: Tensor, lists: Lists) -> LimitedBatch:
-        """Select the documents ``rows``."""
-        return LimitedBatch(self.batch.at(rows, lists), self.limits[:, rows])
-
-    def of_ranker(self, i: int) -> LimitedBatch:
-        """Keep what one ranker learns."""
-        names = ("weights", "known", "share")
-        own = {name: getattr(self.batch, name)[i : i + 1] for name in names}
-        return LimitedBatch(Batch(**own, lists=self.batch.lists), self.limits)
+def limited(batch: Batch, weights: NDArray[Any], limits: Floats) -> Batch:
+    """Limit a batch; a price in units of ``weights`` is taken to its scaled ones."""
+    given = np.where(batch.known.cpu().numpy(), np.abs(weights), 0.0).max()
+    scale = float(batch.weights.abs()[batch.known].max()) / float(given)
+    values = torch.from_numpy(limits * [[1.0], [1.0], [scale]])
+    return replace(batch, limits=values.to(batch.weights))
 
 
-def limited_loss(scores: Tensor, limited: LimitedBatch) -> Tensor:
+def limited_loss(scores: Tensor, batch: Batch) -> Tensor:
     """Loss of each network, with the gradient of :func:`derivatives`."""
-    loss, first, _ = derivatives(scores.detach(), limited)
-    line = (scores * first).sum(dim=1)
-    return loss + line - line.detach()
+    return with_gradient(scores, *derivatives(scores.detach(), batch)[:2])
 
 
-def derivatives(scores: Tensor, limited: LimitedBatch) -> tuple[Tensor, Tensor, Tensor]:
+def derivatives(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """Loss of each network ``[n]``, first and second derivative by score."""
-    batch, n = limited.batch, len(scores)
+    n, limits = len(scores), batch.limits
+    assert limits is not None  # noqa: S101
     loss, first, second = scores.new_zeros(n), *torch.zeros_like(scores).repeat(2, 1, 1)
-    for index, held in batch.lists.groups():
-        there = held & batch.known[:, index]
+    for index, there in batch.groups():
         part = scores[:, index].masked_fill(~there, -torch.inf)
         order = part.argsort(dim=-1, descending=True, stable=True)
         place = index.expand(n, -1, -1).gather(-1, order)
@@ -82,7 +56,7 @@ def derivatives(scores: Tensor, limited: LimitedBatch) -> tuple[Tensor, Tensor, 
             for each in (scores, batch.weights, batch.share)
         )
         discount = 1.0 / torch.log2(torch.arange(2, s.shape[-1] + 2).to(s))
-        gain = share[..., None] * gains(w, discount, limited.limits[:, place])
+        gain = share[..., None] * gains(w, discount, limits[:, place])
         own = gain.diagonal(dim1=-2, dim2=-1)
         change = own[..., :, None] + own[..., None, :] - gain - gain.mT
         change = (change * (seen[..., :, None] & seen[..., None, :])).triu(1)
@@ -111,15 +85,13 @@ def gains(weights: Tensor, discount: Tensor, limits: Tensor) -> Tensor:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LimitedObjective:
-    """What LightGBM needs before each tree, of one ranker."""
+def limited_objective(
+    batch: Batch, scores: Floats, data: object = None
+) -> tuple[Matrix, Matrix]:
+    """Return what LightGBM needs before each tree, of one ranker.
 
-    limited: LimitedBatch
-
-    def __call__(self, scores: Floats, data: object = None) -> tuple[Matrix, Matrix]:
-        """Return gradient and second derivative of each score, ``[n_docs]`` both."""
-        del data
-        now = torch.from_numpy(scores).float()[None]
-        _, first, second = derivatives(now, self.limited)
-        return first[0].numpy(), second[0].numpy()
+    Gradient and second derivative of each score, ``[n_docs]`` both.
+    """
+    del data
+    _, first, second = derivatives(torch.from_numpy(scores).float()[None], batch)
+    return first[0].numpy(), second[0].numpy()

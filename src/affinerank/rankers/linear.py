@@ -19,30 +19,30 @@ torch.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints, Matrix, sigmoid
+from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import discount, ranks_by_score
 from affinerank.plain_text import read_json
-from affinerank.progress import Progress, quiet
-from affinerank.rankers.ranker import Fitted, RankerKind
-from affinerank.rankers.targets import ClickTargets, Targets, Validation, require_fit
+from affinerank.rankers.likelihood import LEAST_RATE, Clicks
+from affinerank.rankers.ranker import Fitted, RankerKind, Task, fit_of
+from affinerank.rankers.targets import ClickTargets, Validation, require_numbers
 from affinerank.settings import require_at_least
 
 if TYPE_CHECKING:
     from affinerank.rankers.onnx_graph import Graph
 
 DOCS_AT_ONCE = 2**14  # multiplied in float32; their sums are added in float64
-LEAST_RATE = 1e-6
 PRECISION = 1e-8  # of the loss: float32 cannot tell less
 START = -1.0  # of the constant, in logits
 NUMBERS = "model.json"
+Solutions = Iterator[tuple[float, Floats]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,14 @@ class LinearSettings:
 
     def __post_init__(self) -> None:
         """Reject what cannot be fitted."""
-        if not self.ridge or not 0 < min(self.ridge) <= max(self.ridge) < np.inf:
-            raise ConfigError(f"ridge must be numbers above 0, got {self.ridge}")
-        require_at_least(self, least={"steps": 1, "patience": 1})
+        require_ridge(self, {"steps": 1, "patience": 1})
+
+
+def require_ridge(settings: Any, least: Mapping[str, int]) -> None:
+    """Reject penalties that are not above 0, and what else is out of range."""
+    if not settings.ridge or not all(0 < ridge < np.inf for ridge in settings.ridge):
+        raise ConfigError(f"ridge must be numbers above 0, got {settings.ridge}")
+    require_at_least(settings, least=least)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +87,7 @@ class LinearModel:
         for some in _blocks(len(features)):
             scores[some] = features[some].astype(np.float64) @ self.coefficients
         if not np.isfinite(scores).all():
-            _require_numbers(features)
+            require_numbers(features, "a linear model")
         return scores + self.constant
 
     def files(self) -> Mapping[str, bytes]:
@@ -122,128 +127,68 @@ def load_linear(folder: Path, about: dict[str, Any], n_features: int) -> LinearM
     return LinearModel(np.array(numbers[1:], dtype=np.float64), float(numbers[0]))
 
 
-def fit_linear(
-    features: Matrix,
-    targets: Targets | ClickTargets,
-    offsets: Ints,
-    *,
-    seeds: Sequence[int],
-    settings: LinearSettings,
-    validation: Validation | None = None,
-    checkpoint: Path | None = None,
-    progress: Progress = quiet,
-) -> list[Fitted]:
-    """Fit to weights or clicks, one ranker after another; seeds make no difference.
+@fit_of
+def fit_linear(task: Task) -> list[Fitted]:
+    """Fit linear models, one ranker after another; seeds make no difference."""
+    clicks = isinstance(task.targets, ClickTargets)
+    return fit_ridges(task, _explain if clicks else _regress)
 
-    Validation chooses the ridge, by the likelihood of its clicks or the DCG that its
-    weights estimate. See :class:`~affinerank.rankers.ranker.RankerKind`.
+
+def fit_ridges(task: Task, solve: Callable[..., Solutions]) -> list[Fitted]:
+    """Fit each ranker by ``solve(task, i, standard, strengths)``.
+
+    That yields each strength of the penalty with coefficients of standardised features
+    and a constant.
     """
-    require_fit(targets, len(features), seeds, settings, validation)
-    if checkpoint is not None:
-        raise ConfigError("a linear model is fitted without a checkpoint; leave it out")
-    scale = Standard.of(features)
-    standard = scale.apply(features)
-    strengths = sorted(settings.ridge, reverse=True)
-    if validation is None:
+    standard, mean, inverse = _standardised(task.features)
+    strengths = sorted(task.settings.ridge, reverse=True)
+    if task.validation is None:
         strengths = [strengths[len(strengths) // 2]]
     fitted = []
-    for i in range(len(seeds)):
-        if isinstance(targets, ClickTargets):
-            clicks = Clicks.of(targets, i)
-            found = _explain(standard, clicks, strengths, settings.steps)
-        else:
-            found = _regress(standard, targets, i, offsets, strengths)
-        models = ((ridge, scale.model(at)) for ridge, at in found)
-        fitted.append(chosen_by(models, validation, i, settings.patience or 1))
-        progress("fitting linear models", i + 1, len(seeds))
+    for i in range(len(task.seeds)):
+        found = solve(task, i, standard, strengths)
+        models = ((ridge, _in_units(at, mean, inverse)) for ridge, at in found)
+        fitted.append(_chosen_by(models, task, i))
+        task.progress("fitting linear models", i + 1, len(task.seeds))
     return fitted
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Standard:
-    """Means of features, and 1 over their standard deviations; 0 for constants."""
+def _standardised(features: Matrix) -> tuple[Matrix, Floats, Floats]:
+    """Standardise features, in float32, over all documents; reject missing values.
 
-    mean: Floats
-    inverse: Floats
-
-    @classmethod
-    def of(cls, features: Matrix) -> Standard:
-        """Measure features over all documents; reject missing values."""
-        _require_numbers(features)
-        # As float32, for a constant to be exactly its mean.
-        mean = features.mean(axis=0, dtype=np.float64).astype(np.float32)
-        square = np.zeros(len(mean))
-        for some in _blocks(len(features)):
-            away = features[some].astype(np.float64) - mean
-            square += np.einsum("ij,ij->j", away, away)
-        spread = np.sqrt(square / len(features))
-        inverse = np.divide(1.0, spread, out=np.zeros(len(mean)), where=spread > 0)
-        return cls(mean.astype(np.float64), inverse)
-
-    def apply(self, features: Matrix) -> Matrix:
-        """Standardise features; in float32."""
-        standard = np.subtract(features, self.mean, dtype=np.float32)
-        standard *= self.inverse.astype(np.float32)
-        return standard
-
-    def model(self, at: Floats) -> LinearModel:
-        """Bring ``at``, coefficients and a constant, to the units of features."""
-        coefficients = at[:-1] * self.inverse
-        return LinearModel(coefficients, float(at[-1] - self.mean @ coefficients))
+    Also return means, and 1 over standard deviations, 0 for constants.
+    """
+    require_numbers(features, "a linear model")
+    # As float32, for a constant to be exactly its mean.
+    mean = features.mean(axis=0, dtype=np.float64).astype(np.float32)
+    square = np.zeros(len(mean))
+    for some in _blocks(len(features)):
+        away = features[some].astype(np.float64) - mean
+        square += np.einsum("ij,ij->j", away, away)
+    spread = np.sqrt(square / len(features))
+    inverse = np.divide(1.0, spread, out=np.zeros(len(mean)), where=spread > 0)
+    standard = features - mean
+    standard *= inverse.astype(np.float32)
+    return standard, mean.astype(np.float64), inverse
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Clicks:
-    """Clicks of one ranker: ``doc``, and counts, alpha and beta of slots in use."""
-
-    doc: Ints
-    impressions: Floats
-    clicks: Floats
-    alpha: Floats
-    beta: Floats
-
-    @classmethod
-    def of(cls, targets: ClickTargets, i: int) -> Clicks:
-        """Take the clicks of ranker ``i``."""
-        used = np.nonzero(targets.impressions[i] > 0)
-        own = (getattr(targets, f.name)[i][used] for f in fields(targets))
-        return cls(used[0], *(values.astype(np.float64) for values in own))
-
-    def surprise(self, scores: Floats) -> tuple[float, Floats]:
-        """Return the negative log-likelihood, and its slope by score ``[n_docs]``."""
-        n, c, relevance = self.impressions, self.clicks, sigmoid(scores)
-        rate, p = self._rates(relevance)
-        value = -float(np.sum(c * np.log(p) + (n - c) * np.log1p(-p)))
-        by_rate = np.where(rate == p, (n * p - c) / (p * (1.0 - p)), 0.0)
-        slope = np.bincount(self.doc, by_rate * self.alpha, minlength=len(scores))
-        return value, slope * relevance * (1.0 - relevance)
-
-    def curvature(self, scores: Floats) -> Floats:
-        """Return the expected curvature of that by score, ``[n_docs]``."""
-        relevance = sigmoid(scores)
-        _, p = self._rates(relevance)
-        by_rate = self.impressions * self.alpha**2 / (p * (1.0 - p))
-        curve = np.bincount(self.doc, by_rate, minlength=len(scores))
-        return curve * (relevance * (1.0 - relevance)) ** 2
-
-    def _rates(self, relevance: Floats) -> tuple[Floats, Floats]:
-        """Return click rates as they are, and kept in (0, 1)."""
-        rate = self.alpha * relevance[self.doc] + self.beta
-        return rate, np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE)
+def _in_units(at: Floats, mean: Floats, inverse: Floats) -> LinearModel:
+    """Bring ``at``, coefficients and a constant, to the units of features."""
+    coefficients = at[:-1] * inverse
+    return LinearModel(coefficients, float(at[-1] - mean @ coefficients))
 
 
 def _explain(
-    standard: Matrix, clicks: Clicks, strengths: Iterable[float], steps: int
-) -> Iterator[tuple[float, Floats]]:
-    """Yield each strength with coefficients and constant, from those before it.
+    task: Task, i: int, standard: Matrix, strengths: Iterable[float]
+) -> Solutions:
+    """Explain clicks, for each strength from the solution before it.
 
     L-BFGS moves in coordinates in which the curvature at the start is 1.
     """
     from scipy.optimize import minimize
 
-    shown, doc = np.unique(clicks.doc, return_inverse=True)
+    shown, own = Clicks.of(task.targets, i).of_shown()
     x = standard if len(shown) == len(standard) else standard[shown]
-    own = replace(clicks, doc=doc)
     curve = own.curvature(np.full(len(x), START))
     square = np.zeros((x.shape[1],) * 2)
     for some in _blocks(len(x)):
@@ -261,7 +206,7 @@ def _explain(
         return value, np.append(down @ axes, slope.sum()) * unit
 
     along = np.append(np.zeros(len(values)), START)
-    how = {"maxiter": steps, "ftol": PRECISION}
+    how = {"maxiter": task.settings.steps, "ftol": PRECISION}
     for strength, ridge in _ridges(square, strengths):
         unit = np.append(values + ridge, max(curve.sum(), LEAST_RATE)) ** -0.5
         given = (along / unit, (ridge, unit))
@@ -285,14 +230,11 @@ def _ridges(square: Floats, tried: Iterable[float]) -> Iterator[tuple[float, flo
 
 
 def _regress(
-    standard: Matrix,
-    targets: Targets,
-    i: int,
-    offsets: Ints,
-    strengths: Iterable[float],
-) -> Iterator[tuple[float, Floats]]:
-    """Yield each strength with coefficients, and the mean weight as constant."""
-    share = targets.of_queries(offsets)[i].repeat(np.diff(offsets))
+    task: Task, i: int, standard: Matrix, strengths: Iterable[float]
+) -> Solutions:
+    """Regress weights; the constant is their mean."""
+    targets, offsets = task.targets, task.offsets
+    share = targets.of_documents(offsets)[i]
     docs = np.flatnonzero(targets.known[i] & (share > 0))
     query = np.searchsorted(offsets, docs, side="right")
     _, start, size = np.unique(query, return_index=True, return_counts=True)
@@ -314,13 +256,11 @@ def _regress(
         yield strength, np.append(solved, constant)
 
 
-def chosen_by(
-    models: Iterable[tuple[float, LinearModel]],
-    validation: Validation | None,
-    i: int,
-    patience: int,
+def _chosen_by(
+    models: Iterable[tuple[float, LinearModel]], task: Task, i: int
 ) -> Fitted:
     """Judge models as they are fitted; keep the best, or the only one."""
+    validation = task.validation
     if validation is None:
         [(ridge, model)] = models
         return Fitted(model, None, None, {"ridge": ridge})
@@ -329,7 +269,7 @@ def chosen_by(
         tried.append((ridge, model))
         trace.append(judge(model.predict(validation.features)))
         best = int(np.argmax(trace))
-        if len(trace) - 1 - best >= patience:
+        if len(trace) - 1 - best >= (task.settings.patience or 1):
             break
     ridge, chosen = tried[best]
     report = {"ridge": ridge, "first_held_out": trace[0], "best_held_out": trace[best]}
@@ -347,7 +287,7 @@ def _judge(validation: Validation, i: int) -> Callable[[Floats], float]:
         shown = max(clicks.impressions.sum(), 1.0)
         return lambda scores: -clicks.surprise(scores)[0] / shown
     known: Bools = targets.known[i]
-    share = targets.of_queries(offsets)[i].repeat(np.diff(offsets))
+    share = targets.of_documents(offsets)[i]
     worth = np.where(known, targets.weights[i] * share, 0.0) / (len(offsets) - 1)
 
     def dcg(scores: Floats) -> float:
@@ -366,19 +306,6 @@ def _runs(start: Ints) -> list[Ints]:
     """Cut lists that start at these documents into runs of about a block."""
     cuts = np.flatnonzero(np.diff(start // DOCS_AT_ONCE)) + 1
     return np.split(np.arange(len(start)), cuts)
-
-
-def _require_numbers(features: Matrix) -> None:
-    """Reject missing values."""
-    for some in _blocks(len(features)):
-        bad = np.argwhere(~np.isfinite(features[some]))
-        if len(bad):
-            row, column = bad[0]
-            raise DataError(
-                f"document {some.start + row}, feature {column + 1}: the value is "
-                "missing, which a linear model cannot read; put a number there "
-                "(--missing 0)"
-            )
 
 
 def require_order(i: int, weights: Floats, away: Floats) -> None:

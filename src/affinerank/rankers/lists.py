@@ -6,14 +6,16 @@ Nothing is padded here: a reduction runs from boundary to boundary.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from affinerank.arrays import Ints
+
+TENSORS = ("weights", "known", "share")  # of a batch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,12 +66,15 @@ class Batch:
             part at all, whatever is stored as their weight.
         share: ``[n_networks, n_docs]`` how much the document's list counts.
         lists: Where each list's documents lie.
+        limits: ``[3, n_docs]`` of what a document can bring, in safe learning; see
+            :mod:`affinerank.rankers.limited`.
     """
 
     weights: Tensor
     known: Tensor
     share: Tensor
     lists: Lists
+    limits: Tensor | None = None
 
     @property
     def gains(self) -> Tensor:
@@ -78,13 +83,45 @@ class Batch:
 
     def copy_(self, other: Batch) -> None:
         """Take over what networks learn from another batch, in place."""
-        for name in ("weights", "known", "share"):
+        for name in TENSORS:
             getattr(self, name).copy_(getattr(other, name))
 
     def at(self, rows: Tensor, lists: Lists) -> Batch:
         """Select the documents ``rows``; those beyond ``lists`` are never known."""
         known = self.known[:, rows] & lists.inside(len(rows))
-        return Batch(self.weights[:, rows], known, self.share[:, rows], lists)
+        limits = None if self.limits is None else self.limits[:, rows]
+        return Batch(self.weights[:, rows], known, self.share[:, rows], lists, limits)
+
+    def of_ranker(self, i: int) -> Batch:
+        """Keep what one ranker learns."""
+        own = {name: getattr(self, name)[i : i + 1] for name in TENSORS}
+        return replace(self, **own)
+
+    def groups(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Gather lists of similar length: index, and which documents are known."""
+        for index, held in self.lists.groups():
+            yield index, held & self.known[:, index]
+
+
+class _WithGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, loss: Tensor, gradient: Tensor) -> Tensor:
+        del scores
+        ctx.save_for_backward(gradient)
+        return loss.view_as(loss)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Any) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return outer[0][:, None] * gradient, None, None
+
+
+def with_gradient(scores: Tensor, loss: Tensor, gradient: Tensor) -> Tensor:
+    """Return ``loss [n]``, whose gradient by ``scores [n, n_docs]`` is known already.
+
+    It is computed with the loss, so that no pair of documents is kept for later.
+    """
+    return _WithGradient.apply(scores, loss, gradient)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def over_lists(

@@ -56,34 +56,25 @@ def _described(about: Any) -> tuple[FeatureMapping, dict[str, Any], tuple[str, .
         )
     _value(about, "kind", "text", str)
     names = _value(about, "features", "a list of names", list, str)
-    scaling = _scaling(about)
+    if "scaling" in about:
+        scaling = _value(about, "scaling", f"one of {', '.join(SCALINGS)}", str)
+    else:  # older versions say whether within the list
+        by_list = _value(about, "per_query_min_max", "true or false", bool)
+        scaling = SCALINGS[0 if by_list else -1]
     numbers = {key: _numbers(about, key, len(names)) for key in NUMBERS}
     if scaling == "data" and None in (numbers["low"], numbers["high"]):
         raise DataError("a ranker of scaled data needs low and high")
     provenance = _value(about, "provenance", "an object", dict)
     queries = {"learnt_from": provenance.get("queries", []), **about}
     learnt = _value(queries, "learnt_from", "a list of queries", list, str, int, float)
-    categories = _categories(about)
-    mapping = FeatureMapping(tuple(names), scaling, **numbers, categories=categories)
-    return mapping, provenance, tuple(map(str, learnt))
-
-
-def _scaling(about: dict[str, Any]) -> str:
-    """Return how features are scaled; older versions say whether within the list."""
-    if "scaling" in about:
-        return str(_value(about, "scaling", f"one of {', '.join(SCALINGS)}", str))
-    by_list = _value(about, "per_query_min_max", "true or false", bool)
-    return SCALINGS[0] if by_list else SCALINGS[-1]
-
-
-def _categories(about: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the values of each category; older versions have none."""
-    found = _value({"categories": {}, **about}, "categories", "an object", dict)
-    for name in found:
-        values = _value(found, name, "a list of values", list, str)
+    categories = _value({"categories": {}, **about}, "categories", "an object", dict)
+    for name in categories:
+        values = _value(categories, name, "a list of values", list, str)
+        categories[name] = tuple(values)
         if len(set(values)) != len(values):
             raise DataError(f"the values of {name!r:.60} must differ")
-    return {name: tuple(values) for name, values in found.items()}
+    mapping = FeatureMapping(tuple(names), scaling, **numbers, categories=categories)
+    return mapping, provenance, tuple(map(str, learnt))
 
 
 def _numbers(about: dict[str, Any], key: str, n: int) -> tuple[float, ...] | None:

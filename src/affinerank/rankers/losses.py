@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from affinerank.errors import DataError
-from affinerank.rankers.lists import Batch, Lists
+from affinerank.rankers.lists import Batch, with_gradient
 from affinerank.rankers.pl_rank import Sampling, pl_rank
 from affinerank.rankers.rank_bounds import dcg_bound, svm_rank
 from affinerank.settings import Spec
@@ -87,7 +87,10 @@ class Loss:
 
 def lambda_loss(scores: Tensor, batch: Batch) -> Tensor:
     """LambdaLoss for DCG of each network; see the module for the formula."""
-    return _LambdaLoss.apply(scores, batch.gains, batch.known, batch.lists)  # type: ignore[no-any-return, no-untyped-call]
+    computed = _gathered
+    if scores.is_cuda and scores.dtype == torch.float32:
+        from affinerank.rankers.cuda import lambda_pairs as computed
+    return with_gradient(scores, *computed(scores.detach(), batch))
 
 
 def squared_error(scores: Tensor, batch: Batch) -> Tensor:
@@ -97,7 +100,7 @@ def squared_error(scores: Tensor, batch: Batch) -> Tensor:
     return (batch.share * away.square()).sum(dim=1)
 
 
-def softmax_cross_entropy(scores: Tensor, batch: Batch) -> Tensor:
+def softmax(scores: Tensor, batch: Batch) -> Tensor:
     r"""Listwise softmax, :math:`-\sum_i w_i \log \mathrm{softmax}(s)_i`.
 
     Only for weights of 0 and more: where the weights of a list sum to less than 0, it
@@ -105,8 +108,7 @@ def softmax_cross_entropy(scores: Tensor, batch: Batch) -> Tensor:
     """
     gains = batch.gains
     total = scores.sum(dim=1) * 0.0
-    for index, held in batch.lists.groups():
-        there = held & batch.known[:, index]
+    for index, there in batch.groups():
         lowest = torch.finfo(scores.dtype).min / 2  # not -inf: a list may be empty
         masked = scores[:, index].masked_fill(~there, lowest)
         log_share = torch.log_softmax(masked, dim=-1)
@@ -119,58 +121,28 @@ LOSSES: Table[Loss] = Table(
     "loss",
     Loss("lambda", "LambdaLoss", lambda_loss),
     Loss("squared", "Squared error", squared_error, centred=True),
-    Loss(
-        "softmax",
-        "Softmax cross-entropy",
-        softmax_cross_entropy,
-        signed=False,
-        gathers=True,
-    ),
+    Loss("softmax", "Softmax cross-entropy", softmax, signed=False, gathers=True),
     Loss("svm-rank", "Propensity SVM-rank", svm_rank, signed=False, gathers=True),
     Loss("dcg-bound", "Bound of DCG", dcg_bound, signed=False, gathers=True),
     Loss("pl-rank", "PL-Rank-3", pl_rank, centred=True, gathers=True, options=Sampling),
 )
 
 
-class _LambdaLoss(torch.autograd.Function):
-    """The gradient is computed with the loss, so that no pair is kept for later."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, scores: Tensor, gains: Tensor, known: Tensor, lists: Lists
-    ) -> Tensor:
-        if scores.is_cuda and scores.dtype == torch.float32:
-            from affinerank.rankers.cuda import lambda_pairs
-
-            loss, gradient = lambda_pairs(scores, gains, known, lists)
-        else:
-            loss, gradient = _gathered(scores, gains, known, lists)
-        ctx.save_for_backward(gradient)
-        return loss
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Any) -> tuple[Tensor, None, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return outer[0][:, None] * gradient, None, None, None
-
-
-def _gathered(
-    scores: Tensor, gains: Tensor, known: Tensor, lists: Lists
-) -> tuple[Tensor, Tensor]:
+def _gathered(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Loss of each network and gradient of each score, lists gathered by length."""
     gradient = torch.zeros_like(scores)
     loss = scores.new_zeros(len(scores))
-    for index, held in lists.groups():
-        there = held & known[:, index]
+    gains = batch.gains
+    for index, there in batch.groups():
         part = scores[:, index].masked_fill(~there, -math.inf)
         order = part.argsort(dim=-1, descending=True, stable=True)
-        there = there.gather(-1, order)
-        s = part.gather(-1, order).masked_fill(~there, 0.0)
+        known = there.gather(-1, order)
+        s = part.gather(-1, order).masked_fill(~known, 0.0)
         w = gains[:, index].gather(-1, order)
         # A block of ranks against all at a time.
         rows = max(1, PAIRS_AT_ONCE // max(1, s.numel()))
         blocks = [
-            _pairs(s, w, there, slice(first, first + rows))
+            _pairs(s, w, known, slice(first, first + rows))
             for first in range(0, s.shape[-1], rows)
         ]
         value, slope = (torch.cat(part, dim=-1) for part in zip(*blocks, strict=True))

@@ -102,7 +102,6 @@ ROW = RankerKind(
     NetworkSettings,
     later("affinerank.rankers.training:fit_networks"),
     later("affinerank.rankers.networks:load_network"),
-    resumes=True,
     tuned_rate=True,
     takes_limits=True,
     explains_clicks=True,

@@ -26,6 +26,7 @@ from affinerank.errors import ConfigError, DataError
 from affinerank.files import existing_file
 from affinerank.rankers.mlp import ALIGNED, NetworkSettings, parameter_shapes
 from affinerank.rankers.operations import activate, activate_and_score
+from affinerank.rankers.targets import require_numbers
 from affinerank.settings import from_table
 
 if TYPE_CHECKING:
@@ -209,15 +210,3 @@ def on_device(features: Matrix, device: torch.device) -> Tensor:
 
 def _filled_up(features: Tensor, filling: int) -> Tensor:
     return pad(features, (0, filling)) if filling else features
-
-
-def require_numbers(features: Matrix) -> None:
-    """Reject missing values, which a network cannot read."""
-    for start in range(0, len(features), DOCS_AT_ONCE):
-        bad = np.argwhere(~np.isfinite(features[start : start + DOCS_AT_ONCE]))
-        if len(bad):
-            row, column = bad[0]
-            raise DataError(
-                f"document {start + row}, feature {column + 1}: the value is missing, "
-                "which a network cannot read; put a number there (--missing 0)"
-            )

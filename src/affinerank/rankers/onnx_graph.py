@@ -8,13 +8,13 @@ within the list and fills what is missing as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import DataError
+from affinerank.rankers.tree_nodes import Tree, rounded_down
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -113,14 +113,16 @@ def _add_min_max(graph: Graph, values: str) -> str:
     return graph.add("Div", [above, divisor], "scaled")
 
 
-def add_trees(graph: Graph, values: str, dumped: Mapping[str, Any]) -> str:
-    """Add trees that LightGBM dumped, as one node of the machine learning domain."""
-    if not dumped["tree_info"]:
+def add_trees(graph: Graph, values: str, trees: list[Tree]) -> str:
+    """Add trees as one node of the machine learning domain."""
+    if not trees:
         raise DataError("the ranker holds no trees, so there is nothing to export")
-    _require_plain(not dumped.get("average_output"), "averages in place of sums")
-    nodes = [node for tree in dumped["tree_info"] for node in _tree_nodes(tree)]
-    leaves = [node for node in nodes if node["nodes_modes"] == "LEAF"]
-    names = [name for name in nodes[0] if name.startswith("nodes_")]
+    every = [
+        (t, i, node) for t, tree in enumerate(trees) for i, node in enumerate(tree)
+    ]
+    nodes = [node for _, _, node in every]
+    leaves = [(t, i, node.value) for t, i, node in every if not node.left]
+    of_tree, of_node, weights = zip(*leaves, strict=True)
     graph.opsets[TREES] = TREES_OPSET
     return graph.add(
         "TreeEnsembleRegressor",
@@ -129,65 +131,16 @@ def add_trees(graph: Graph, values: str, dumped: Mapping[str, Any]) -> str:
         domain=TREES,
         n_targets=1,
         aggregate_function="SUM",
-        **{name: [node[name] for node in nodes] for name in names},
-        target_treeids=[leaf["nodes_treeids"] for leaf in leaves],
-        target_nodeids=[leaf["nodes_nodeids"] for leaf in leaves],
+        nodes_treeids=[t for t, _, _ in every],
+        nodes_nodeids=[i for _, i, _ in every],
+        nodes_modes=["BRANCH_LEQ" if node.left else "LEAF" for node in nodes],
+        nodes_featureids=[node.feature for node in nodes],
+        nodes_values=[rounded_down(node.value) if node.left else 0.0 for node in nodes],
+        nodes_truenodeids=[node.left for node in nodes],
+        nodes_falsenodeids=[node.right for node in nodes],
+        nodes_missing_value_tracks_true=[int(node.missing_left) for node in nodes],
+        target_treeids=of_tree,
+        target_nodeids=of_node,
         target_ids=[0] * len(leaves),
-        target_weights=[leaf["weight"] for leaf in leaves],
+        target_weights=weights,
     )
-
-
-def _tree_nodes(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the nodes of one tree, numbered in the order in which they are met."""
-    last = 0
-    waiting = [(0, tree["tree_structure"])]
-    while waiting:
-        number, found = waiting.pop()
-        node = {
-            "nodes_treeids": tree["tree_index"],
-            "nodes_nodeids": number,
-            "nodes_modes": "LEAF",
-            "nodes_featureids": 0,
-            "nodes_values": 0.0,
-            "nodes_truenodeids": 0,
-            "nodes_falsenodeids": 0,
-            "nodes_missing_value_tracks_true": 0,
-        }
-        if "leaf_value" in found:
-            _require_plain(found.get("leaf_coeff", []) == [], "linear leaves")
-            yield {**node, "weight": float(found["leaf_value"])}
-            continue
-        _require_plain(found["decision_type"] == "<=", "categories")
-        _require_plain(found["missing_type"] != "Zero", "zeros that count as missing")
-        # Where no missing values were seen, LightGBM takes them for 0.
-        zero_left = found["threshold"] >= 0
-        seen = found["missing_type"] == "NaN"
-        missing_left = found["default_left"] if seen else zero_left
-        yield {
-            **node,
-            "nodes_modes": "BRANCH_LEQ",
-            "nodes_featureids": found["split_feature"],
-            "nodes_values": _rounded_down(found["threshold"]),
-            "nodes_truenodeids": last + 1,
-            "nodes_falsenodeids": last + 2,
-            "nodes_missing_value_tracks_true": int(missing_left),
-        }
-        waiting.append((last + 1, found["left_child"]))
-        waiting.append((last + 2, found["right_child"]))
-        last += 2
-
-
-def _require_plain(plain: bool, what: str) -> None:
-    if not plain:
-        raise DataError(
-            f"trees with {what} are not written as ONNX; export to lightgbm"
-        )
-
-
-def _rounded_down(threshold: float) -> float:
-    """Return the largest float32 that is not above: no float32 changes sides."""
-    with np.errstate(over="ignore"):
-        near = np.float32(threshold)
-    if float(near) > threshold:
-        near = np.nextafter(near, np.float32(-np.inf))
-    return float(near)

@@ -48,6 +48,11 @@ def _alike(names: str, rule: Rule) -> dict[str, Rule]:
     return dict.fromkeys(names.split(), rule)
 
 
+def _renamed(text: str) -> dict[str, str]:
+    """Read ``theirs=ours``, one after another."""
+    return dict(map(pair, text.split()))
+
+
 LIGHTGBM: Mapping[str, Rule] = {
     **_alike("cat_l2 cat_smooth lambda_l1 lambda_l2 max_delta_step", ABOVE_0),
     **_alike("min_gain_to_split min_sum_hessian_in_leaf", ABOVE_0),
@@ -61,24 +66,15 @@ LIGHTGBM: Mapping[str, Rule] = {
     **_alike("stochastic_rounding use_quantized_grad", YES_NO),
     "monotone_constraints_method": ("basic", "intermediate", "advanced"),
 }
-LIGHTGBM_OURS: Mapping[str, str] = {
-    "num_leaves": "leaves",
-    "num_iterations": "trees",
-    "n_estimators": "trees",
-    "min_data_in_leaf": "least_documents",
-    "min_child_samples": "least_documents",
-    "max_bin": "bins",
-    "feature_fraction": "feature_share",
-    "colsample_bytree": "feature_share",
-    "lambdarank_truncation_level": "truncation",
-    "num_threads": "threads",
-    "reg_alpha": "lambda_l1",
-    "reg_lambda": "lambda_l2",
-    "min_split_gain": "min_gain_to_split",
-    "min_child_weight": "min_sum_hessian_in_leaf",
-    "subsample": "bagging_fraction",
-    "subsample_freq": "bagging_freq",
-}
+LIGHTGBM_OURS: Mapping[str, str] = _renamed(
+    "num_leaves=leaves num_iterations=trees n_estimators=trees max_bin=bins "
+    "min_data_in_leaf=least_documents min_child_samples=least_documents "
+    "feature_fraction=feature_share colsample_bytree=feature_share "
+    "lambdarank_truncation_level=truncation num_threads=threads "
+    "reg_alpha=lambda_l1 reg_lambda=lambda_l2 min_split_gain=min_gain_to_split "
+    "min_child_weight=min_sum_hessian_in_leaf "
+    "subsample=bagging_fraction subsample_freq=bagging_freq"
+)
 XGBOOST: Mapping[str, Rule] = {
     **_alike("gamma max_delta_step min_child_weight reg_alpha reg_lambda", ABOVE_0),
     **_alike("colsample_bylevel colsample_bynode subsample", SHARE),
@@ -86,15 +82,10 @@ XGBOOST: Mapping[str, Rule] = {
     **_alike("lambdarank_normalization lambdarank_score_normalization", YES_NO),
     "lambdarank_pair_method": ("topk", "mean"),
 }
-XGBOOST_OURS: Mapping[str, str] = {
-    "max_leaves": "leaves",
-    "n_estimators": "trees",
-    "max_bin": "bins",
-    "colsample_bytree": "feature_share",
-    "lambdarank_num_pair_per_sample": "truncation",
-    "nthread": "threads",
-    "min_split_loss": "gamma",
-}
+XGBOOST_OURS: Mapping[str, str] = _renamed(
+    "max_leaves=leaves n_estimators=trees max_bin=bins colsample_bytree=feature_share "
+    "lambdarank_num_pair_per_sample=truncation nthread=threads min_split_loss=gamma"
+)
 
 
 def passed(settings: Any) -> dict[str, str]:

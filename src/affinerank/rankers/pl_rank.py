@@ -22,12 +22,11 @@ A drawn list of n documents costs n + K log n.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from affinerank.rankers.lists import Batch, Lists
+from affinerank.rankers.lists import Batch, with_gradient
 from affinerank.settings import require_at_least
 
 TINY = 1e-290  # in place of sums that are 0
@@ -56,38 +55,15 @@ DEFAULT = Sampling()
 
 def pl_rank(scores: Tensor, batch: Batch, options: Sampling = DEFAULT) -> Tensor:
     """Minus the expected DCG of each network, by drawn lists."""
-    return _PLRank.apply(scores, batch.gains, batch.known, batch.lists, options)  # type: ignore[no-any-return, no-untyped-call]
-
-
-class _PLRank(torch.autograd.Function):
-    """The gradient is computed with the loss, from the same lists."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        scores: Tensor,
-        gains: Tensor,
-        known: Tensor,
-        lists: Lists,
-        options: Sampling,
-    ) -> Tensor:
-        gradient = torch.zeros_like(scores, dtype=torch.float64)
-        loss = scores.new_zeros(len(scores), dtype=torch.float64)
-        for index, held in lists.groups():
-            there = held & known[:, index]
-            f = scores[:, index].double().masked_fill(~there, -torch.inf)
-            mu = torch.where(there, gains[:, index].double(), 0.0)
-            value, slope = expected_dcg(f, mu, options)
-            loss -= value.sum(dim=1)
-            place = index.expand(len(scores), -1, -1)
-            gradient.scatter_add_(1, place.flatten(1), -slope.flatten(1))
-        ctx.save_for_backward(gradient.to(scores.dtype))
-        return loss.to(scores.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Any) -> tuple[Tensor, None, None, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return outer[0][:, None] * gradient, None, None, None, None
+    now, gains = scores.detach().double(), batch.gains.double()
+    gradient, loss = torch.zeros_like(now), now.new_zeros(len(now))
+    for index, there in batch.groups():
+        f = now[:, index].masked_fill(~there, -torch.inf)
+        value, slope = expected_dcg(f, gains[:, index] * there, options)
+        loss -= value.sum(dim=1)
+        place = index.expand(len(now), -1, -1)
+        gradient.scatter_add_(1, place.flatten(1), -slope.flatten(1))
+    return with_gradient(scores, loss.to(scores.dtype), gradient.to(scores.dtype))
 
 
 def expected_dcg(

@@ -32,8 +32,7 @@ def dcg_bound(scores: Tensor, batch: Batch) -> Tensor:
 def _bounded(scores: Tensor, batch: Batch, worth: Callable[[Tensor], Tensor]) -> Tensor:
     """Add up ``worth`` of bounds of ranks, times weights, over known documents."""
     gains, total = batch.gains, scores.sum(dim=1) * 0.0
-    for index, held in batch.lists.groups():
-        there = held & batch.known[:, index]
+    for index, there in batch.groups():
         s = scores[:, index]
         slack = (1.0 - s[..., :, None] + s[..., None, :]).clamp(min=0.0)
         slack = slack * there[..., None, :]

@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from affinerank.arrays import Floats, Matrix
+from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.data.features import SCALINGS, FeatureMapping
-from affinerank.errors import DataError
+from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, new_folder
 from affinerank.metrics import Metric, MetricValues
 from affinerank.notebook import Tabular
+from affinerank.progress import Progress, quiet
+from affinerank.rankers.targets import Validation
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset
 
 FORMAT = ("affinerank-ranker", 1)
 ABOUT = "ranker.json"
+MAPPED = ("scaling", "low", "high", "fill", "categories")
 JUDGED_BY = Metric("nDCG", cutoff=10)
 
 
@@ -83,11 +87,7 @@ class Ranker(Tabular):
             "version": FORMAT[1],
             "kind": self.kind,
             "features": self.mapping.names,
-            "scaling": self.mapping.scaling,
-            "low": self.mapping.low,
-            "high": self.mapping.high,
-            "fill": self.mapping.fill,
-            "categories": self.mapping.categories,
+            **{name: getattr(self.mapping, name) for name in MAPPED},
             **self.model.about(),
             "provenance": dict(self.provenance),
             "learnt_from": self.learnt_from,
@@ -125,40 +125,83 @@ class Fitted:
         return self.model if self.chosen is None else self.chosen
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What the ``fit`` of a row is given: ``n`` rankers to train on shared features.
+
+    Attributes:
+        features: ``[n_docs, n_features]`` mapped.
+        targets: What each ranker learns; or, for a kind that ``explains_clicks``, the
+            clicks it explains.
+        offsets: ``[n_queries + 1]`` query boundaries.
+        seeds: ``[n]`` one per ranker.
+        settings: An instance of the row's ``settings``.
+        validation: Chooses an epoch or number of trees, and with patience it ends the
+            training.
+        lengths: ``[n]``, in place of validation: the epochs or trees after which each
+            ranker is chosen.
+        checkpoint: File that an interrupted training resumes from, removed at the end.
+        categories: Columns of features that are codes of categories.
+        progress: Called as training advances.
+    """
+
+    features: Matrix
+    targets: Any
+    offsets: Ints
+    _: KW_ONLY
+    seeds: Sequence[int]
+    settings: Any
+    validation: Validation | None = None
+    lengths: Sequence[int] | None = None
+    checkpoint: Path | None = None
+    categories: Sequence[int] = ()
+    progress: Progress = quiet
+
+    def __post_init__(self) -> None:
+        """Reject targets of another shape, and patience with nothing to judge by."""
+        wanted = (len(self.seeds), len(self.features))
+        # Impressions and clicks, or weights and known.
+        parts = fields(self.targets)[:2]
+        first, second = (getattr(self.targets, part.name) for part in parts)
+        if not first.shape[:2] == second.shape[:2] == wanted:
+            raise DataError(
+                f"weights must be [{wanted[0]} seeds, {wanted[1]} documents], "
+                f"got {first.shape[:2]}"
+            )
+        if self.settings.patience is not None and self.validation is None:
+            raise ConfigError("early stopping (patience) needs validation weights")
+
+
+def fit_of(
+    train: Callable[[Task], list[Fitted]], *, resumes: bool = False
+) -> Callable[..., list[Fitted]]:
+    """Turn a function of a :class:`Task` into the ``fit`` of a row."""
+
+    @wraps(train)
+    def fit(*given: Any, **more: Any) -> list[Fitted]:
+        task = Task(*given, **more)
+        if task.checkpoint is not None and not resumes:
+            raise ConfigError("this ranker takes no checkpoint; leave it out")
+        return train(task)
+
+    return fit
+
+
 @dataclass(frozen=True, slots=True)
 class RankerKind:
     """A row of ``RANKERS``.
-
-    ``fit(features, targets, offsets, *, seeds, settings, validation=None,
-    lengths=None, checkpoint=None, progress=quiet)``, with ``categories=()`` where the
-    row reads them, trains ``n`` rankers on shared features:
-
-    - ``features [n_docs, n_features]`` are mapped;
-    - ``targets`` are the :class:`~affinerank.rankers.targets.Targets` of each ranker,
-      or, for a kind that ``explains_clicks``, its
-      :class:`~affinerank.rankers.targets.ClickTargets`;
-    - ``offsets [n_queries + 1]`` are query boundaries;
-    - ``seeds [n]`` are one per ranker;
-    - ``settings`` is an instance of the row's ``settings``;
-    - ``validation``, a :class:`~affinerank.rankers.targets.Validation`, chooses an
-      epoch or number of trees, and with patience it ends the training;
-    - ``lengths [n]``, in place of validation, are the epochs or trees after which each
-      ranker is chosen;
-    - ``checkpoint`` is a file that an interrupted training resumes from, removed at the
-      end;
-    - ``categories`` are the columns of features that are codes of categories;
-    - ``progress`` is called as training advances.
 
     Attributes:
         name: Its key, written into ``ranker.json``.
         title: What figures and messages call it.
         settings: Type of its settings, a frozen dataclass.
-        fit: Trains.
+        fit: Trains. Called as ``fit(features, targets, offsets, *, seeds, settings,
+            validation=None, checkpoint=None, progress=quiet)``, with ``lengths`` and
+            ``categories`` where the row takes them; :class:`Task` tells what these are.
         load: Builds a model from a folder, its ``ranker.json`` and the number of
             features; any error it raises rejects the folder.
         reads_missing: Whether features may be NaN.
         reads_categories: Whether features may be codes of categories.
-        resumes: Whether ``fit`` takes a checkpoint.
         tuned_rate: Whether the learning rate that a data set recommends is meant for
             its ``learning_rate``.
         explains_clicks: Whether ``fit`` takes clicks in place of weights.
@@ -178,7 +221,6 @@ class RankerKind:
     load: Callable[[Path, dict[str, Any], int], Model]
     reads_missing: bool = False
     reads_categories: bool = False
-    resumes: bool = False
     tuned_rate: bool = False
     explains_clicks: bool = False
     patience: int | None = None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from affinerank.errors import DataError
-from affinerank.rankers.lists import Batch, Lists, over_lists, to_documents
+from affinerank.rankers.lists import TENSORS, Batch, Lists, over_lists, to_documents
 from affinerank.rankers.targets import Targets
 
 
@@ -29,9 +29,8 @@ def scaled(targets: Targets, lists: Lists, *, centred: bool = False) -> Batch:
         scaled_tensors(row(w).double(), row(k), row(s), lists, centred=centred, first=i)
         for i, (w, k, s) in enumerate(given)
     ]
-    tensors = zip(*((p.weights, p.known, p.share) for p in parts), strict=True)
-    weights, known, share = map(torch.cat, tensors)
-    return Batch(weights, known, share, lists)
+    whole = {name: torch.cat([getattr(p, name) for p in parts]) for name in TENSORS}
+    return Batch(**whole, lists=lists)
 
 
 def scaled_tensors(

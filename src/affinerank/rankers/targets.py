@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from affinerank.arrays import Bools, Floats, Ints, Matrix
-from affinerank.errors import ConfigError, DataError
+from affinerank.errors import DataError
+
+DOCS_AT_ONCE = 2**14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +55,10 @@ class Targets:
             )
         return np.asarray(self.share * shape[1] / total, dtype=np.float64)
 
+    def of_documents(self, offsets: Ints) -> Floats:
+        """Return how much each document's query counts, ``[n, n_docs]``."""
+        return self.of_queries(offsets).repeat(np.diff(offsets), axis=1)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClickTargets:
@@ -85,23 +90,13 @@ class Validation:
     offsets: Ints
 
 
-def require_fit(
-    targets: Targets | ClickTargets,
-    n_docs: int,
-    seeds: Sequence[int],
-    settings: Any,
-    validation: Validation | None,
-) -> None:
-    """Reject targets of another shape, and patience with nothing to judge by."""
-    if isinstance(targets, ClickTargets):
-        shape = targets.clicks.shape[:2]
-        same = shape == (len(seeds), n_docs)
-    else:
-        shape = targets.weights.shape
-        same = shape == targets.known.shape == (len(seeds), n_docs)
-    if not same:
-        raise DataError(
-            f"weights must be [{len(seeds)} seeds, {n_docs} documents], got {shape}"
-        )
-    if settings.patience is not None and validation is None:
-        raise ConfigError("early stopping (patience) needs validation weights")
+def require_numbers(features: Matrix, reader: str = "a network") -> None:
+    """Reject missing values, which some kinds cannot read."""
+    for start in range(0, len(features), DOCS_AT_ONCE):
+        bad = np.argwhere(~np.isfinite(features[start : start + DOCS_AT_ONCE]))
+        if len(bad):
+            row, column = bad[0]
+            raise DataError(
+                f"document {start + row}, feature {column + 1}: the value is missing, "
+                f"which {reader} cannot read; put a number there (--missing 0)"
+            )

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,9 @@ from torch.nn.functional import softplus
 from affinerank.defaults import LOSS
 from affinerank.errors import ConfigError
 from affinerank.rankers.lists import Lists
-from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.operations import views
-from affinerank.rankers.ranker import Fitted
+from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.targets import Targets
-from affinerank.rankers.training import NetworkTrainer, fit_networks
+from affinerank.rankers.training import NetworkTrainer, train_networks
 
 FIRST_STEPS = 20  # of biases, before the first epoch
 
@@ -54,7 +51,7 @@ class TowerBatch:
     def of(cls, targets: Targets, offsets: Any, device: torch.device) -> TowerBatch:
         """Take weights for click rates; biases explain them alone at first."""
         known = targets.known
-        share = targets.of_queries(offsets).repeat(np.diff(offsets), axis=1)
+        share = targets.of_documents(offsets)
         rank = np.stack([targets.rank_of(i) for i in range(len(known))])
         arrays = (
             np.where(known, np.clip(targets.weights, 0.0, 1.0), 0.0),
@@ -106,9 +103,7 @@ class TowerTrainer(NetworkTrainer):
         """Learn these click rates; all documents start from the same score."""
         self.learnt: Any = TowerBatch.of(targets, self.offsets, self.device)
         self.value = tower_loss
-        *_, weights, bias = views(self.flat, self.shapes)
-        weights.zero_()
-        bias.zero_()
+        self.start_at(torch.zeros_like(self.flat[:, 0]))
 
     def epoch(
         self, number: int, after_step: Callable[[int], None] | None = None
@@ -119,17 +114,11 @@ class TowerTrainer(NetworkTrainer):
         return losses
 
 
-def fit_two_tower(
-    *arguments: Any,
-    settings: NetworkSettings,
-    checkpoint: Path | None = None,
-    **more: Any,
-) -> list[Fitted]:
-    """Train a stack of two towers, as a row's ``fit`` does."""
-    if checkpoint is not None:
-        raise ConfigError("two towers are trained without a checkpoint; leave it out")
-    if settings.loss != LOSS:
+@fit_of
+def fit_two_tower(task: Task) -> list[Fitted]:
+    """Train a stack of two towers."""
+    if task.settings.loss != LOSS:
         raise ConfigError(
-            f"two towers have a loss of their own; leave out loss={settings.loss}"
+            f"two towers have a loss of their own; leave out loss={task.settings.loss}"
         )
-    return fit_networks(*arguments, settings=settings, kind=TowerTrainer, **more)
+    return train_networks(task, TowerTrainer)

@@ -10,7 +10,8 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,15 +21,11 @@ from torch.nn.functional import pad
 
 from affinerank.arrays import Ints, Matrix
 from affinerank.errors import ConfigError, DataError
-from affinerank.progress import Progress, quiet
-from affinerank.rankers.checkpoint import (
-    fingerprint,
-    restore_state,
-    write_state,
-)
-from affinerank.rankers.click_likelihood import ClickBatch, click_loss, mean_score
+from affinerank.rankers.checkpoint import fingerprint, restore_state, write_state
+from affinerank.rankers.click_likelihood import ClickBatch, click_loss
 from affinerank.rankers.held_out import Best, Planned
-from affinerank.rankers.limited import LimitedBatch, limited_loss
+from affinerank.rankers.likelihood import mean_score
+from affinerank.rankers.limited import limited, limited_loss
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.losses import Loss
 from affinerank.rankers.mlp import ALIGNED, NetworkSettings, parameter_shapes
@@ -37,23 +34,13 @@ from affinerank.rankers.networks import (
     forward,
     initial_parameters,
     on_device,
-    require_numbers,
     score_blocks,
 )
-from affinerank.rankers.operations import (
-    adagrad_update,
-    mixed_seed,
-    views,
-)
+from affinerank.rankers.operations import adagrad_update, mixed_seed, views
 from affinerank.rankers.parallel import Group
-from affinerank.rankers.ranker import Fitted
+from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.scaling import scaled, scaled_tensors
-from affinerank.rankers.targets import (
-    ClickTargets,
-    Targets,
-    Validation,
-    require_fit,
-)
+from affinerank.rankers.targets import ClickTargets, Targets, require_numbers
 from affinerank.seeds import stage_rng
 
 if TYPE_CHECKING:
@@ -116,7 +103,7 @@ class NetworkTrainer:
         self.loss = Loss.named(settings.loss)
         self.steps = 0
         self.lists = Lists.of(np.diff(offsets), self.device)
-        self.learnt: Batch | ClickBatch | LimitedBatch
+        self.learnt: Batch | ClickBatch
         self.value: Callable[[Tensor, Any], Tensor] = self.loss.value
         mixed = [mixed_seed(seed) for seed in seeds]
         self._mixed = torch.tensor(mixed, dtype=torch.int32, device=self.device)
@@ -140,7 +127,7 @@ class NetworkTrainer:
             self._explain(targets)
         elif targets.limits is not None:
             batch = scaled(targets, self.lists)
-            self.learnt = LimitedBatch.of(batch, targets.weights, targets.limits)
+            self.learnt = limited(batch, targets.weights, targets.limits)
             self.value, self.replayed = limited_loss, None
         else:
             self._learn(scaled(targets, self.lists, centred=self.loss.centred))
@@ -150,11 +137,16 @@ class NetworkTrainer:
         start = torch.from_numpy(mean_score(targets)).float().to(self.device)
         self.learnt = ClickBatch.of(targets, self.lists).scaled(start)
         self.value = click_loss
-        # All documents start there: what was drawn is noise, and stays where training
-        # stops early.
+        self.start_at(start)
+
+    def start_at(self, score: Tensor) -> None:
+        """Let all documents start from the ``score [n]`` of each network.
+
+        What was drawn is noise, and stays where training stops early.
+        """
         *_, weights, bias = views(self.flat, self.shapes)
         weights.zero_()
-        bias.copy_(start[:, None, None])
+        bias.copy_(score[:, None, None])
 
     def set_target_tensors(self, weights: Tensor, known: Tensor, share: Tensor) -> None:
         """Do as :meth:`set_targets`, with tensors that are on the device already."""
@@ -196,35 +188,27 @@ class NetworkTrainer:
         bounds = torch.from_numpy(offsets).to(self.device)
         n_queries = torch.tensor([len(batch) for batch in batches]).to(self.device)
         layers = len(self.settings.hidden)
-        first_salt, n_salts = self.steps * layers, len(batches) * layers
-        mixed = [mixed_seed(first_salt + i) for i in range(n_salts)]
+        numbers = self.steps * layers + np.arange(len(batches) * layers)
+        mixed = list(map(mixed_seed, numbers.tolist()))
         salts = torch.tensor(mixed, dtype=torch.int32).view(-1, layers).to(self.device)
-        query = 0
-        for i, part in enumerate(parts):
-            end = query + len(part)
+        ends = np.cumsum([0, *map(len, parts)])
+        for i, (query, end) in enumerate(pairwise(ends)):
             first, last = offsets[query], offsets[end]
             here = bounds[query : end + 1] - first
             lists = Lists(sizes[query:end], here, self.lists.longest)
             filling = -(last - first) % self.rounded
             own = filled[first : last + filling]
             yield Sample(own, lists, n_queries[i], salts[i])
-            query = end
 
     def step(self, sample: Sample) -> Tensor:
         """Learn from a sample; return each network's loss on it, ``[n]``."""
         self.steps += 1
-        lists = sample.lists
-        if self.replayed is None:
-            return self._learn_from(sample.rows, lists, sample.n_queries, sample.salts)
-
-        def recorded(rows: Tensor, offsets: Tensor, *numbers: Tensor) -> Tensor:
-            return self._learn_from(rows, replace(lists, offsets=offsets), *numbers)
-
-        given = sample.rows, lists.offsets, sample.n_queries, sample.salts
-        return self.replayed.call(recorded, *given)
+        given = sample.rows, sample.lists.offsets, sample.n_queries, sample.salts
+        learn = partial(self._learn_from, sample.lists)
+        return self.replayed.call(learn, *given) if self.replayed else learn(*given)
 
     def _learn_from(
-        self, rows: Tensor, lists: Lists, n_queries: Tensor, salts: Tensor
+        self, lists: Lists, rows: Tensor, offsets: Tensor, n: Tensor, salts: Tensor
     ) -> Tensor:
         numbers = rows.to(torch.int32)
         parameters = [view.detach().requires_grad_() for view in self.parameters()]
@@ -233,7 +217,8 @@ class NetworkTrainer:
             self.features[rows],
             lambda i: (numbers, self._mixed, salts[i], self.settings.dropped[i]),
         )
-        loss = self.value(scores.float(), self.learnt.at(rows, lists)) / n_queries
+        batch = self.learnt.at(rows, replace(lists, offsets=offsets))
+        loss = self.value(scores.float(), batch) / n
         gradients = torch.autograd.grad(loss.sum(), parameters)
         parts = [g.flatten(1) for g in gradients]
         filling = self.flat.shape[1] - sum(part.shape[1] for part in parts)
@@ -274,25 +259,15 @@ class NetworkTrainer:
         return Networks(tuple(now), self.n_features, self.settings, self.seeds)
 
 
-def fit_networks(
-    features: Matrix,
-    targets: Targets | ClickTargets,
-    offsets: Ints,
-    *,
-    seeds: Sequence[int],
-    settings: NetworkSettings,
-    validation: Validation | None = None,
-    lengths: Sequence[int] | None = None,
-    checkpoint: Path | None = None,
-    progress: Progress = quiet,
-    kind: type[NetworkTrainer] = NetworkTrainer,
+def train_networks(
+    task: Task, kind: type[NetworkTrainer] = NetworkTrainer
 ) -> list[Fitted]:
-    """Train a stack of networks, as a row's ``fit`` does."""
-    require_fit(targets, len(features), seeds, settings, validation)
-    require_numbers(features)
-    trainer = kind(features, offsets, seeds, settings)
-    trainer.set_targets(targets)
-    losses, trace = torch.full((2, settings.epochs, len(seeds)), math.nan)
+    """Train a stack of networks."""
+    settings, validation, checkpoint = task.settings, task.validation, task.checkpoint
+    require_numbers(task.features)
+    trainer = kind(task.features, task.offsets, task.seeds, settings)
+    trainer.set_targets(task.targets)
+    losses, trace = torch.full((2, settings.epochs, len(task.seeds)), math.nan)
     state = {"flat": trainer.flat, "squares": trainer.squares}
     state |= {"losses": losses, "trace": trace}
     best: Best | Planned | None = None
@@ -301,18 +276,18 @@ def fit_networks(
         require_numbers(validation.features)
         best = Best(trainer, validation)
         state |= {"best": best.flat, "best_values": best.values, "best_at": best.at}
-    elif lengths is not None:
-        best = Planned(trainer, lengths)
+    elif task.lengths is not None:
+        best = Planned(trainer, task.lengths)
         state |= {"best": best.flat}
     if checkpoint is not None:
         own = replace(settings, device=trainer.device.type)
-        given = (features, targets, offsets, validation)
-        mark = fingerprint(own, seeds, *given, *(lengths or ()))
+        given = (task.features, task.targets, task.offsets, validation)
+        mark = fingerprint(own, task.seeds, *given, *(task.lengths or ()))
         restore_state(checkpoint, mark, state)
     done = int(losses[:, 0].isfinite().sum())
-    trainer.steps = done * -(-(len(offsets) - 1) // settings.batch_queries)
+    trainer.steps = done * -(-(len(task.offsets) - 1) // settings.batch_queries)
     for epoch in range(done, settings.epochs):
-        progress("training", epoch, settings.epochs)
+        task.progress("training", epoch, settings.epochs)
         losses[epoch] = trainer.epoch(epoch)
         ended = best is not None and best.look(epoch + 1)
         if isinstance(best, Best):
@@ -321,11 +296,14 @@ def fit_networks(
             break
         if checkpoint is not None and trainer.group.first:
             write_state(checkpoint, mark, state)
-    progress("training", settings.epochs, settings.epochs)
+    task.progress("training", settings.epochs, settings.epochs)
     if checkpoint is not None and trainer.group.first:
         checkpoint.unlink(missing_ok=True)
     done = int(losses[:, 0].isfinite().sum())
     return _fitted(trainer, best, losses[:done], trace[:done])
+
+
+fit_networks = fit_of(train_networks, resumes=True)
 
 
 def _fitted(
@@ -339,15 +317,14 @@ def _fitted(
     chosen = [] if best is None else trainer.networks(best.flat).apart()
     epochs = [] if best is None else best.at.tolist()
     values = trace.T.tolist() if isinstance(best, Best) else [[]] * len(losses[0])
+    ends = losses[[0, -1]].T.tolist()
     fitted = []
     for i, last in enumerate(trainer.networks().apart()):
-        report = {
-            "first_loss": losses[0, i].item(),
-            "last_loss": losses[-1, i].item(),
-            "epochs": len(losses),
-        }
+        report = {"first_loss": ends[i][0], "last_loss": ends[i][1]}
         kept, at = (chosen[i], epochs[i]) if chosen else (None, None)
-        fitted.append(Fitted(last, kept, at, report, values[i]))
+        fitted.append(
+            Fitted(last, kept, at, report | {"epochs": len(losses)}, values[i])
+        )
     return fitted
 
 

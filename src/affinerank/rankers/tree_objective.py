@@ -16,7 +16,7 @@ with :math:`r` the ranks that the scores give, :math:`u` how much the list count
 :math:`s_j`, and :math:`\Delta\rho(1 - \rho)` to the second derivative of both.
 
 The loss of :class:`ClickObjective` is that of
-:mod:`affinerank.rankers.click_likelihood`.
+:mod:`affinerank.rankers.likelihood`.
 
 It is kept apart because numba takes half a second to import.
 """
@@ -24,26 +24,31 @@ It is kept apart because numba takes half a second to import.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from affinerank.arrays import Bools, Floats, Ints
 from affinerank.errors import DataError
 from affinerank.metrics import discount
-from affinerank.rankers.click_likelihood import LEAST_RATE, mean_score
-from affinerank.rankers.limited import LimitedBatch, LimitedObjective
-from affinerank.rankers.lists import Batch, Lists
+from affinerank.rankers.likelihood import Clicks, mean_score
+from affinerank.rankers.limited import limited, limited_objective
+from affinerank.rankers.lists import Lists
 from affinerank.rankers.scaling import scaled
 from affinerank.rankers.targets import ClickTargets, Targets
 
 MOST_BELOW = 0.1  # of estimates of relevance: sum of those below 0 to sum above
 STEPS = 255  # of relevance, from 0 to the largest
+# With gains linear in the label.
+NATIVE = {
+    "objective": "lambdarank",
+    "label_gain": [i / STEPS for i in range(STEPS + 1)],
+}
 LONGEST = 10_000  # documents of a query that LightGBM's own objective takes
 
 Derivatives = tuple[NDArray[np.float32], NDArray[np.float32]]  # first and second
@@ -113,26 +118,15 @@ def _pairs(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClickObjective:
-    r"""What LightGBM needs before each tree to explain clicks.
-
-    With :math:`m = \mathrm{sigmoid}(s)`, :math:`p_k = \alpha_k m + \beta_k` and
-    :math:`d_k = \alpha_k m (1 - m)`, the gradient of a score is
-    :math:`-\sum_k d_k (c_k - n_k p_k) / (p_k (1 - p_k))`, and the expected second
-    derivative :math:`\sum_k n_k d_k^2 / (p_k (1 - p_k))`, never below 0.
+    """What LightGBM needs before each tree to explain clicks.
 
     Attributes:
-        impressions: ``[n_docs, slots]`` n, as the next three.
-        clicks: c.
-        alpha: Slope of the click rate p.
-        beta: Its intercept.
+        clicks: Of documents that were all shown.
         start: What the score is before the first tree; LightGBM's scores leave it out.
         scale: What both derivatives are multiplied by.
     """
 
-    impressions: NDArray[np.float32]
-    clicks: NDArray[np.float32]
-    alpha: NDArray[np.float32]
-    beta: NDArray[np.float32]
+    clicks: Clicks
     start: float = 0.0
     scale: float = 1.0
 
@@ -142,13 +136,10 @@ class ClickObjective:
         ``data``, which LightGBM passes, adds nothing.
         """
         del data
-        m = expit(self.start + scores[:, None])
-        p = np.clip(self.alpha * m + self.beta, LEAST_RATE, 1.0 - LEAST_RATE)
-        d = self.alpha * m * (1.0 - m)
-        over = self.scale * d / (p * (1.0 - p))
-        first = np.sum((self.impressions * p - self.clicks) * over, axis=1)
-        second = np.sum(self.impressions * d * over, axis=1)
-        return first.astype(np.float32), second.astype(np.float32)
+        now = self.start + scores
+        first, second = self.clicks.surprise(now)[1], self.clicks.curvature(now)
+        scaled = (self.scale * np.stack([first, second])).astype(np.float32)
+        return scaled[0], scaled[1]
 
     def scaled(self) -> ClickObjective:
         """Scale so that second derivatives are 1/4 on average at the start.
@@ -156,7 +147,7 @@ class ClickObjective:
         As in logistic regression from score 0: then the least sum of them in a leaf
         (LightGBM's 0.001) does not depend on the number of clicks.
         """
-        _, second = self(np.zeros(len(self.clicks)))
+        _, second = self(np.zeros(self.clicks.doc.max(initial=-1) + 1))
         if not second.any():
             raise DataError("no document was shown where clicks tell of relevance")
         return replace(self, scale=0.25 / float(second.mean()))
@@ -199,8 +190,7 @@ def lessons(
         return
     batch = scaled(targets, Lists.of(np.diff(offsets)))
     if targets.limits is not None:
-        yield from _limited(targets, batch, offsets)
-        return
+        batch = limited(batch, targets.weights, targets.limits)
     gains = batch.gains.numpy()
     for i, share in enumerate(targets.of_queries(offsets)):
         known = targets.known[i]
@@ -208,36 +198,31 @@ def lessons(
         bounds = np.concatenate([[0], np.cumsum(known)])[offsets]
         weights, sizes = targets.weights[i, known], np.diff(bounds)
         noisy = bool(targets.noisy) and targets.noisy[i]
-        if not noisy and _is_native(weights, sizes) if native is None else native:
-            lesson = _native(known, weights, share, sizes, truncation)
-            rank = targets.rank_of(i)[known]
+        if batch.limits is not None:
+            own = batch.at(torch.from_numpy(np.flatnonzero(known)), Lists.of(sizes))
+            objective = partial(limited_objective, own.of_ranker(i))
+            yield Lesson(known, {"objective": objective})
+        elif not noisy and _is_native(weights, sizes) if native is None else native:
+            fields = _relevance(weights, sizes) | {"weight": share.repeat(sizes)}
+            rank = targets.rank_of(i)[known].astype(np.int32)
             if position and not rank.any():
                 raise DataError("no document was shown at a rank, so none has a bias")
-            places = {"position": rank.astype(np.int32)} if position else {}
-            yield replace(lesson, fields={**lesson.fields, **places})
+            fields |= {"position": rank} if position else {}
+            params = {**NATIVE, "lambdarank_truncation_level": truncation}
+            yield Lesson(known, params, fields)
         else:
             gained = gains[i, known].astype(np.float64)
             ours = LambdaObjective(gained, bounds, truncation)
             yield Lesson(known, {"objective": ours})
 
 
-def _limited(targets: Targets, batch: Batch, offsets: Ints) -> Iterator[Lesson]:
-    """Yield what each ranker learns within limits."""
-    whole = LimitedBatch.of(batch, targets.weights, np.asarray(targets.limits))
-    for i, known in enumerate(targets.known):
-        bounds = np.concatenate([[0], np.cumsum(known)])[offsets]
-        rows = torch.from_numpy(np.flatnonzero(known))
-        own = whole.at(rows, Lists.of(np.diff(bounds))).of_ranker(i)
-        yield Lesson(known, {"objective": LimitedObjective(own)})
-
-
 def _of_clicks(targets: ClickTargets) -> Iterator[Lesson]:
     """Yield what each ranker learns from clicks, from their mean relevance on."""
-    parts = [getattr(targets, part.name) for part in fields(targets)]
     for i, start in enumerate(mean_score(targets)):
-        shown = targets.impressions[i].any(axis=1)
-        n, clicks, alpha, beta = (part[i][shown] for part in parts)
-        objective = ClickObjective(n, clicks, alpha, beta, start).scaled()
+        docs, clicks = Clicks.of(targets, i).of_shown()
+        shown = np.zeros(targets.clicks.shape[1], dtype=bool)
+        shown[docs] = True
+        objective = ClickObjective(clicks, start).scaled()
         # Where clicks are fewer than at relevance 0, Newton's step would grow forever.
         params = {"objective": objective, "max_delta_step": 1.0}
         yield Lesson(shown, params, start=start)
@@ -249,28 +234,12 @@ def _is_native(weights: NDArray[np.floating], sizes: Ints) -> bool:
     return bool(0 < above >= below / MOST_BELOW and sizes.max() <= LONGEST)
 
 
-def _native(
-    known: Bools,
-    weights: NDArray[np.floating],
-    share: Floats,
-    sizes: Ints,
-    truncation: int,
-) -> Lesson:
-    """Return what LightGBM's own lambdarank learns, with gains linear in the label."""
-    params = {
-        "objective": "lambdarank",
-        "lambdarank_truncation_level": truncation,
-        "label_gain": [step / STEPS for step in range(STEPS + 1)],
-    }
+def _relevance(weights: NDArray[np.floating], sizes: Ints) -> dict[str, NDArray[Any]]:
+    """Return labels and groups for LightGBM's own lambdarank."""
     if not weights.max() > 0 or sizes.max() > LONGEST:
         raise DataError(
             f"the native objective needs a weight above 0, got {weights.max()}, and "
             f"up to {LONGEST} documents a query, got {sizes.max()}; use any-sign"
         )
-    relevance = np.maximum(weights, 0.0)
-    of_known = {
-        "label": np.rint(relevance * (STEPS / relevance.max())),
-        "group": sizes[sizes > 0],
-        "weight": share.repeat(sizes),
-    }
-    return Lesson(known, params, of_known)
+    label = np.maximum(weights, 0.0) * (STEPS / weights.max())
+    return {"label": np.rint(label), "group": sizes[sizes > 0]}

@@ -11,6 +11,8 @@ from affinerank import limits
 from affinerank.arrays import Floats
 from affinerank.errors import DataError
 
+Span = tuple[float, float]
+FINITE: Span = (-1e300, 1e300)
 END = "\n\n\nend of trees"  # what follows describes the training
 FIRST, NEXT = "\n\nTree=", "\n\n\nTree="
 FIXED: dict[str, tuple[str | None, ...]] = {
@@ -53,8 +55,7 @@ def require_sound(text: str) -> int:
     whole = after.count("\nparameters:") == after.count("\nend of parameters")
     name, *lines = head.split("\n")
     _require(
-        name == "tree" and whole and bool(first and end),
-        "a header, trees and their end",
+        name == "tree" and whole and first and end, "a header, trees and their end"
     )
     header = _pairs(lines, HEADER)
     for key, values in FIXED.items():
@@ -63,7 +64,7 @@ def require_sound(text: str) -> int:
     for key, pattern in FEATURES.items():
         listed = header.get(key, "")
         right = pattern.fullmatch(listed) and len(listed.split()) == n
-        _require(bool(right), f"{n} {key}")
+        _require(right, f"{n} {key}")
     trees = body.split(NEXT)
     _require(len(trees) <= limits.MODEL_TREES, f"at most {limits.MODEL_TREES} trees")
     sizes = " ".join(str(len("Tree=") + len(tree) + 3) for tree in trees)
@@ -95,11 +96,9 @@ def _require_tree(tree: Mapping[str, str], n_features: int) -> None:
     sides = ("left_child", "right_child")
     child = np.stack([_numbers(tree, k, nodes, (-leaves, nodes - 1)) for k in sides])
     every = [i for i in range(-leaves, nodes) if i] if nodes else []
-    _require(
-        sorted(child.ravel()) == every
-        and bool(np.all((child < 0) | (child > np.arange(nodes)))),
-        "left_child and right_child to name each leaf, and each node after its parent",
-    )
+    after = np.all((child < 0) | (child > np.arange(nodes)))
+    whole = "left_child and right_child to name each leaf, each node after its parent"
+    _require(after and sorted(child.ravel()) == every, whole)
     depth = np.ones(nodes + 1)
     for i, inner in enumerate(child.T if nodes > limits.MODEL_DEPTH else ()):
         depth[inner[inner > 0].astype(int)] = depth[i] + 1
@@ -108,11 +107,11 @@ def _require_tree(tree: Mapping[str, str], n_features: int) -> None:
     categories = int(_numbers(tree, "num_cat", 1, (0, nodes))[0])
     if categories:
         bounds = _numbers(tree, "cat_boundaries", categories + 1, (0, 2**31 - 1))
-        rising = bounds[0] == 0 and bool(np.all(np.diff(bounds) > 0))
+        rising = bounds[0] == 0 and np.all(np.diff(bounds) > 0)
         _require(rising, "cat_boundaries to rise from 0")
         _numbers(tree, "cat_threshold", int(bounds[-1]), (0, 2**32 - 1))
     known = np.isin(threshold[kinds % 2 == 1], np.arange(categories))
-    _require(bool(known.all()), f"a category's threshold below num_cat, {categories}")
+    _require(known.all(), f"a category's threshold below num_cat, {categories}")
 
 
 def _pairs(lines: Iterable[str], known: Collection[str]) -> dict[str, str]:
@@ -120,29 +119,26 @@ def _pairs(lines: Iterable[str], known: Collection[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in lines:
         key, equals, value = line.partition("=")
-        right = bool(equals) and key in known and key not in found
+        right = equals and key in known and key not in found
         _require(right, f"each known key once, got {line!r:.40}")
         found[key] = value
     return found
 
 
 def _numbers(
-    found: Mapping[str, str],
-    key: str,
-    size: int,
-    span: tuple[float, float] = (-1e300, 1e300),
+    found: Mapping[str, str], key: str, size: int, span: Span = FINITE
 ) -> Floats:
     """Return so many numbers of a range; whole ones if its ends are."""
     text = found.get(key, "")
     pattern = WHOLE if isinstance(span[0], int) else DECIMAL
-    right = pattern.fullmatch(text) is not None
-    values = np.array(text.split() if right else [np.nan], dtype=np.float64)
-    inside = (values >= span[0]) & (values <= span[1])
-    right = len(values) == size and bool(inside.all())
+    plain = text.split() if pattern.fullmatch(text) else [np.nan]
+    values = np.array(plain, dtype=np.float64)
+    inside = np.all((values >= span[0]) & (values <= span[1]))
+    right = inside and len(values) == size
     _require(right, f"{key} to be {size} numbers from {span[0]:g} to {span[1]:g}")
     return values
 
 
-def _require(right: bool, expected: str) -> None:
+def _require(right: object, expected: str) -> None:
     if not right:
         raise DataError(f"expected {expected}")

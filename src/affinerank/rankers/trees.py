@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from affinerank import limits
 from affinerank.arrays import Bools, Floats, Ints, Matrix
-from affinerank.data.features import SCALINGS
-from affinerank.defaults import QUICK
 from affinerank.errors import ConfigError, DataError
 from affinerank.plain_text import read_text
-from affinerank.progress import Progress, quiet
 from affinerank.rankers import parameters
-from affinerank.rankers.ranker import Fitted, RankerKind
-from affinerank.rankers.targets import ClickTargets, Targets, Validation, require_fit
+from affinerank.rankers.boosting import (
+    BoostedSettings,
+    Job,
+    Trees,
+    boosted_row,
+    jobs,
+    threads_for,
+)
+from affinerank.rankers.ranker import Fitted, Task, fit_of
+from affinerank.rankers.tree_nodes import Tree, from_lightgbm
 from affinerank.rankers.tree_text import require_sound, trees_alone
 from affinerank.settings import require_at_least
 from affinerank.threads import usable_threads
 
-if TYPE_CHECKING:
-    from affinerank.rankers.onnx_graph import Graph
-    from affinerank.rankers.tree_objective import Lesson
-
-SMALL = 20_000  # on fewer documents threads wait for each other longer than they work
 TEXT = "model.txt"
 OBJECTIVES = {"auto": None, "native": True, "any-sign": False}
 
 
 @dataclass(frozen=True, slots=True)
-class TreeSettings:
+class TreeSettings(BoostedSettings):
     """Shape and training of trees that learn from weights, or from clicks.
 
     Attributes:
@@ -66,15 +66,7 @@ class TreeSettings:
     PASSED: ClassVar[Mapping[str, parameters.Rule]] = parameters.LIGHTGBM
     OURS: ClassVar[Mapping[str, str]] = parameters.LIGHTGBM_OURS
 
-    trees: int = 300
-    leaves: int = 31
-    learning_rate: float = 0.05
-    truncation: int = 30
     least_documents: int = 20
-    bins: int = 63
-    feature_share: float = 1.0
-    patience: int | None = None
-    threads: int = 0
     objective: str = "auto"
     position: bool = False
     monotone: str = ""
@@ -82,25 +74,17 @@ class TreeSettings:
 
     def __post_init__(self) -> None:
         """Reject what cannot be trained."""
-        least = {"trees": 1, "leaves": 2, "truncation": 1, "least_documents": 1}
-        least |= {"patience": 1, "threads": 0, "bins": 2}
-        most = {"trees": limits.MODEL_TREES, "leaves": limits.MODEL_LEAVES}
-        most |= {"bins": limits.MODEL_BINS, "threads": limits.THREADS}
-        require_at_least(self, least=least, most=most, positive=("learning_rate",))
-        if not 0 < self.feature_share <= 1:
-            raise ConfigError(
-                f"feature_share must be above 0 and up to 1, got {self.feature_share}"
-            )
+        require_at_least(self, least={"least_documents": 1})
+        BoostedSettings.__post_init__(self)
         if self.objective not in OBJECTIVES:
             known = " or ".join(OBJECTIVES)
             raise ConfigError(f"objective must be {known}, got {self.objective!r}")
         if self.position and OBJECTIVES[self.objective] is False:
             raise ConfigError("position is of LightGBM's own objective: native")
-        parameters.passed(self)
 
 
 @dataclass(frozen=True, slots=True)
-class TreeModel:
+class TreeModel(Trees):
     """Trees in LightGBM's own text format."""
 
     text: str
@@ -115,28 +99,13 @@ class TreeModel:
         """Return the text as a file."""
         return {TEXT: self.text.encode()}
 
-    def about(self) -> dict[str, Any]:
-        """Return nothing: the text says it all."""
-        return {}
-
-    def add_to_onnx(self, graph: Graph, values: str) -> str:
-        """Add the trees as one node of the machine learning domain."""
-        from affinerank.rankers.onnx_graph import add_trees
-
-        return add_trees(graph, values, self.dumped())
-
-    def dumped(self) -> dict[str, Any]:
-        """Return the trees as LightGBM dumps them."""
-        found: dict[str, Any] = self.booster().dump_model()
-        return found
+    def nodes(self) -> list[Tree]:
+        """Return the trees node by node."""
+        return from_lightgbm(self.booster().dump_model())
 
     def gain(self) -> Floats:
         """Return what the splits by each feature gained, ``[n_features]``."""
         return np.asarray(self.booster().feature_importance("gain"), dtype=np.float64)
-
-    def to_lightgbm(self) -> str:
-        """Return the text."""
-        return self.text
 
     def booster(self) -> Any:
         """Return LightGBM's own form."""
@@ -175,127 +144,83 @@ def fit_lambdamart(
     return TreeModel(lgb.train(settings, data, num_boost_round=100).model_to_string())
 
 
-def fit_trees(
-    features: Matrix,
-    targets: Targets | ClickTargets,
-    offsets: Ints,
-    *,
-    seeds: Sequence[int],
-    settings: TreeSettings,
-    validation: Validation | None = None,
-    lengths: Sequence[int] | None = None,
-    checkpoint: Path | None = None,
-    categories: Sequence[int] = (),
-    progress: Progress = quiet,
-) -> list[Fitted]:
+@fit_of
+def fit_trees(task: Task) -> list[Fitted]:
     """Train on weights by LambdaMART, or on clicks, one ranker after another.
 
     Documents that are not known, or were never shown, are left out, so nothing about
-    them can matter. See :mod:`affinerank.rankers.tree_objective` for the losses, and
-    :class:`~affinerank.rankers.ranker.RankerKind` for the arguments.
+    them can matter. See :mod:`affinerank.rankers.tree_objective` for the losses.
     """
-    from affinerank.rankers.held_out import judge_of
-    from affinerank.rankers.tree_objective import lessons
-
-    require_fit(targets, len(features), seeds, settings, validation)
-    if checkpoint is not None:
-        raise ConfigError("trees are trained without a checkpoint; leave it out")
-    held = None if validation is None else judge_of(validation, "cpu")
-    trees = lengths or [settings.trees] * len(seeds)
+    settings: TreeSettings = task.settings
+    native = settings.position or OBJECTIVES[settings.objective]
     fitted: list[Fitted] = []
     known: Bools | None = None
-    native = settings.position or OBJECTIVES[settings.objective]
-    how: dict[str, Any] = {"native": native, "position": settings.position}
-    learnt = lessons(targets, offsets, settings.truncation, **how)
-    for i, lesson in enumerate(learnt):
-        if known is None or np.any(known != lesson.known):
-            known = lesson.known
-            binned = _binned(features, known, validation, settings, categories)
-        judge = None if held is None else partial(held.value, i)
-        tell = partial(_tell, progress, sum(trees[:i]), sum(trees))
-        own = (seeds[i], trees[i], settings)
-        booster, trace = _trained(binned, lesson, judge, tell, *own)
-        fitted.append(_fitted(booster, trace, lengths[i] if lengths else None))
+    for job in jobs(task, native=native, position=settings.position):
+        if known is None or np.any(known != job.lesson.known):
+            known = job.lesson.known
+            binned = _binned(task, known)
+        fitted.append(_trained(binned, job))
     return fitted
 
 
-def _binned(
-    features: Matrix,
-    known: Bools,
-    validation: Validation | None,
-    settings: TreeSettings,
-    categories: Sequence[int],
-) -> list[Any]:
+def _binned(task: Task, known: Bools) -> list[Any]:
     """Return LightGBM's form of known documents, and of those held out.
 
     Rankers that learn from the same documents share it.
     """
-    lgb = lightgbm()
-
-    seen = features if known.all() else features[known]
-    own: dict[str, Any] = {"feature_pre_filter": False, "max_bin": settings.bins}
-    own |= _passed(settings, 0)
-    data = lgb.Dataset(
+    settings = task.settings
+    seen = task.features if known.all() else task.features[known]
+    data = lightgbm().Dataset(
         seen,
         label=np.zeros(len(seen), dtype=np.float32),
-        params={**_basic(len(seen), settings.threads), **own},
-        categorical_feature=list(categories),
+        params=_basic(len(seen), settings) | _passed(settings, 0),
+        categorical_feature=list(task.categories),
     )
-    if validation is None:
+    if task.validation is None:
         return [data]
-    label = np.zeros(len(validation.features), dtype=np.float32)
-    return [data, data.create_valid(validation.features, label=label)]
+    held = task.validation.features
+    return [data, data.create_valid(held, label=np.zeros(len(held), dtype=np.float32))]
 
 
-def _trained(
-    binned: Sequence[Any],
-    lesson: Lesson,
-    judge: Callable[[Floats], float] | None,
-    tell: Callable[[Any], None],
-    seed: int,
-    trees: int,
-    settings: TreeSettings,
-) -> tuple[Any, list[float]]:
-    """Train one ranker; return it, and what each tree was worth to the judge."""
+def _trained(binned: Sequence[Any], job: Job) -> Fitted:
+    """Train one ranker."""
     lgb = lightgbm()
-
     data, *held_out = binned
-    for name, content in lesson.fields.items():
+    for name, content in job.lesson.fields.items():
         data.construct().set_field(name, content)
-    start = lesson.start
+    settings, judge = job.task.settings, job.judge
     values: dict[str, dict[str, list[float]]] = {}
-    callbacks = [tell, lgb.record_evaluation(values)]
+    callbacks = [lambda env: job.tell(env.iteration + 1), lgb.record_evaluation(values)]
     if settings.patience is not None:
         callbacks.append(lgb.early_stopping(settings.patience, verbose=False))
     booster = lgb.train(
         {
-            **_basic(data.construct().num_data(), settings.threads),
-            **lesson.params,
+            **_basic(data.construct().num_data(), settings),
+            **job.lesson.params,
             "metric": "none",
-            "feature_pre_filter": False,
-            "max_bin": settings.bins,
             "num_leaves": settings.leaves,
             "learning_rate": settings.learning_rate,
             "min_data_in_leaf": settings.least_documents,
             "feature_fraction": settings.feature_share,
-            "feature_fraction_seed": seed,
-            **_passed(settings, seed),
+            "feature_fraction_seed": job.seed,
+            **_passed(settings, job.seed),
         },
         data,
-        num_boost_round=trees,
+        num_boost_round=job.trees,
         valid_sets=held_out,
         valid_names=["held out"] * len(held_out),
-        feval=(lambda s, _: ("worth", judge(s + start), True)) if judge else None,
+        feval=(lambda s, _: ("worth", judge(s), True)) if judge else None,
         callbacks=callbacks,
         keep_training_booster=True,  # with the trees after the best one
     )
-    if not booster.feature_importance().any():
-        raise DataError(
-            f"{data.num_data()} documents are known, too few or too much alike to "
-            f"split into leaves of {settings.least_documents} (least_documents)"
-        )
-    _add_to_scores(booster, start)
-    return booster, values["held out"]["worth"] if judge else []
+    job.require_splits(bool(booster.feature_importance().any()))
+    _add_to_scores(booster, job.lesson.start)
+
+    def upto(trees: int) -> TreeModel:
+        return TreeModel(booster.model_to_string(num_iteration=trees))
+
+    trace = values["held out"]["worth"] if judge else []
+    return job.fitted(upto, booster.current_iteration(), trace)
 
 
 def _passed(settings: TreeSettings, seed: int) -> dict[str, Any]:
@@ -313,35 +238,12 @@ def _add_to_scores(booster: Any, start: float) -> None:
         booster.set_leaf_output(0, leaf, booster.get_leaf_output(0, leaf) + start)
 
 
-def _fitted(booster: Any, trace: Sequence[float], length: int | None) -> Fitted:
-    """All trees, and those up to the best value of the held-out trace, or to length."""
-
-    def upto(trees: int) -> TreeModel:
-        return TreeModel(booster.model_to_string(num_iteration=trees))
-
-    last = booster.current_iteration()
-    best = int(np.argmax(trace)) + 1 if trace else length
-    report = {
-        "trees": best or last,
-        "first_held_out": trace[0] if trace else None,
-        "best_held_out": max(trace, default=None),
-    }
-    return Fitted(upto(last), upto(best) if best else None, best, report, trace)
-
-
-def _tell(progress: Progress, before: int, trees: int, env: Any) -> None:
-    """Report a tree after those of the rankers before, as a callback of LightGBM."""
-    progress("training trees", before + env.iteration + 1, trees)
-
-
-def _basic(n_docs: int, threads: int = 0) -> dict[str, Any]:
+def _basic(n_docs: int, settings: TreeSettings | None = None) -> dict[str, Any]:
     """Return what every training has: the same result on any number of threads."""
-    return {
-        "num_threads": 1 if n_docs < SMALL else usable_threads(threads),
-        "deterministic": True,
-        "force_row_wise": True,
-        "verbosity": -1,
-    }
+    found = {"deterministic": True, "force_row_wise": True, "verbosity": -1}
+    found |= {"num_threads": threads_for(n_docs, settings.threads if settings else 0)}
+    own = {"feature_pre_filter": False, "max_bin": settings.bins} if settings else {}
+    return found | own
 
 
 def load_trees(folder: Path, about: dict[str, Any], n_features: int) -> TreeModel:
@@ -360,17 +262,12 @@ def load_trees(folder: Path, about: dict[str, Any], n_features: int) -> TreeMode
     return TreeModel(text)
 
 
-ROW = RankerKind(
-    name="lightgbm",
-    title="LightGBM trees",
-    settings=TreeSettings,
-    fit=fit_trees,
-    load=load_trees,
-    reads_missing=True,
+ROW = boosted_row(
+    "lightgbm",
+    "LightGBM trees",
+    TreeSettings,
+    fit_trees,
+    load_trees,
     reads_categories=True,
-    explains_clicks=True,
     takes_limits=True,
-    patience=50,
-    scaling=SCALINGS[-1],
-    beside=QUICK,
 )

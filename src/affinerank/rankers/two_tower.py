@@ -11,18 +11,16 @@ out of its scores. The training is in :mod:`affinerank.rankers.tower_training`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from affinerank.rankers.mlp import ROW as NETWORK
-from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.ranker import RankerKind
 from affinerank.tables import later
 
-ROW = RankerKind(
-    "two-tower",
-    "Additive two-tower",
-    NetworkSettings,
-    later("affinerank.rankers.tower_training:fit_two_tower"),
-    NETWORK.load,
-    tuned_rate=True,
-    patience=NETWORK.patience,
-    rates=NETWORK.rates,
+ROW = replace(
+    NETWORK,
+    name="two-tower",
+    title="Additive two-tower",
+    fit=later("affinerank.rankers.tower_training:fit_two_tower"),
+    takes_limits=False,
+    explains_clicks=False,
 )

@@ -3,44 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from affinerank import limits
-from affinerank.arrays import Floats, Ints, Matrix
-from affinerank.data.features import SCALINGS
-from affinerank.defaults import QUICK
+from affinerank.arrays import Floats, Matrix
 from affinerank.errors import ConfigError, DataError
 from affinerank.plain_text import read_json
-from affinerank.progress import Progress, quiet
 from affinerank.rankers import parameters
-from affinerank.rankers.ranker import Fitted, RankerKind
-from affinerank.rankers.targets import ClickTargets, Targets, Validation, require_fit
-from affinerank.rankers.xgboost_json import (
-    FlatTree,
-    as_dumped,
-    document,
-    in_order,
-    sound_trees,
+from affinerank.rankers.boosting import (
+    BoostedSettings,
+    Job,
+    Trees,
+    boosted_row,
+    jobs,
+    threads_for,
 )
-from affinerank.settings import require_at_least
+from affinerank.rankers.ranker import Fitted, Task, fit_of
+from affinerank.rankers.tree_nodes import Tree
+from affinerank.rankers.xgboost_json import document, nodes_of, sound_trees
 from affinerank.threads import usable_threads
 
 if TYPE_CHECKING:
-    from affinerank.rankers.onnx_graph import Graph
     from affinerank.rankers.tree_objective import Lesson
 
 FILE = "model.json"
-SMALL = 20_000  # on fewer documents threads wait for each other longer than they work
 
 
 @dataclass(frozen=True, slots=True)
-class XGBoostSettings:
+class XGBoostSettings(BoostedSettings):
     """Shape and training of XGBoost's trees.
 
     Relevance is learnt by XGBoost's own ``rank:ndcg`` with a linear gain. Corrected
@@ -71,37 +67,16 @@ class XGBoostSettings:
     PASSED: ClassVar[Mapping[str, parameters.Rule]] = parameters.XGBOOST
     OURS: ClassVar[Mapping[str, str]] = parameters.XGBOOST_OURS
 
-    trees: int = 300
-    leaves: int = 31
-    learning_rate: float = 0.05
-    truncation: int = 30
-    least_documents: float = 20.0
-    bins: int = 63
-    feature_share: float = 1.0
-    patience: int | None = None
-    threads: int = 0
     unbiased: bool = False
     monotone: str = ""
     params: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        """Reject what cannot be trained."""
-        least = {"trees": 1, "leaves": 2, "truncation": 1, "patience": 1}
-        least |= {"threads": 0, "bins": 2}
-        most = {"trees": limits.MODEL_TREES, "leaves": limits.MODEL_LEAVES}
-        most |= {"bins": limits.MODEL_BINS, "threads": limits.THREADS}
-        positive = ("learning_rate", "least_documents", "feature_share")
-        require_at_least(self, least=least, most=most, positive=positive)
-        if self.feature_share > 1:
-            raise ConfigError(f"feature_share must be at most 1: {self.feature_share}")
-        parameters.passed(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class XGBoostModel:
+class XGBoostModel(Trees):
     """Trees, and the number of features that they read."""
 
-    trees: Sequence[FlatTree]
+    trees: Sequence[Tree]
     n_features: int
 
     def predict(self, features: Matrix) -> Floats:
@@ -109,35 +84,30 @@ class XGBoostModel:
         found = self.booster().predict(library().DMatrix(features), output_margin=True)
         return np.asarray(found, dtype=np.float64)
 
+    @cached_property
+    def content(self) -> bytes:
+        """A model that XGBoost loads."""
+        return document(self.trees, self.n_features, ())
+
     def files(self) -> Mapping[str, bytes]:
-        """Return a model that XGBoost loads."""
-        return {FILE: document(self.trees, self.n_features, ())}
+        """Return the model as a file."""
+        return {FILE: self.content}
 
-    def about(self) -> dict[str, Any]:
-        """Return nothing: the file says it all."""
-        return {}
-
-    def add_to_onnx(self, graph: Graph, values: str) -> str:
-        """Add the trees as one node of the machine learning domain."""
-        from affinerank.rankers.onnx_graph import add_trees
-
-        return add_trees(graph, values, self.dumped())
-
-    def dumped(self) -> dict[str, Any]:
-        """Return the trees as LightGBM dumps its own."""
-        return as_dumped(self.trees)
+    def nodes(self) -> list[Tree]:
+        """Return the trees node by node."""
+        return list(self.trees)
 
     def gain(self) -> Floats:
         """Return what the splits by each feature gained, ``[n_features]``."""
         found = np.zeros(self.n_features)
-        for tree in self.trees:
-            np.add.at(found, tree["split_indices"], tree["loss_changes"])
+        for node in chain.from_iterable(self.trees):
+            found[node.feature] += node.gain
         return found
 
     def booster(self) -> Any:
         """Return XGBoost's own form."""
         booster = library().Booster({"nthread": usable_threads(0)})
-        booster.load_model(bytearray(self.files()[FILE]))
+        booster.load_model(bytearray(self.content))
         return booster
 
 
@@ -154,106 +124,66 @@ def library() -> Any:
     return xgboost
 
 
-def fit_xgboost(
-    features: Matrix,
-    targets: Targets | ClickTargets,
-    offsets: Ints,
-    *,
-    seeds: Sequence[int],
-    settings: XGBoostSettings,
-    validation: Validation | None = None,
-    lengths: Sequence[int] | None = None,
-    checkpoint: Path | None = None,
-    progress: Progress = quiet,
-) -> list[Fitted]:
+@fit_of
+def fit_xgboost(task: Task) -> list[Fitted]:
     """Train on weights or on clicks, one ranker after another.
 
-    Documents that are not known, or were never shown, are left out. For the arguments
-    see :class:`~affinerank.rankers.ranker.RankerKind`.
+    Documents that are not known, or were never shown, are left out.
     """
     library()
-    from affinerank.rankers.held_out import judge_of
-    from affinerank.rankers.tree_objective import lessons
-
-    require_fit(targets, len(features), seeds, settings, validation)
-    if checkpoint is not None:
-        raise ConfigError("trees are trained without a checkpoint; leave it out")
-    held = None if validation is None else judge_of(validation, "cpu")
-    fitted = []
-    own = settings.unbiased
-    how: dict[str, Any] = {"native": own or None, "position": own}
-    learnt = lessons(targets, offsets, settings.truncation, **how)
-    for i, lesson in enumerate(learnt):
-        length = lengths[i] if lengths else None
-        judged = None
-        if held is not None and validation is not None:
-            judged = validation.features, partial(held.value, i)
-        trees = [seeds[i], length or settings.trees]
-        found, trace = _trained(features, lesson, judged, settings, progress, *trees)
-        fitted.append(_fitted(found, features.shape[1], trace, length))
-    return fitted
+    own = task.settings.unbiased
+    return [_trained(job) for job in jobs(task, native=own or None, position=own)]
 
 
-def _trained(
-    features: Matrix,
-    lesson: Lesson,
-    judged: tuple[Matrix, Callable[[Floats], float]] | None,
-    settings: XGBoostSettings,
-    progress: Progress,
-    seed: int,
-    trees: int,
-) -> tuple[list[FlatTree], list[float]]:
-    """Train one ranker; return its trees, and what each was worth to the judge."""
+def _trained(job: Job) -> Fitted:
+    """Train one ranker."""
     xgb = library()
-    seen = features[lesson.known]
-    data = xgb.QuantileDMatrix(seen, max_bin=settings.bins)
-    objective = lesson.params["objective"]
-    own = None
+    lesson, settings, validation = job.lesson, job.task.settings, job.task.validation
+    seen = job.task.features[lesson.known]
+    fields, objective = lesson.fields, lesson.params["objective"]
     if callable(objective):
+        data = xgb.QuantileDMatrix(seen, max_bin=settings.bins)
         own = lambda scores, _: objective(scores.astype(np.float64))  # noqa: E731
     else:
-        sizes = lesson.fields["group"]
-        first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        label = lesson.fields["label"]
+        own, sizes, label = None, fields["group"], fields["label"]
         if settings.unbiased:  # the place within a group is the rank shown
             group = np.arange(len(sizes)).repeat(sizes)
-            order = np.lexsort((lesson.fields["position"], group))
-            label = label[order]
-            data = xgb.QuantileDMatrix(seen[order], max_bin=settings.bins)
+            order = np.lexsort((fields["position"], group))
+            seen, label = seen[order], label[order]
+        data = xgb.QuantileDMatrix(seen, max_bin=settings.bins)
         data.set_info(label=label / label.max(), group=sizes)
-        data.set_weight(lesson.fields["weight"][first])
-    held = [] if judged is None else [xgb.DMatrix(judged[0])]
-    params = _params(settings, seed, lesson)
+        data.set_weight(fields["weight"][np.cumsum(sizes) - sizes])
+    held = [] if validation is None else [xgb.DMatrix(validation.features)]
+    params = _params(settings, job.seed, lesson)
     least = settings.least_documents * _curvature(params, data, own)
     params |= {"min_child_weight": least, "reg_lambda": least}
     params |= parameters.resolved(settings)
     booster = xgb.Booster(params, [data, *held])
     trace: list[float] = []
-    for tree in range(trees):
+    for tree in range(job.trees):
         booster.update(data, tree, own)
-        progress("training trees", tree + 1, trees)
-        if judged is not None:
+        job.tell(tree + 1)
+        if job.judge:
             scores = booster.predict(held[0], output_margin=True).astype(np.float64)
-            trace.append(judged[1](scores + lesson.start))
+            trace.append(job.judge(scores))
             waited = tree - int(np.argmax(trace))
             if settings.patience is not None and waited >= settings.patience:
                 break
-    found = [in_order(tree) for tree in _trees(booster)]
-    if all(len(tree["left_children"]) == 1 for tree in found):
-        raise DataError(
-            f"{len(seen)} documents are known, too few or too much alike to split into "
-            f"leaves of {settings.least_documents:g} (least_documents)"
-        )
-    first_tree = found[0]
-    for node, child in enumerate(first_tree["left_children"]):
-        if child < 0:
-            first_tree["split_conditions"][node] += lesson.start
-    return found, trace
+    found = [nodes_of(tree) for tree in _trees(booster)]
+    job.require_splits(any(len(tree) > 1 for tree in found))
+    found[0] = [
+        node if node.left else node._replace(value=node.value + lesson.start)
+        for node in found[0]
+    ]
+
+    def upto(trees: int) -> XGBoostModel:
+        return XGBoostModel(found[:trees], job.task.features.shape[1])
+
+    return job.fitted(upto, len(found), trace)
 
 
 def _params(settings: XGBoostSettings, seed: int, lesson: Lesson) -> dict[str, Any]:
     """Return what training has in XGBoost's terms."""
-    known = int(lesson.known.sum())
     return {
         "objective": "rank:ndcg",
         "ndcg_exp_gain": False,
@@ -269,7 +199,7 @@ def _params(settings: XGBoostSettings, seed: int, lesson: Lesson) -> dict[str, A
         "colsample_bytree": settings.feature_share,
         "max_delta_step": lesson.params.get("max_delta_step", 0.0),
         "seed": seed,
-        "nthread": 1 if known < SMALL else usable_threads(settings.threads),
+        "nthread": threads_for(int(lesson.known.sum()), settings.threads),
     }
 
 
@@ -287,20 +217,6 @@ def _trees(booster: Any) -> list[dict[str, Any]]:
     return trees
 
 
-def _fitted(
-    trees: list[FlatTree], n_features: int, trace: list[float], length: int | None
-) -> Fitted:
-    """All trees, and those up to the best value of the held-out trace, or to length."""
-    best = int(np.argmax(trace)) + 1 if trace else length
-    report = {
-        "trees": best or len(trees),
-        "first_held_out": trace[0] if trace else None,
-        "best_held_out": max(trace, default=None),
-    }
-    chosen = XGBoostModel(trees[:best], n_features) if best else None
-    return Fitted(XGBoostModel(trees, n_features), chosen, best, report, trace)
-
-
 def load_xgboost(folder: Path, about: dict[str, Any], n_features: int) -> XGBoostModel:
     """Read trees from a ranker's folder; XGBoost sees none that was not checked."""
     del about
@@ -312,15 +228,6 @@ def load_xgboost(folder: Path, about: dict[str, Any], n_features: int) -> XGBoos
         raise DataError(f"{path}: not trees as XGBoost writes them: {said}") from None
 
 
-ROW = RankerKind(
-    name="xgboost",
-    title="XGBoost trees",
-    settings=XGBoostSettings,
-    fit=fit_xgboost,
-    load=load_xgboost,
-    reads_missing=True,
-    explains_clicks=True,
-    patience=50,
-    scaling=SCALINGS[-1],
-    beside=QUICK,
+ROW = boosted_row(
+    "xgboost", "XGBoost trees", XGBoostSettings, fit_xgboost, load_xgboost
 )

@@ -13,18 +13,20 @@ import numpy as np
 
 from affinerank import limits
 from affinerank.errors import DataError
+from affinerank.rankers.tree_nodes import FLOAT, LARGEST, Node, Tree, next_above
 
-FLOAT = np.float32
-LARGEST = float(np.finfo(FLOAT).max)
+LARGEST_SPAN = (-LARGEST, LARGEST)
 ROOT = 2**31 - 1  # what a root has for a parent
 # Arrays of a tree, a value per node; children of a leaf are -1.
 WHOLE = ("left_children", "right_children", "split_indices", "default_left")
 REAL = ("split_conditions", "loss_changes")  # a leaf's value is its condition
-FlatTree = dict[str, list[Any]]
 
 
-def document(trees: Sequence[FlatTree], n_features: int, names: Sequence[str]) -> bytes:
-    """Write trees as a model that XGBoost loads; a score is the sum of leaves."""
+def document(trees: Sequence[Tree], n_features: int, names: Sequence[str]) -> bytes:
+    """Write trees as a model that XGBoost loads; a score is the sum of leaves.
+
+    Thresholds are float32.
+    """
     pairs = "lambdarank_num_pair_per_sample"
     ranking = {"lambdarank_pair_method": "topk", pairs: "32", "ndcg_exp_gain": "0"}
     model = {
@@ -51,22 +53,31 @@ def document(trees: Sequence[FlatTree], n_features: int, names: Sequence[str]) -
     return (json.dumps(body, allow_nan=False) + "\n").encode()
 
 
-def _written(tree: FlatTree, number: int, n_features: int) -> dict[str, Any]:
-    n = len(tree["left_children"])
+def _written(tree: Tree, number: int, n_features: int) -> dict[str, Any]:
+    n = len(tree)
+    value, feature, missing, _, left, right, _, gain = zip(*tree, strict=True)
     parents = [ROOT] * n
-    for i, pair in enumerate(_children(tree)):
-        for child in pair:
-            if child >= 0:
-                parents[child] = i
+    for i, node in enumerate(tree):
+        if node.left:
+            parents[node.left] = parents[node.right] = i
+    above = next_above(value).astype(str)  # as short as float32 can be written
+    conditions = [
+        float(a) if le else v for a, le, v in zip(above, left, value, strict=True)
+    ]
     size = {"num_deleted": "0", "size_leaf_vector": "1"}
     size |= {"num_feature": str(n_features), "num_nodes": str(n)}
     none: dict[str, list[int]] = {
         f"categories{of}": [] for of in ("", "_nodes", "_segments", "_sizes")
     }
     return {
-        **{key: tree[key] for key in (*WHOLE, *REAL)},
+        "left_children": [child or -1 for child in left],
+        "right_children": [child or -1 for child in right],
+        "split_indices": feature,
+        "default_left": [int(side) for side in missing],
+        "split_conditions": conditions,
+        "loss_changes": gain,
         **none,
-        "base_weights": tree["split_conditions"],  # where plugins look for leaves
+        "base_weights": conditions,  # where plugins look for leaves
         "id": number,
         "parents": parents,
         "split_type": [0] * n,
@@ -75,11 +86,7 @@ def _written(tree: FlatTree, number: int, n_features: int) -> dict[str, Any]:
     }
 
 
-def _children(tree: FlatTree) -> list[tuple[int, int]]:
-    return list(zip(tree["left_children"], tree["right_children"], strict=True))
-
-
-def sound_trees(found: Any, n_features: int) -> list[FlatTree]:
+def sound_trees(found: Any, n_features: int) -> list[Tree]:
     """Return the trees of a document that :func:`document` wrote, or reject them."""
     try:
         trees = found["learner"]["gradient_booster"]["model"]["trees"]
@@ -90,7 +97,7 @@ def sound_trees(found: Any, n_features: int) -> list[FlatTree]:
     return [_sound(tree, i, n_features) for i, tree in enumerate(trees)]
 
 
-def _sound(tree: Any, number: int, n_features: int) -> FlatTree:
+def _sound(tree: Any, number: int, n_features: int) -> Tree:
     """Check that nodes are whole: each but the root is the child of one before it."""
     where, most = f"tree {number}", 2 * limits.MODEL_LEAVES - 1
     if not isinstance(tree, dict):
@@ -99,69 +106,51 @@ def _sound(tree: Any, number: int, n_features: int) -> FlatTree:
     n = len(left) if isinstance(left, list) else 0
     if not 0 < n <= most:
         raise DataError(f"{where}: expected 1 to {most:,} left_children")
-    for key in (*WHOLE, *REAL):
+    spans = dict.fromkeys(WHOLE[:2], (-1, n - 1)) | dict.fromkeys(REAL, LARGEST_SPAN)
+    spans |= {"split_indices": (0, n_features - 1), "default_left": (0, 1)}
+    for key, (low, top) in spans.items():
         values: Any = tree.get(key)
         kinds = (int,) if key in WHOLE else (int, float)
         right = isinstance(values, list) and len(values) == n
         if not right or any(type(value) not in kinds for value in values):
             raise DataError(f"{where}: expected {n} numbers in {key}")
-        ends = {"split_indices": (0, n_features - 1), "default_left": (0, 1)}
-        whole = ends.get(key, (-1, n - 1))
-        low, top = whole if key in WHOLE else (-LARGEST, LARGEST)
         if not low <= min(values) <= max(values) <= top:
             raise DataError(f"{where}: expected {key} from {low:g} to {top:g}")
     depth = [1] * n
-    met = []
-    for i, pair in enumerate(_children(tree)):
-        inner = [child for child in pair if child >= 0]
-        if len(inner) == 1 or any(child <= i for child in inner):
+    met: list[int] = []
+    for i, pair in enumerate(zip(*(tree[key] for key in WHOLE[:2]), strict=True)):
+        if pair == (-1, -1):
+            continue
+        if min(pair) <= i:
             raise DataError(f"{where}: node {i} needs two children after it, or none")
-        for child in inner:
+        for child in pair:
             depth[child] = depth[i] + 1
-        met += inner
+        met += pair
     if sorted(met) != list(range(1, n)) or max(depth) > limits.MODEL_DEPTH:
         raise DataError(
             f"{where}: expected each node but the first once among the children, "
             f"{limits.MODEL_DEPTH} levels at most"
         )
-    return {key: tree[key] for key in (*WHOLE, *REAL)}
+    return nodes_of(tree)
 
 
-def in_order(tree: Mapping[str, Any]) -> FlatTree:
-    """Number the nodes of a tree so that children come after their parent."""
-    order, place = [0], {0: 0}
-    for node in order:
-        left, right = tree["left_children"][node], tree["right_children"][node]
-        for child in (left, right):
+def nodes_of(tree: Mapping[str, Any]) -> Tree:
+    """Read nodes, numbered so that children come after their parent."""
+    order, place = [0], {}
+    for number in order:
+        for child in (tree[side][number] for side in WHOLE[:2]):
             if child >= 0:
                 place[child] = len(order)
                 order.append(child)
-    found = {key: [tree[key][node] for node in order] for key in (*WHOLE, *REAL)}
-    for key in WHOLE[:2]:
-        found[key] = [place.get(child, -1) for child in found[key]]
-    return found
-
-
-def as_dumped(trees: Sequence[FlatTree]) -> dict[str, Any]:
-    """Return trees in the form that LightGBM dumps, where ``x <= t`` goes left."""
-    return {
-        "tree_info": [
-            {"tree_index": i, "tree_structure": _node(tree, 0)}
-            for i, tree in enumerate(trees)
-        ]
-    }
-
-
-def _node(tree: FlatTree, i: int) -> dict[str, Any]:
-    value = FLOAT(tree["split_conditions"][i])
-    if tree["left_children"][i] < 0:
-        return {"leaf_value": float(value)}
-    return {
-        "split_feature": tree["split_indices"][i],
-        "threshold": float(np.nextafter(value, FLOAT(-np.inf))),
-        "decision_type": "<=",
-        "missing_type": "NaN",
-        "default_left": bool(tree["default_left"][i]),
-        "left_child": _node(tree, tree["left_children"][i]),
-        "right_child": _node(tree, tree["right_children"][i]),
-    }
+    with np.errstate(over="ignore"):
+        below = np.nextafter(np.array(tree["split_conditions"], FLOAT), FLOAT(-np.inf))
+    nodes = []
+    for number in order:
+        left, right, feature, missing = (tree[key][number] for key in WHOLE)
+        value, gain = (tree[key][number] for key in REAL)
+        if left >= 0:
+            split = (feature, bool(missing), True, place[left], place[right])
+            nodes.append(Node(float(below[number]), *split, gain=gain))
+        else:
+            nodes.append(Node(value))
+    return nodes

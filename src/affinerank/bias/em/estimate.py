@@ -20,9 +20,8 @@ from affinerank.errors import DataError, warn
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.held_out import Best
 from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.networks import require_numbers
 from affinerank.rankers.ranker import Fitted
-from affinerank.rankers.targets import Targets, Validation
+from affinerank.rankers.targets import Targets, Validation, require_numbers
 from affinerank.seeds import stage_rng
 
 

@@ -1,0 +1,87 @@
+"""Trees node by node, whatever library they are of: what is exported starts here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from affinerank.errors import DataError
+
+FLOAT = np.float32
+LARGEST = float(np.finfo(FLOAT).max)
+
+
+class Node(NamedTuple):
+    """A split, or a leaf; the nodes of a tree are a list, the root first.
+
+    Attributes:
+        value: Of a leaf; or the threshold of a split: what is not above it goes left.
+        feature: Number of the feature of a split.
+        missing_left: Whether a missing value goes left.
+        tells_missing: Whether there were missing values to learn from.
+        left: Number of a split's left child, 0 for a leaf.
+        right: Likewise.
+        limit: Largest float32 that goes left, where features are raw.
+        gain: What a split gained, where that is kept.
+    """
+
+    value: float
+    feature: int = 0
+    missing_left: bool = False
+    tells_missing: bool = False
+    left: int = 0
+    right: int = 0
+    limit: float = 0.0
+    gain: float = 0.0
+
+
+Tree = list[Node]
+
+
+def from_lightgbm(dumped: Mapping[str, Any]) -> list[Tree]:
+    """Read trees that LightGBM dumped; reject what only its own text can hold."""
+    _require_plain(not dumped.get("average_output"), "averages in place of sums")
+    trees: list[Tree] = []
+    for found in dumped["tree_info"]:
+        trees.append([])
+        _add(trees[-1], found["tree_structure"])
+    return trees
+
+
+def _add(tree: Tree, found: Mapping[str, Any]) -> int:
+    """Add a node, then all below it; return its number."""
+    own = len(tree)
+    tree.append(Node(float(found.get("leaf_value", 0.0))))
+    if "leaf_value" in found:
+        _require_plain(found.get("leaf_coeff", []) == [], "linear leaves")
+        return own
+    _require_plain(found["decision_type"] == "<=", "categories")
+    threshold, kind = float(found["threshold"]), found["missing_type"]
+    _require_plain(kind != "Zero", "zeros that count as missing")
+    # Where no missing values were seen, LightGBM takes them for 0.
+    missing = found["default_left"] if kind == "NaN" else threshold >= 0
+    sides = (_add(tree, found[side]) for side in ("left_child", "right_child"))
+    feature = int(found["split_feature"])
+    tree[own] = Node(threshold, feature, bool(missing), kind == "NaN", *sides)
+    return own
+
+
+def _require_plain(plain: bool, what: str) -> None:
+    if not plain:
+        raise DataError(f"trees with {what} are not written so; export to lightgbm")
+
+
+def rounded_down(threshold: float) -> float:
+    """Return the largest float32 that is not above: no float32 changes sides."""
+    with np.errstate(over="ignore"):
+        near = FLOAT(threshold)
+    if float(near) > threshold:
+        near = np.nextafter(near, FLOAT(-np.inf))
+    return float(near)
+
+
+def next_above(limits: Any) -> Any:
+    """Return the smallest float32 above each, or the largest there is."""
+    return np.nextafter(np.asarray(limits, FLOAT), FLOAT(LARGEST))
