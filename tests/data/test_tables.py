@@ -188,7 +188,10 @@ def test_json_lines_are_read(name: str, tmp_path: Path) -> None:
     ("line", "message"),
     [
         ('{"query_id": 1, "doc_id": 2, "x": [1]}', "'x' must hold a number, a text"),
-        ('{"query_id": 1, "doc_id": 2, "x": 1, "x": 2}', "line 1: not JSON: a key st"),
+        (
+            '{"query_id": 1, "doc_id": 2, "x": 1, "x": 2}',
+            "line 1: not JSON: the key 'x' st",
+        ),
         ('{"query_id": 1, "doc_id": 2', "line 1: not JSON"),
         ("[1, 2]", "line 1: not JSON: expected an object"),
         ('{"query_id": 1, "x": 2}', "there is no column 'doc_id'"),

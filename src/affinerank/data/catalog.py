@@ -7,13 +7,16 @@ user unpacked them in, under the names that their archives give.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from affinerank.data.dataset import RankingDataset, concatenate
+import numpy as np
+
+from affinerank.data.dataset import RankingDataset
 from affinerank.data.letor import read_letor
 from affinerank.data.reading import SPLITS, Chosen, Missing, Split
 from affinerank.data.synthetic import WORLDS, generate_world
@@ -281,7 +284,7 @@ def _public_source(
                     f"{known.title} comes from {known.origin}"
                 )
             parts.append(_read_file(path, missing, cache))
-        return concatenate(parts)
+        return _joined(parts)
 
     return DataSource(str(root), tuple(files), False, read)
 
@@ -295,6 +298,21 @@ def _filled(file: str, fold: int) -> str:
 def _found(folder: Path, file: str, fold: int) -> Path | None:
     names = (_filled(file, fold) + suffix for suffix in ("", ".gz", ".zst"))
     return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _joined(parts: Sequence[RankingDataset]) -> RankingDataset:
+    """Put the queries of several texts after one another."""
+    names = max((part.feature_names for part in parts), key=len)
+    sizes = np.concatenate([part.docs_per_query for part in parts])
+    data = RankingDataset.from_groups(
+        np.concatenate([part.select_features(names).features for part in parts]),
+        np.repeat(np.arange(len(sizes)), sizes),
+        np.concatenate([part.query_ids for part in parts]),
+        labels=np.concatenate([part.known_labels() for part in parts]),
+        doc_ids=np.concatenate([part.doc_ids for part in parts]),
+        feature_names=names,
+    )
+    return replace(data, absent_is_zero=all(part.absent_is_zero for part in parts))
 
 
 def _chosen(source: DataSource, chosen: Chosen, split: Split | None) -> RankingDataset:
@@ -321,10 +339,10 @@ def _read_file(
     from affinerank.data import parquet, tables
 
     taken, own = chosen or Chosen(), list_id or "query_id"
+    how: Any = {"missing": missing, "list_id": own, "chosen": taken}
     side = tables.side_of(path, taken.named(own))
-    if side is not None:
-        return tables.read_with_sizes(path, side, missing=missing, chosen=taken)
-    if tables.is_table(path):
-        read = parquet.read_parquet if path.suffix == ".parquet" else tables.read_table
-        return read(path, missing=missing, list_id=own, chosen=taken)
+    if side is None and path.suffix == ".parquet":
+        return parquet.read_parquet(path, **how)
+    if side is not None or tables.is_table(path):
+        return tables.read_table(path, **how, side=side)
     return read_letor(path, missing=missing, cache=cache)

@@ -56,13 +56,8 @@ def read_parquet(
         chosen: Which columns are features.
     """
     source = existing_file(path)
-    missing = parse_missing(missing)
-    # Buffered ahead, all that is read of the file would be held to the end.
-    with (
-        parquet_errors(source),
-        pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER) as file,
-    ):
-        return _read(file, missing, list_id, chosen)
+    with parquet_errors(source):
+        return read_open(source, missing, list_id, chosen)
 
 
 def read_frame(
@@ -75,11 +70,8 @@ def read_frame(
     """Read ranking data from a frame that speaks Arrow, as from Parquet."""
     sink = pa.BufferOutputStream()
     pq.write_table(table_of(frame), sink)
-    with (
-        parquet_errors(Path("the frame")),
-        pq.ParquetFile(pa.BufferReader(sink.getvalue())) as file,
-    ):
-        return _read(file, parse_missing(missing), list_id, chosen)
+    with parquet_errors("the frame"):
+        return read_open(pa.BufferReader(sink.getvalue()), missing, list_id, chosen)
 
 
 def table_of(frame: Any) -> pa.Table:
@@ -113,15 +105,18 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 @contextmanager
-def parquet_errors(source: Path) -> Iterator[None]:
-    """Name the file in errors of reading it."""
+def parquet_errors(source: object, kind: str = "Parquet") -> Iterator[None]:
+    """Name the file, and what it is read as, in errors of reading it."""
     try:
         yield
     except DataError as error:
-        raise DataError(f"{source}: {error}") from None
-    except (pa.ArrowException, OSError) as error:
+        text = str(error)
+        comma = "," if text.startswith("line ") else ":"
+        named = text.startswith(tuple(f"{source}{mark}" for mark in ":,."))
+        raise DataError(text if named else f"{source}{comma} {text}") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{source}: could not be read as Parquet: {one_line(error)}"
+            f"{source}: could not be read as {kind}: {one_line(error)}"
         ) from None
 
 
@@ -152,13 +147,22 @@ def read_through_cache(
     return data
 
 
+def read_open(
+    source: Any, missing: Missing, list_id: str, chosen: Chosen
+) -> RankingDataset:
+    """Read Parquet as :func:`read_parquet`; errors leave it to callers to name it."""
+    # Buffered ahead, all that is read of the file would be held to the end.
+    with pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER) as file:
+        return _read(file, parse_missing(missing), list_id, chosen)
+
+
 def _read(
     file: pq.ParquetFile, missing: Missing, list_id: str, chosen: Chosen
 ) -> RankingDataset:
-    schema = file.schema_arrow
-    ids, label = (chosen.named(list_id), chosen.named("doc_id")), chosen.named("label")
+    schema, rows = file.schema_arrow, file.metadata.num_rows
+    *ids, label = own = chosen.own(list_id)
     names = _feature_names(schema, ids, label, chosen)
-    others = [name for name in (*ids, label) if name in schema.names]
+    others = [name for name in own if name in schema.names]
     table = file.read(columns=others)
     table.validate(full=True)  # ids that are not UTF-8, among others
     for name in others:
@@ -169,12 +173,17 @@ def _read(
         if table[name].null_count:
             row = int(np.argmax(table[name].is_null().to_numpy()))
             raise DataError(f"row {row}: {name} is null, expected a value")
-    if table.num_rows != file.metadata.num_rows:
-        raise DataError(
-            f"holds {table.num_rows} of the {file.metadata.num_rows} rows that it names"
-        )
+    if table.num_rows != rows:
+        raise DataError(f"holds {table.num_rows} of the {rows} rows that it names")
+    kinds = {name: schema.field(name).type for name in names}
+    dictionaries = {n for n, kind in kinds.items() if pa.types.is_dictionary(kind)}
+    declared = dictionaries.union(filter(chosen.declares, names))
+    text = [name for name in names if is_text(kinds[name]) or name in declared]
+    values: Values = {}
+    if text:
+        batches = file.iter_batches(batch_size=ROWS_AT_ONCE, columns=text)
+        values = values_of(batches, rows, declared)
     queries = table[ids[0]].combine_chunks().dictionary_encode()
-    declared, values = _values(file, names, chosen)
     return RankingDataset.from_groups(
         _features(file, names, missing, declared, values),
         queries.indices.to_numpy(),
@@ -190,25 +199,8 @@ def _read(
     )
 
 
-def _values(
-    file: pq.ParquetFile, names: list[str], chosen: Chosen
-) -> tuple[set[str], Values]:
-    """Return which columns are said to be categories, and the values of all of text."""
-    kinds = {name: file.schema_arrow.field(name).type for name in names}
-    declared = {
-        name
-        for name, kind in kinds.items()
-        if chosen.declares(name) or pa.types.is_dictionary(kind)
-    }
-    text = [n for n, kind in kinds.items() if is_text(kind) or n in declared]
-    if not text:
-        return declared, {}
-    batches = file.iter_batches(batch_size=ROWS_AT_ONCE, columns=text)
-    return declared, values_of(batches, file.metadata.num_rows, declared)
-
-
 def _feature_names(
-    schema: pa.Schema, ids: tuple[str, str], label: str, chosen: Chosen
+    schema: pa.Schema, ids: list[str], label: str, chosen: Chosen
 ) -> list[str]:
     """Check the columns; return those that are features."""
     if len(set(schema.names)) != len(schema.names):
@@ -229,12 +221,12 @@ def _feature_names(
     used = [n for n in schema.names if n in own or (n not in logged and chosen(n))]
     for name in used:
         kind = schema.field(name).type
-        if pa.types.is_dictionary(kind) and name not in (*ids, label):
+        if pa.types.is_dictionary(kind) and name not in own:
             kind = kind.value_type
         numeric = pa.types.is_floating(kind) or pa.types.is_boolean(kind)
         numeric |= pa.types.is_decimal(kind) or pa.types.is_null(kind)
-        fits = is_text(kind) if name != label else numeric
-        if not (fits or (numeric and name not in ids) or pa.types.is_integer(kind)):
+        fits = (is_text(kind) and name != label) or (numeric and name not in ids)
+        if not (fits or pa.types.is_integer(kind)):
             right = "integers or strings" if name in ids else "numbers or text"
             raise DataError(
                 f"column {name!r} must hold {right}, holds {kind}; if it is no "
@@ -306,11 +298,6 @@ def arrow_column(values: Ids) -> pa.Array:
     )
 
 
-def _whole(codes: Matrix) -> pa.Array:
-    absent = np.isnan(codes)
-    return pa.array(np.where(absent, 0, codes).astype(np.int32), mask=absent)
-
-
 def _write(data: RankingDataset, path: Path, metadata: dict[bytes, bytes]) -> None:
     """Write rows in source order, so that reading groups them again in the same way."""
     order = np.argsort(data.source_rows, kind="stable")
@@ -327,7 +314,8 @@ def _write(data: RankingDataset, path: Path, metadata: dict[bytes, bytes]) -> No
     def feature(name: str, values: Matrix) -> pa.Array:
         if name not in words:
             return pa.array(values)
-        return pa.DictionaryArray.from_arrays(_whole(values), words[name])
+        codes = pa.array(values, from_pandas=True).cast(pa.int32())
+        return pa.DictionaryArray.from_arrays(codes, words[name])
 
     schema = pa.schema(fields, metadata=metadata)
     with (

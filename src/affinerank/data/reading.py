@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from affinerank.errors import ConfigError
 
@@ -12,7 +12,6 @@ Split = Literal["train", "validation", "test"]
 Word = Literal["error", "keep"]
 Missing = Word | float
 SPLITS: tuple[Split, ...] = get_args(Split)
-WORDS: tuple[Word, ...] = get_args(Word)
 
 
 def parse_split(name: str) -> Split:
@@ -21,19 +20,15 @@ def parse_split(name: str) -> Split:
     >>> parse_split("test")
     'test'
     """
-    for split in SPLITS:
-        if name == split:
-            return split
-    raise ConfigError(f"split must be one of {', '.join(SPLITS)}, got {name!r}")
+    if name not in SPLITS:
+        raise ConfigError(f"split must be one of {', '.join(SPLITS)}, got {name!r}")
+    return cast(Split, name)
 
 
 def parse_missing(missing: str | float) -> Missing:
     """Return what missing values become: error, keep, or a number to put there."""
-    for word in WORDS:
-        if missing == word:
-            return word
     try:
-        return float(missing)
+        return cast(Word, missing) if missing in get_args(Word) else float(missing)
     except ValueError:
         raise ConfigError(
             f"missing must be error, keep or a number to put there, got {missing!r}"
@@ -55,6 +50,10 @@ class Chosen:
     ignore: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
     category: str | None = None
+
+    def own(self, list_id: str = "query_id") -> list[str]:
+        """Return what the ids of lists and documents, and labels, are called."""
+        return [self.named(ours) for ours in (list_id, "doc_id", "label")]
 
     def named(self, ours: str) -> str:
         """Return what a column of ours is called."""
