@@ -244,8 +244,8 @@ def test_sizes_of_queries_are_read_beside_the_data(
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ("2\n2\n", "rank.train.query: queries of 4 documents, and .*train has 3"),
-        ("2\n", "rank.train.query: queries of 2 documents, and .*train has 3"),
+        ("2\n2\n", "rank.train: has 3 documents, and the queries by .* have 4"),
+        ("2\n", "rank.train: has 3 documents, and the queries by .* have 2"),
         ("2\n-1\n", "rank.train.query, line 2: expected the number of documents"),
     ],
 )

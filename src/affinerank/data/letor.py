@@ -11,7 +11,7 @@ import mmap
 import os
 from codecs import BOM_UTF8
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -25,6 +25,7 @@ from affinerank.arrays import Ids, Ints, Matrix
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import parquet_errors, read_through_cache
 from affinerank.data.reading import Missing, parse_missing
+from affinerank.data.validation import default_feature_names
 from affinerank.errors import DataError
 from affinerank.files import PathLike, existing_file
 from affinerank.plain_text import text_stream
@@ -78,11 +79,19 @@ def read_letor(
 
 
 def read_lines(
-    source: Path, missing: Missing, max_features: int = limits.FEATURES
+    source: Path,
+    missing: Missing,
+    max_features: int = limits.FEATURES,
+    sizes: Ints | None = None,
 ) -> RankingDataset:
-    """Read the text; errors leave it to the caller to name the file."""
+    """Read the text; errors leave it to the caller to name the file.
+
+    With ``sizes`` of queries, lines have no ``qid``, and features may count from 0:
+    their names are ``f`` and their number.
+    """
+    parse = partial(_parse, missing, int(sizes is None), max_features)
     try:
-        return _assemble(_parsed_blocks(source, missing, max_features))
+        return _assemble(_parsed_blocks(source, parse), sizes)
     except MemoryError:
         raise DataError(
             "the features do not fit into memory as a dense matrix; "
@@ -90,7 +99,7 @@ def read_lines(
         ) from None
 
 
-def _assemble(blocks: Iterator[_Block]) -> RankingDataset:
+def _assemble(blocks: Iterator[_Block], sizes: Ints | None) -> RankingDataset:
     """Join the blocks; runs of rows with one query id become one query."""
     parts: list[_Block] = []
     rows, width = 0, 0
@@ -101,28 +110,45 @@ def _assemble(blocks: Iterator[_Block]) -> RankingDataset:
             raise MemoryError
     number: dict[str, int] = {}
     runs = [number.setdefault(q, len(number)) for part in parts for q in part.query_ids]
+    features = _stacked([part.features for part in parts], rows, width)
+    if sizes is None:
+        query = np.repeat(runs, np.concatenate([part.run_lengths for part in parts]))
+        query_ids, names = compact_ids(list(number)), default_feature_names(width)
+    else:
+        query, query_ids = queries_of(sizes, rows), np.arange(len(sizes)) + 1
+        names = tuple(f"f{i}" for i in range(width))
+        if not features[:, :1].any():  # they count from 1
+            features, names = features[:, 1:], names[1:]
     data = RankingDataset.from_groups(
-        _stacked([part.features for part in parts], rows, width),
-        np.repeat(runs, np.concatenate([part.run_lengths for part in parts])),
-        compact_ids(list(number)),
+        features,
+        query,
+        query_ids,
         labels=np.concatenate([part.labels for part in parts]),
         doc_ids=_joined_doc_ids([part.doc_ids for part in parts]),
+        feature_names=names,
     )
     return replace(data, absent_is_zero=True)
 
 
+def queries_of(sizes: Ints, rows: int) -> Ints:
+    """Number the query of each row, from 0."""
+    if sizes.sum() != rows:
+        raise DataError(
+            f"has {rows:,} documents, and the queries by the file beside it have "
+            f"{sizes.sum():,}"
+        )
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
 def _stacked(blocks: list[Matrix], rows: int, width: int) -> Matrix:
     """Stack blocks of unequal width, on all cores."""
-    stacked = np.empty((rows, width), dtype=np.float32)
+    stacked = np.zeros((rows, width), dtype=np.float32)
     ends = np.cumsum([len(block) for block in blocks])
 
-    def copy(number: int) -> None:
-        block = blocks[number]
-        into = stacked[ends[number] - len(block) : ends[number]]
-        into[:, : block.shape[1]] = block
-        into[:, block.shape[1] :] = 0.0
+    def copy(end: int, block: Matrix) -> None:
+        stacked[end - len(block) : end, : block.shape[1]] = block
 
-    in_parallel(copy, range(len(blocks)))
+    in_parallel(copy, ends, blocks)
     return stacked
 
 
@@ -150,9 +176,7 @@ def compact_ids(ids: list[str] | Ids) -> Ids:
     return numbers if (numbers.astype(strings.dtype) == strings).all() else strings
 
 
-def _parsed_blocks(
-    source: Path, missing: Missing, max_features: int
-) -> Iterator[_Block]:
+def _parsed_blocks(source: Path, parse: Callable[[bytes], _Block]) -> Iterator[_Block]:
     """Parse blocks on all cores; yield them in order, a few ahead at most."""
     workers, lines = os.cpu_count() or 1, 0
     waiting: deque[Future[_Block]] = deque()
@@ -160,7 +184,7 @@ def _parsed_blocks(
     with ThreadPoolExecutor(workers) as pool:
         while (text := next(texts, None)) is not None or waiting:
             if text is not None:
-                waiting.append(pool.submit(_parse, text, missing, max_features))
+                waiting.append(pool.submit(parse, text))
             if text is None or len(waiting) > workers + 1:
                 try:
                     block = waiting.popleft().result()
@@ -198,7 +222,7 @@ def _blocks_of_lines(source: Path) -> Iterator[bytes]:
     yield rest + b"\n"
 
 
-def _parse(text: bytes, missing: Missing, max_features: int) -> _Block:
+def _parse(missing: Missing, first: int, most: int, text: bytes) -> _Block:
     """Parse a block of whole lines into dense rows."""
     from affinerank.data import letor_kernel as kernel
 
@@ -213,20 +237,20 @@ def _parse(text: bytes, missing: Missing, max_features: int) -> _Block:
         queries=np.empty((room, 3), np.int64),
         docs=np.empty((room, 2), np.int64),
     )
-    may_lack = missing != "error"
+    how = (first, most, missing != "error")
     try:
-        rows, filled, runs = kernel.parse_lines(array, out, max_features, may_lack)
+        rows, filled, runs = kernel.parse_lines(array, out, how)
     except ValueError as error:
         fault, position = error.args
         token = (text[position : position + 200].split(None, 1) or [b""])[0]
         got = token[:40].decode(errors="backslashreplace")
-        own = {"most": max_features, "id": got.partition(":")[0]}
+        own = {"id": got.partition(":")[0], "first": first, "most": most}
         raise _LineError(fault.format(got=repr(got), **own), text, position) from None
     queries, docs = out.queries[:runs], out.docs[:rows]
     if not isinstance(missing, str):
         values = out.values[:filled]
         values[np.isnan(values)] = missing
-    width = int(out.ids[:filled].max(initial=0))
+    width = int(out.ids[:filled].max(initial=-1)) + 1
     if rows * width * 4 > DENSE_BYTES:
         raise MemoryError
     for name, spans in (("query", queries), ("doc", docs)):

@@ -25,10 +25,10 @@ _NAN = np.frombuffer(b"nan", dtype=np.uint8)
 _NULL = np.frombuffer(b"null", dtype=np.uint8)
 # Kinds of bytes, to look for one of several.
 _BLANK, _BREAK, _COMMENT, _OTHER = 1, 2, 4, 8
+_WORD, _WORD_END = _BREAK | _COMMENT | _OTHER, _BLANK | _BREAK | _COMMENT
 _KINDS = np.full(256, _OTHER, dtype=np.uint8)
 _KINDS[[*b" \t"]], _KINDS[[*b"\n\r"]], _KINDS[_HASH] = _BLANK, _BREAK, _COMMENT
-_EXACT_DIGITS = 18  # as many as int64 holds
-_ENOUGH = 10 ** (_EXACT_DIGITS - 1)
+_ENOUGH = 10**17  # with one digit more, int64 holds it
 _LARGEST = float(np.finfo(np.float32).max)
 _POWERS = np.array([float(f"1e{power}") for power in range(309)])
 
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
     Attributes:
         labels: ``[rows]``.
         ends: ``[rows]`` end of the row's features in ``ids`` and ``values``.
-        ids: ``[values]`` feature ids, from 1.
+        ids: ``[values]`` columns of the features, from 0.
         values: ``[values]``; NaN where the text has NULL or nan.
         queries: ``[runs, 3]`` of each run of rows of one query, the span of its id and
             its first row.
@@ -75,9 +75,15 @@ def count_tokens(text: Bytes) -> tuple[int, int]:
 
 @compiled
 def parse_lines(
-    text: Bytes, out: Rows, max_id: int, may_lack: bool
+    text: Bytes, out: Rows, how: tuple[int, int, bool]
 ) -> tuple[int, int, int]:
     """Parse whole lines; ``text`` must end with a line feed.
+
+    Args:
+        text: Bytes of the lines.
+        out: What is filled.
+        how: The first and the last id of features, and whether values may be missing.
+            Where features count from 0, lines have no query.
 
     Returns:
         rows, values, runs of queries.
@@ -87,18 +93,18 @@ def parse_lines(
     filled = 0
     runs = 0
     while at < len(text):
-        at = _find(text, at, _BREAK | _COMMENT | _OTHER)
+        at = _find(text, at, _WORD)
         if _KINDS[text[at]] != _OTHER:
             at = _find(text, at, _BREAK) + 1
             continue
-        label, query = _head(text, at)
-        at = _token_end(text, query)
+        label, query = _head(text, at, how[0])
+        at = _find(text, query, _WORD_END)
         if runs == 0 or not _same(text, out.queries[runs - 1, 0], query, at):
             out.queries[runs, 0] = query
             out.queries[runs, 1] = at
             out.queries[runs, 2] = row
             runs += 1
-        at, filled = _features(text, at, out, filled, max_id, may_lack)
+        at, filled = _features(text, at, out, filled, how)
         out.labels[row] = label
         out.ends[row] = filled
         end = _find(text, at, _BREAK)
@@ -114,19 +120,21 @@ def fill_dense(features: NDArray[np.float32], rows: Rows) -> None:
     first = 0
     for row in range(len(features)):
         for i in range(first, rows.ends[row]):
-            features[row, rows.ids[i] - 1] = rows.values[i]
+            features[row, rows.ids[i]] = rows.values[i]
         first = rows.ends[row]
 
 
 @compiled
-def _head(text: Bytes, at: int) -> tuple[float, int]:
+def _head(text: Bytes, at: int, first_id: int) -> tuple[float, int]:
     """Parse ``label qid:id``; return the label and the start of the id."""
     label, end, state = _number(text, at)
     if state != 0:
         raise ValueError("expected a label, a number, first, got {got}", at)
     if label < 0:
         raise ValueError("a label must be 0 or more, got {got}", at)
-    at = _find(text, end, _BREAK | _COMMENT | _OTHER)
+    if first_id == 0:
+        return label, end
+    at = _find(text, end, _WORD)
     if not _starts_with(text, at, _QID, 0):
         raise ValueError("expected qid:... after the label, got {got}", at)
     query = at + len(_QID)
@@ -137,30 +145,22 @@ def _head(text: Bytes, at: int) -> tuple[float, int]:
 
 @compiled
 def _features(
-    text: Bytes, at: int, out: Rows, filled: int, max_id: int, may_lack: bool
+    text: Bytes, at: int, out: Rows, filled: int, how: tuple[int, int, bool]
 ) -> tuple[int, int]:
     """Parse ``id:value`` pairs up to the comment or the end of the line."""
+    first_id, max_id, may_lack = how
     first = filled
-    previous = 0
+    previous = -1
     in_order = True
     start = at
     while True:
-        at = _find(text, at, _BREAK | _COMMENT | _OTHER)
-        if _KINDS[text[at]] != _OTHER:
+        pair = _find(text, at, _WORD)
+        if _KINDS[text[pair]] != _OTHER:
             break
-        pair = at
-        feature = 0
-        while _ZERO <= text[at] <= _NINE:
-            feature = feature * 10 + (text[at] - _ZERO)
-            at += 1
-        digits = at - pair
-        if (
-            text[at] != _COLON
-            or digits == 0
-            or (feature == 0 and digits <= _EXACT_DIGITS)
-        ):
+        feature, at = _digits(text, pair)
+        if text[at] != _COLON or at == pair or feature < first_id:
             _reject_pair(text, pair)
-        if digits > _EXACT_DIGITS or feature > max_id:
+        if feature > max_id:
             raise ValueError(
                 "a feature id must be at most {most} (the limit can be raised: "
                 "max_features), got {got}",
@@ -176,7 +176,7 @@ def _features(
                 pair,
             )
         at = end
-        out.ids[filled] = feature
+        out.ids[filled] = feature - first_id
         out.values[filled] = value
         filled += 1
         in_order = in_order and feature > previous
@@ -185,7 +185,7 @@ def _features(
         ids = np.sort(out.ids[first:filled])
         if np.any(ids[1:] == ids[:-1]):
             raise ValueError("a feature id stands twice in this line", start)
-    return at, filled
+    return pair, filled
 
 
 @compiled
@@ -214,10 +214,13 @@ def _number(text: Bytes, at: int) -> tuple[float, int, int]:
             exponent += not after_point
         at += 1
     if digits and text[at] | 32 == _LOWER_E:
-        power, digits, at = _power(text, at + 1)
-        exponent += power
+        sign = text[at + 1]
+        first = at + (2 if sign in (_MINUS, _PLUS) else 1)
+        power, at = _digits(text, first)
+        digits = at - first
+        exponent += -power if sign == _MINUS else power
     if digits == 0 or _KINDS[text[at]] == _OTHER:
-        end = _token_end(text, start)
+        end = _find(text, start, _WORD_END)
         missing = end - start == len(_NAN) and _starts_with(text, start, _NAN, 32)
         missing |= end - start == len(_NULL) and _starts_with(text, start, _NULL, 32)
         return np.nan, end, (1 if missing else 2)
@@ -233,28 +236,24 @@ def _number(text: Bytes, at: int) -> tuple[float, int, int]:
 
 
 @compiled
-def _power(text: Bytes, at: int) -> tuple[int, int, int]:
-    """Parse what follows the ``e`` of a number; return power, digits and end."""
-    negative = text[at] == _MINUS
-    if negative or text[at] == _PLUS:
-        at += 1
-    first = at
-    power = 0
+def _digits(text: Bytes, at: int) -> tuple[int, int]:
+    """Read digits, if any; return the number, or a very large one, and their end."""
+    number = 0
     while _ZERO <= text[at] <= _NINE:
-        power = min(power * 10 + (text[at] - _ZERO), 100_000)
+        number = min(number * 10 + (text[at] - _ZERO), _ENOUGH)
         at += 1
-    return (-power if negative else power), at - first, at
+    return number, at
 
 
 @compiled
 def _reject_pair(text: Bytes, at: int) -> None:
-    """Say what is wrong with a token that is not ``id:value`` with an id from 1."""
+    """Say what is wrong with a token that is not ``id:value`` with such an id."""
     if _starts_with(text, at, _QID, 0):
         raise ValueError("expected feature:value, got a second query id, {got}", at)
-    for i in range(at, _token_end(text, at)):
+    for i in range(at, _find(text, at, _WORD_END)):
         if text[i] == _COLON:
             raise ValueError(
-                "a feature id must be a whole number from 1, got {got}", at
+                "a feature id must be a whole number from {first}, got {got}", at
             )
     raise ValueError("expected feature:value, got {got}", at)
 
@@ -264,9 +263,9 @@ def _find_docid(text: Bytes, at: int, end: int) -> tuple[int, int]:
     """Return the span of the word after ``docid =`` in a comment, or an empty one."""
     while at < end:
         if _starts_with(text, at, _DOCID, 0):
-            equals = _find(text, at + len(_DOCID), _BREAK | _COMMENT | _OTHER)
+            equals = _find(text, at + len(_DOCID), _WORD)
             if text[equals] == _EQUALS:
-                start = _find(text, equals + 1, _BREAK | _COMMENT | _OTHER)
+                start = _find(text, equals + 1, _WORD)
                 return start, _find(text, start, _BLANK | _BREAK)
         at += 1
     return 0, 0
@@ -288,11 +287,6 @@ def _starts_with(text: Bytes, at: int, word: Bytes, lower: int) -> bool:
         if text[at + i] | lower != word[i]:
             return False
     return True
-
-
-@compiled
-def _token_end(text: Bytes, at: int) -> int:
-    return _find(text, at, _BLANK | _BREAK | _COMMENT)
 
 
 @compiled

@@ -25,7 +25,7 @@ from affinerank.arrow import is_text, pa, pc, pq
 from affinerank.data.categories import Values, codes, is_truth, values_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.mapped import ROWS_AT_ONCE, empty_matrix, release
-from affinerank.data.reading import Chosen, Missing, parse_missing
+from affinerank.data.reading import Chosen, Missing, how_to_read
 from affinerank.errors import DataError, warn
 from affinerank.files import PathLike, existing_file, one_line, written_whole
 
@@ -41,7 +41,7 @@ def read_parquet(
     *,
     missing: Missing = "keep",
     list_id: str = "query_id",
-    chosen: Chosen = Chosen(),  # noqa: B008
+    chosen: Chosen | None = None,
 ) -> RankingDataset:
     """Read ranking data from Parquet.
 
@@ -57,7 +57,7 @@ def read_parquet(
     """
     source = existing_file(path)
     with parquet_errors(source):
-        return read_open(source, missing, list_id, chosen)
+        return read_open(source, how_to_read(missing, list_id, chosen))
 
 
 def read_frame(
@@ -65,13 +65,14 @@ def read_frame(
     *,
     missing: Missing = "keep",
     list_id: str = "query_id",
-    chosen: Chosen = Chosen(),  # noqa: B008
+    chosen: Chosen | None = None,
 ) -> RankingDataset:
     """Read ranking data from a frame that speaks Arrow, as from Parquet."""
     sink = pa.BufferOutputStream()
     pq.write_table(table_of(frame), sink)
     with parquet_errors("the frame"):
-        return read_open(pa.BufferReader(sink.getvalue()), missing, list_id, chosen)
+        reader = pa.BufferReader(sink.getvalue())
+        return read_open(reader, how_to_read(missing, list_id, chosen))
 
 
 def table_of(frame: Any) -> pa.Table:
@@ -147,21 +148,17 @@ def read_through_cache(
     return data
 
 
-def read_open(
-    source: Any, missing: Missing, list_id: str, chosen: Chosen
-) -> RankingDataset:
+def read_open(source: Any, chosen: Chosen) -> RankingDataset:
     """Read Parquet as :func:`read_parquet`; errors leave it to callers to name it."""
     # Buffered ahead, all that is read of the file would be held to the end.
     with pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER) as file:
-        return _read(file, parse_missing(missing), list_id, chosen)
+        return _read(file, chosen)
 
 
-def _read(
-    file: pq.ParquetFile, missing: Missing, list_id: str, chosen: Chosen
-) -> RankingDataset:
+def _read(file: pq.ParquetFile, chosen: Chosen) -> RankingDataset:
     schema, rows = file.schema_arrow, file.metadata.num_rows
-    *ids, label = own = chosen.own(list_id)
-    names = _feature_names(schema, ids, label, chosen)
+    *ids, label = own = chosen.own
+    names = _feature_names(schema, chosen)
     others = [name for name in own if name in schema.names]
     table = file.read(columns=others)
     table.validate(full=True)  # ids that are not UTF-8, among others
@@ -185,7 +182,7 @@ def _read(
         values = values_of(batches, rows, declared)
     queries = table[ids[0]].combine_chunks().dictionary_encode()
     return RankingDataset.from_groups(
-        _features(file, names, missing, declared, values),
+        _features(file, names, chosen.missing, declared, values),
         queries.indices.to_numpy(),
         _ids(queries.dictionary),
         labels=table[label].to_numpy() if label in others else None,
@@ -199,10 +196,9 @@ def _read(
     )
 
 
-def _feature_names(
-    schema: pa.Schema, ids: list[str], label: str, chosen: Chosen
-) -> list[str]:
+def _feature_names(schema: pa.Schema, chosen: Chosen) -> list[str]:
     """Check the columns; return those that are features."""
+    *ids, label = own = chosen.own
     if len(set(schema.names)) != len(schema.names):
         raise DataError("two columns have the same name; give each a name of its own")
     for name in ids:
@@ -217,7 +213,6 @@ def _feature_names(
             f"{', '.join(logged)}: by their names columns of a log, so they are not "
             "taken for features"
         )
-    own = (*ids, label)
     used = [n for n in schema.names if n in own or (n not in logged and chosen(n))]
     for name in used:
         kind = schema.field(name).type

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal, cast, get_args
 
 from affinerank.errors import ConfigError
+from affinerank.settings import require_choice
 
 Split = Literal["train", "validation", "test"]
 Word = Literal["error", "keep"]
@@ -20,8 +21,7 @@ def parse_split(name: str) -> Split:
     >>> parse_split("test")
     'test'
     """
-    if name not in SPLITS:
-        raise ConfigError(f"split must be one of {', '.join(SPLITS)}, got {name!r}")
+    require_choice("split", name, SPLITS)
     return cast(Split, name)
 
 
@@ -37,23 +37,28 @@ def parse_missing(missing: str | float) -> Missing:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which columns are features, by patterns as in ``price,rating*``.
+    """How a table is read: its columns, by patterns as in ``price,rating*``.
 
     Attributes:
-        features: Only these; all where left out.
+        features: Only these are features; all where left out.
         ignore: And not these.
         columns: What ``query_id``, ``doc_id`` and ``label`` are called.
         category: Categories, even where they hold numbers.
+        list_id: Column that identifies lists.
+        missing: What becomes of missing values.
     """
 
     features: str | None = None
     ignore: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
     category: str | None = None
+    list_id: str = "query_id"
+    missing: Missing = "keep"
 
-    def own(self, list_id: str = "query_id") -> list[str]:
-        """Return what the ids of lists and documents, and labels, are called."""
-        return [self.named(ours) for ours in (list_id, "doc_id", "label")]
+    @property
+    def own(self) -> list[str]:
+        """What the ids of lists and documents, and labels, are called."""
+        return [self.named(ours) for ours in (self.list_id, "doc_id", "label")]
 
     def named(self, ours: str) -> str:
         """Return what a column of ours is called."""
@@ -67,6 +72,14 @@ class Chosen:
         """Whether the column is taken."""
         taken = self.features is None or _matches(name, self.features)
         return taken and not (self.ignore and _matches(name, self.ignore))
+
+
+def how_to_read(
+    missing: str | float, list_id: str | None, chosen: Chosen | None
+) -> Chosen:
+    """Put together what was chosen."""
+    named = {"missing": parse_missing(missing), "list_id": list_id or "query_id"}
+    return replace(chosen or Chosen(), **named)
 
 
 def _matches(name: str, patterns: str) -> bool:

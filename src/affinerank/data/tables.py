@@ -27,9 +27,9 @@ import pyarrow.parquet as pq
 from affinerank.arrays import Ints
 from affinerank.data.categories import ABSENT, is_number, texts
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.letor import read_lines
+from affinerank.data.letor import queries_of, read_lines
 from affinerank.data.parquet import OF_LOGS, parquet_errors, read_open
-from affinerank.data.reading import Chosen, Missing
+from affinerank.data.reading import Chosen
 from affinerank.data.validation import default_feature_names
 from affinerank.errors import DataError
 from affinerank.files import PathLike, existing_file, one_line, scratch_folder
@@ -70,9 +70,6 @@ def side_of(path: Path, list_id: str = "query_id") -> Path | None:
 
 def read_table(
     path: PathLike,
-    *,
-    missing: Missing = "keep",
-    list_id: str = "query_id",
     chosen: Chosen = Chosen(),  # noqa: B008
     side: Path | None = None,
 ) -> RankingDataset:
@@ -91,24 +88,21 @@ def read_table(
             sizes = _sizes(side)
             first = next(filter(str.strip, lines_of(source)), "")
             if re.match(r"\S+(\s+\d+:\S*)+\s*(#.*)?$", first):
-                return _svmlight(source, file, sizes, side, missing)
-            list_id, chosen = "query_id", _dense(source, file, first, chosen)
-            _add_ids(source, file, sizes, side)
+                return read_lines(source, chosen.missing, sizes=sizes)
+            chosen = _dense(source, file, first, sizes, chosen)
         elif ending(source) in SEPARATORS:
             separated = pyarrow.csv.ParseOptions(delimiter=SEPARATORS[ending(source)])
-            _csv_to_parquet(source, file, list_id, chosen, parse_options=separated)
+            _csv_to_parquet(source, file, chosen, parse_options=separated)
         else:
-            _lines_to_parquet(source, file, list_id, chosen)
-        return read_open(file, missing, list_id, chosen)
+            _lines_to_parquet(source, file, chosen)
+        return read_open(file, chosen)
 
 
-def _csv_to_parquet(
-    source: Path, file: Path, list_id: str, chosen: Chosen, **how: Any
-) -> None:
+def _csv_to_parquet(source: Path, file: Path, chosen: Chosen, **how: Any) -> None:
     """Write the columns taken as Parquet; what is not all numbers becomes text."""
     with pyarrow.csv.open_csv(source, **how) as reader:
         names = reader.schema.names  # of the header
-    *ids, label = chosen.own(list_id)
+    *ids, label = chosen.own
     words = {*ids, *OF_LOGS.split(), *filter(chosen.declares, names)}
     taken = [n for n in names if n in (*words, label) or chosen(n)]
     while True:
@@ -139,13 +133,13 @@ def _csv_to_parquet(
             words.add(name)
 
 
-def _lines_to_parquet(source: Path, file: Path, list_id: str, chosen: Chosen) -> None:
+def _lines_to_parquet(source: Path, file: Path, chosen: Chosen) -> None:
     """Write the objects of JSON Lines as Parquet; a name that one lacks is missing."""
     parts = [pa.table({})]
     names: set[str] = set()
     kinds: dict[str, pa.DataType] = {}
     mixed = set()
-    *ids, label = chosen.own(list_id)
+    *ids, label = chosen.own
     ids += OF_LOGS.split()
     objects = _objects(source)
     while rows := list(islice(objects, ROWS_AT_ONCE)):
@@ -219,65 +213,22 @@ def _sizes(side: Path) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
-def _require_rows(sizes: Ints, rows: int, side: Path, source: Path) -> None:
-    if sizes.sum() != rows:
-        raise DataError(
-            f"{side}: queries of {sizes.sum():,} documents, and {source} has {rows:,}"
-        )
-
-
-def _svmlight(
-    source: Path, file: Path, sizes: Ints, side: Path, missing: Missing
-) -> RankingDataset:
-    """Write each line with its query, and read that; features may count from 0."""
-    zero = any(re.search(r"\s0:", line) for line in lines_of(source))
-    ends, row = np.cumsum(sizes), 0
-    with file.open("w", encoding="utf-8", newline="") as out:
-        for line in lines_of(source):
-            label, *rest = line.split(maxsplit=1)[:2] or ["#"]
-            if label.startswith("#"):
-                out.write(line)
-                continue
-            query = 1 + int(np.searchsorted(ends, row, side="right"))
-            pairs = rest[0].rstrip() if rest else ""
-            if zero:
-                pairs = re.sub(r"(?<!\S)\d+(?=:)", _next, pairs)
-            out.write(f"{label} qid:{query} {pairs}\n")
-            row += 1
-    _require_rows(sizes, row, side, source)
-    data = read_lines(file, missing)
-    if not zero:
-        return data
-    names = tuple(f"f{i}" for i in range(data.n_features))
-    return replace(data, feature_names=names)
-
-
-def _next(number: re.Match[str]) -> str:
-    return str(int(number[0]) + 1)
-
-
-def _dense(source: Path, file: Path, first: str, chosen: Chosen) -> Chosen:
+def _dense(source: Path, file: Path, first: str, sizes: Ints, chosen: Chosen) -> Chosen:
     """Write a table whose first column is the label; return how to read it."""
     separator = "\t" if "\t" in first else ","
     cells = [cell.strip('" ') for cell in first.strip("\r\n").split(separator)]
     named = not all(is_number(cell) or cell in ABSENT for cell in cells)
     names = cells if named else ["label", *default_feature_names(len(cells) - 1)]
-    own = replace(chosen, columns=(("label", names[0]),))
+    own = replace(chosen, columns=(("label", names[0]),), list_id="query_id")
     _csv_to_parquet(
         source,
         file,
-        "query_id",
         own,
         parse_options=pyarrow.csv.ParseOptions(delimiter=separator),
         read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(named)),
     )
-    return own
-
-
-def _add_ids(source: Path, file: Path, sizes: Ints, side: Path) -> None:
-    """Number queries and documents."""
     table = pq.read_table(file)
-    _require_rows(sizes, table.num_rows, side, source)
-    query = np.repeat(np.arange(1, len(sizes) + 1), sizes)
-    table = table.append_column("query_id", pa.array(query))
+    query = queries_of(sizes, table.num_rows)
+    table = table.append_column("query_id", pa.array(query + 1))
     pq.write_table(table.append_column("doc_id", pa.array(np.arange(len(query)))), file)
+    return own
