@@ -27,11 +27,10 @@ from affinerank.data.validation import (
     as_names,
     as_offsets,
     as_query_ids,
-    as_source_rows,
-    note_scattered,
     require_codes,
+    with_length,
 )
-from affinerank.errors import DataError
+from affinerank.errors import DataError, warn
 from affinerank.files import scratch_folder
 from affinerank.notebook import Tabular
 from affinerank.tables import later
@@ -76,12 +75,13 @@ class RankingDataset(Tabular):
         offsets = as_offsets(self.offsets, n_docs)
         names = as_names(self.feature_names, n_features)
         require_codes(features, names, self.categories)
+        rows = self.source_rows if len(self.source_rows) else np.arange(n_docs)
         fields: dict[str, Any] = {
             "features": features,
             "offsets": offsets,
             "query_ids": as_query_ids(self.query_ids, offsets),
             "doc_ids": as_ids("doc_ids", self.doc_ids, n_docs),
-            "source_rows": as_source_rows(self.source_rows, n_docs),
+            "source_rows": with_length("source_rows", np.asarray(rows), n_docs),
         }
         if self.labels is not None:
             fields["labels"] = as_labels(self.labels, n_docs)
@@ -162,7 +162,11 @@ class RankingDataset(Tabular):
         steps = np.diff(groups)
         came_back = int(np.count_nonzero(steps)) + min(len(rows), 1) - len(queries)
         if came_back > 0:
-            note_scattered(came_back)
+            warn(
+                "rows of one query were not together: a query id came back "
+                f"{came_back} time{'s' * (came_back > 1)} after another query; its "
+                "rows were grouped, in their order"
+            )
         if np.any(steps < 0):
             rows = np.argsort(groups, kind="stable")
             matrix, ids = taken(matrix, rows), ids[rows]

@@ -247,17 +247,14 @@ def _ranges(
     mapping: FeatureMapping, train: RankingDataset
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the lowest and the highest known value of each feature."""
-    lows, highs = [], []
+    low = high = np.full(len(mapping.names), np.nan, np.float32)
     for _, block in mapping.blocks(train):
-        if len(block):
-            lows.append(np.fmin.reduce(block, axis=0))
-            highs.append(np.fmax.reduce(block, axis=0))
-    low, high = np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0)
+        low = np.fmin(low, np.fmin.reduce(block, axis=0))
+        high = np.fmax(high, np.fmax.reduce(block, axis=0))
     low[mapping.places(mapping.codes)], high[mapping.places(mapping.codes)] = 0.0, 1.0
     # Half of the range of float32 each, so that a difference is finite.
     most = np.finfo(np.float32).max / 2
-    bound = (np.clip(values, -most, most).tolist() for values in (low, high))
-    return tuple(next(bound)), tuple(next(bound))
+    return tuple(low.clip(-most, most).tolist()), tuple(high.clip(-most, most).tolist())
 
 
 def _min_max(block: Matrix, starts: Ints) -> Matrix:

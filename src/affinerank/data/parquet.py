@@ -12,7 +12,7 @@ temporary file if it is large (:mod:`affinerank.data.mapped`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -60,19 +60,12 @@ def read_parquet(
         return read_open(source, how_to_read(missing, list_id, chosen))
 
 
-def read_frame(
-    frame: Any,
-    *,
-    missing: Missing = "keep",
-    list_id: str = "query_id",
-    chosen: Chosen | None = None,
-) -> RankingDataset:
+def read_frame(frame: Any, **how: Any) -> RankingDataset:
     """Read ranking data from a frame that speaks Arrow, as from Parquet."""
     sink = pa.BufferOutputStream()
     pq.write_table(table_of(frame), sink)
     with parquet_errors("the frame"):
-        reader = pa.BufferReader(sink.getvalue())
-        return read_open(reader, how_to_read(missing, list_id, chosen))
+        return read_open(pa.BufferReader(sink.getvalue()), how_to_read(**how))
 
 
 def table_of(frame: Any) -> pa.Table:
@@ -121,11 +114,6 @@ def parquet_errors(source: object, kind: str = "Parquet") -> Iterator[None]:
         ) from None
 
 
-def write_parquet(data: RankingDataset, path: PathLike) -> None:
-    """Write ranking data as Parquet, in the order of its source."""
-    _write(data, Path(path), {})
-
-
 def read_through_cache(
     source: Path, how: str, read: Callable[[], RankingDataset]
 ) -> RankingDataset:
@@ -144,7 +132,7 @@ def read_through_cache(
             return read_parquet(cached)
     data = read()
     if data.n_docs:
-        _write(data, cached, {_CACHE_KEY: key})
+        write_parquet(data, cached, metadata={_CACHE_KEY: key})
     return data
 
 
@@ -293,8 +281,16 @@ def arrow_column(values: Ids) -> pa.Array:
     )
 
 
-def _write(data: RankingDataset, path: Path, metadata: dict[bytes, bytes]) -> None:
-    """Write rows in source order, so that reading groups them again in the same way."""
+def write_parquet(
+    data: RankingDataset,
+    path: PathLike,
+    *,
+    metadata: Mapping[bytes, bytes] | None = None,
+) -> None:
+    """Write ranking data as Parquet, in the order of its source.
+
+    Reading groups the rows again in the same way.
+    """
     order = np.argsort(data.source_rows, kind="stable")
     others = {"query_id": data.query_ids[data.query_of_doc], "doc_id": data.doc_ids}
     if data.labels is not None:
@@ -314,7 +310,7 @@ def _write(data: RankingDataset, path: Path, metadata: dict[bytes, bytes]) -> No
 
     schema = pa.schema(fields, metadata=metadata)
     with (
-        written_whole(path) as aside,
+        written_whole(Path(path)) as aside,
         pq.ParquetWriter(aside, schema, compression="zstd") as writer,
     ):
         for start in range(0, data.n_docs, ROWS_AT_ONCE):

@@ -75,11 +75,13 @@ class Chosen:
 
 
 def how_to_read(
-    missing: str | float, list_id: str | None, chosen: Chosen | None
+    missing: str | float = "keep",
+    list_id: str | None = None,
+    chosen: Chosen | None = None,
 ) -> Chosen:
     """Put together what was chosen."""
-    named = {"missing": parse_missing(missing), "list_id": list_id or "query_id"}
-    return replace(chosen or Chosen(), **named)
+    lists = list_id or "query_id"
+    return replace(chosen or Chosen(), list_id=lists, missing=parse_missing(missing))
 
 
 def _matches(name: str, patterns: str) -> bool:

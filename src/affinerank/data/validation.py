@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from affinerank import limits
 from affinerank.arrays import Ids, Ints, Matrix, reject_rows
 from affinerank.data.mapped import blocks, release
-from affinerank.errors import DataError, warn
+from affinerank.errors import DataError
 
 
 def as_matrix(features: ArrayLike) -> Matrix:
@@ -39,10 +39,10 @@ def as_offsets(offsets: ArrayLike, n_docs: int) -> Ints:
         raise DataError(
             f"offsets must start at 0 and end at the number of documents, {n_docs}"
         )
-    bad = np.flatnonzero(np.diff(array) < 1)
-    if bad.size:
+    empty = np.flatnonzero(np.diff(array) < 1)
+    if empty.size:
         raise DataError(
-            f"query {bad[0]} has no documents ({bad.size} such queries); "
+            f"query {empty[0]} has no documents ({empty.size} such queries); "
             "leave out queries without documents"
         )
     return array
@@ -81,7 +81,7 @@ def default_feature_names(n_features: int) -> tuple[str, ...]:
 
 def as_labels(labels: ArrayLike, n_docs: int) -> Matrix:
     """Return one label per document, 0 or more."""
-    array = _with_length("labels", np.asarray(labels, dtype=np.float32), n_docs)
+    array = with_length("labels", np.asarray(labels, dtype=np.float32), n_docs)
     bad = ~(np.isfinite(array) & (array >= 0))
     reject_rows(bad, "a label must be a number that is 0 or more", array)
     return array
@@ -89,7 +89,7 @@ def as_labels(labels: ArrayLike, n_docs: int) -> Matrix:
 
 def as_ids(name: str, ids: ArrayLike, length: int) -> Ids:
     """Return int64 where all are integers, else numpy strings of any length."""
-    array = _with_length(name, np.asarray(ids), length)
+    array = with_length(name, np.asarray(ids), length)
     kind = array.dtype.kind
     if kind == "i" or (kind == "u" and array.max(initial=0) < 2**63):
         return array.astype(np.int64, copy=False)
@@ -115,22 +115,8 @@ def as_query_ids(ids: ArrayLike, offsets: Ints) -> Ids:
     return array
 
 
-def as_source_rows(rows: Ints, n_docs: int) -> Ints:
-    """Return one row per document, in order if none are given."""
-    array = np.asarray(rows, dtype=np.int64) if len(rows) else np.arange(n_docs)
-    return _with_length("source_rows", array, n_docs)
-
-
-def note_scattered(n_returns: int) -> None:
-    """Warn that query ids came back after other queries, and were grouped."""
-    times = "time" if n_returns == 1 else "times"
-    warn(
-        f"rows of one query were not together: a query id came back {n_returns} "
-        f"{times} after another query; its rows were grouped, in their order"
-    )
-
-
-def _with_length(name: str, array: Ids, length: int) -> Ids:
+def with_length(name: str, array: Ids, length: int) -> Ids:
+    """Return an array of one value for each row."""
     if array.shape != (length,):
         raise DataError(f"{name} must have shape [{length}], got {array.shape}")
     return array
