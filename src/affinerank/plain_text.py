@@ -11,11 +11,11 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from affinerank import limits
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, existing_file, one_line
 
-Number = TypeVar("Number", int, float)
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _FIRST_BYTES = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
 _STRING = r'"(?:[^"\\]+|\\.)*+"?'
@@ -100,10 +99,8 @@ def read_json(path: PathLike) -> Any:
     text = read_text(path, limits.TEXT_BYTES)
     try:
         _require_shallow(_JSON_STRINGS.sub("", text))
-        number = _number(float)
-        return parse_json(
-            text, parse_int=_number(int), parse_float=number, parse_constant=number
-        )
+        how = dict.fromkeys(("parse_int", "parse_float", "parse_constant"), _number)
+        return parse_json(text, **how)
     except ValueError as error:
         raise DataError(f"{path}: not JSON: {one_line(error)}") from None
 
@@ -119,7 +116,7 @@ def read_toml(path: PathLike) -> dict[str, Any]:
         parts = 1 + max(key.count(".") for key in re.split(r"[\n,=]", plain))
         if parts > limits.KEY_PARTS:
             raise ValueError(f"a key has more than {limits.KEY_PARTS} parts")
-        return tomllib.loads(text, parse_float=_number(float))
+        return tomllib.loads(text, parse_float=_number)
     except DataError as error:
         raise ConfigError(str(error)) from None
     except ValueError as error:
@@ -133,16 +130,13 @@ def _require_shallow(plain: str) -> None:
         raise ValueError(f"nested more than {limits.TEXT_DEPTH} deep")
 
 
-def _number(kind: Callable[[str], Number]) -> Callable[[str], Number]:
-    def read(text: str) -> Number:
-        if len(text) > limits.TEXT_DIGITS:
-            raise ValueError(f"a number has more than {limits.TEXT_DIGITS} digits")
-        value = kind(text)
-        if not math.isfinite(value):
-            raise ValueError(f"expected finite numbers, got {text}")
-        return value
-
-    return read
+def _number(text: str) -> float:
+    if len(text) > limits.TEXT_DIGITS:
+        raise ValueError(f"a number has more than {limits.TEXT_DIGITS} digits")
+    value = int(text) if text.lstrip("-").isdigit() else float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"expected finite numbers, got {text}")
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -241,6 +241,19 @@ def test_sizes_of_queries_are_read_beside_the_data(
     np.testing.assert_array_equal(data.features, np.array(expected, np.float32))
 
 
+def test_documents_with_sizes_beside_them_may_have_no_features(tmp_path: Path) -> None:
+    path = tmp_path / "rank.train"
+    path.write_text("1 2:5\n" + "0\n" * 999)
+    Path(f"{path}.query").write_text("1000\n")
+    data = DataSource.parse(str(path)).read(None)
+    assert data.feature_names == ("f1", "f2")
+    assert data.features.sum() == 5
+    assert data.known_labels().tolist() == [1] + [0] * 999
+    path.write_text("1 2:5\n0 2:x\n")
+    with pytest.raises(DataError, match=r"rank.train, line 2: expected a number aft"):
+        DataSource.parse(str(path)).read(None)
+
+
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [

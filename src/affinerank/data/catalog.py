@@ -43,16 +43,6 @@ class PublicSet:
     folders: tuple[str, ...]
     files: tuple[Files, ...]
 
-    @property
-    def folds(self) -> int:
-        """Number of folds."""
-        return 5 if "{" in self.files[0]["train"][0] else 1
-
-    @property
-    def missing(self) -> Missing:
-        """What becomes of missing values, as :func:`read_letor` takes it."""
-        return "keep" if self.origin == _ISTELLA else "error"
-
 
 def _three(name: str, validation: str = "vali") -> Files:
     """Return a file per split: ``name`` with the split's own word in it."""
@@ -196,7 +186,7 @@ def load(
             f"unpacked; it comes from {known.origin}"
         )
     else:
-        source = _public_source(name, Path(root), fold, known.missing, cache)
+        source = _public_source(name, Path(root), fold, "error", cache)
     parts = {split: source.read(split) for split in source.splits}
     return Splits(parts["train"], parts.get("validation"), parts.get("test"))
 
@@ -229,8 +219,7 @@ def _folder_source(path: Path, fold: int, missing: Missing, cache: bool) -> Data
     """Recognise a public set by the files in its folder."""
     for name, known in PUBLIC_SETS.items():
         if any(_found(path, files["train"][0], fold) for files in known.files):
-            wanted = known.missing if missing == "error" else missing
-            return _public_source(name, path, fold, wanted, cache)
+            return _public_source(name, path, fold, missing, cache)
     layouts = [_filled(s.files[0]["train"][0], fold) for s in PUBLIC_SETS.values()]
     raise DataError(
         f"{path}: not the folder of a set that is known by its files; looked for "
@@ -242,8 +231,11 @@ def _public_source(
     name: str, root: Path, fold: int, missing: Missing, cache: bool
 ) -> DataSource:
     known = PUBLIC_SETS[name]
-    if not 1 <= fold <= known.folds:
-        has = f"folds 1 to {known.folds}" if known.folds > 1 else "one fold"
+    if known.origin == _ISTELLA and missing == "error":
+        missing = "keep"  # they write missing values
+    folds = 5 if "{" in known.files[0]["train"][0] else 1
+    if not 1 <= fold <= folds:
+        has = f"folds 1 to {folds}" if folds > 1 else "one fold"
         raise ConfigError(f"{name} has {has}, there is no fold {fold}")
     places = [(root / f, files) for f in ("", *known.folders) for files in known.files]
     has_train = (p for p in places if _found(p[0], p[1]["train"][0], fold))

@@ -33,7 +33,7 @@ from affinerank.threads import in_parallel
 
 BLOCK_BYTES = 4 << 20
 DENSE_BYTES = 1 << 30  # of the features of one block
-SHORTEST = len("0 qid:a\n")
+SHORTEST = {1: len("0 qid:a\n"), 0: len("0\n")}  # without a query
 
 
 class _Block(NamedTuple):
@@ -228,7 +228,7 @@ def _parse(missing: Missing, first: int, most: int, text: bytes) -> _Block:
 
     array = np.frombuffer(text, dtype=np.uint8)
     lines, colons = kernel.count_tokens(array)
-    room = min(lines, len(text) // SHORTEST + 1)
+    room = min(lines, len(text) // SHORTEST[first] + 1)
     out = kernel.Rows(
         labels=np.empty(room, np.float32),
         ends=np.empty(room, np.int64),

@@ -158,9 +158,8 @@ def generate_world(
     if seed < 0:
         raise DataError(f"seed must be 0 or more, got {seed}")
     world, part = WORLDS[name], SPLITS.index(parse_split(split))
-    count = world.queries[part]
-    if n_queries is not None:
-        count = max(1, round(n_queries * count / world.queries[0]))
+    full = world.queries[0]
+    count = max(1, round((n_queries or full) * world.queries[part] / full))
     sizes, features, labels = _draw_split(world, count, part, seed)
     return RankingDataset(
         features=features,
