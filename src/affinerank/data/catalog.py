@@ -115,7 +115,7 @@ class DataSource:
         its seed, instead of ``seed``). ``chosen`` says which columns are features.
         """
         path = Path(text)
-        table = _is_table(path)
+        table = (chosen or list_id) is not None and _is_table(path)
         if list_id is not None and not table:
             raise ConfigError(
                 f"--list-id names a column of a table, and {text} is none"
