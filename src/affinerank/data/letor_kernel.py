@@ -65,8 +65,7 @@ def count_tokens(text: Bytes) -> tuple[int, int]:
 
     A line ends with LF, CR LF or CR; ``text`` must end with LF.
     """
-    lines = 0
-    colons = 0
+    lines, colons = 0, 0
     for i in range(len(text)):
         lines += text[i] == _LF or (text[i] == _CR and text[i + 1] != _LF)
         colons += text[i] == _COLON
@@ -88,27 +87,21 @@ def parse_lines(
     Returns:
         rows, values, runs of queries.
     """
-    at = 0
-    row = 0
-    filled = 0
-    runs = 0
+    at, row, filled, runs = 0, 0, 0, 0
     while at < len(text):
         at = _find(text, at, _WORD)
         if _KINDS[text[at]] != _OTHER:
             at = _find(text, at, _BREAK) + 1
             continue
-        label, query = _head(text, at, how[0])
+        out.labels[row], query = _head(text, at, how[0])
         at = _find(text, query, _WORD_END)
         if runs == 0 or not _same(text, out.queries[runs - 1, 0], query, at):
-            out.queries[runs, 0] = query
-            out.queries[runs, 1] = at
-            out.queries[runs, 2] = row
+            out.queries[runs] = query, at, row
             runs += 1
         at, filled = _features(text, at, out, filled, how)
-        out.labels[row] = label
         out.ends[row] = filled
         end = _find(text, at, _BREAK)
-        out.docs[row, 0], out.docs[row, 1] = _find_docid(text, at, end)
+        out.docs[row] = _find_docid(text, at, end)
         at = end
         row += 1
     return row, filled, runs
@@ -149,10 +142,7 @@ def _features(
 ) -> tuple[int, int]:
     """Parse ``id:value`` pairs up to the comment or the end of the line."""
     first_id, max_id, may_lack = how
-    first = filled
-    previous = -1
-    in_order = True
-    start = at
+    first, start, previous, in_order = filled, at, -1, True
     while True:
         pair = _find(text, at, _WORD)
         if _KINDS[text[pair]] != _OTHER:
