@@ -252,7 +252,7 @@ def _public_source(
                     f"{known.title} comes from {known.origin}"
                 )
             parts.append(read_letor(path, missing=missing, cache=cache))
-        return _joined(parts)
+        return parts[0] if len(parts) == 1 else _joined(parts)
 
     return DataSource(str(root), tuple(files), False, read)
 

@@ -73,7 +73,8 @@ def read_letor(
     missing = parse_missing(missing)
     if cache:
         read = partial(read_letor, source, missing=missing, max_features=max_features)
-        return read_through_cache(source, f"letor missing={missing}", read)
+        found = read_through_cache(source, f"letor missing={missing}", read)
+        return replace(found, absent_is_zero=True)  # Parquet does not say it
     with parquet_errors(source, "text"):
         return read_lines(source, missing, max_features)
 
