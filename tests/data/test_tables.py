@@ -184,6 +184,20 @@ def test_json_lines_are_read(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.features, np.array(expected, np.float32))
 
 
+def test_json_lines_in_parts_are_those_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "f.jsonl"
+    path.write_text(LINES + '{"query_id": 8, "doc_id": 4, "label": 0, "brand": 7}\n')
+    whole = read_table(path, Chosen(category="brand"))
+    monkeypatch.setattr("affinerank.data.tables.ROWS_AT_ONCE", 1)
+    parts = read_table(path, Chosen(category="brand"))
+    assert parts.categories == whole.categories == {"brand": ("7", "nike", "puma")}
+    assert parts.doc_ids.tolist() == whole.doc_ids.tolist() == ["a", "b", "3", "4"]
+    assert parts.feature_names == whole.feature_names
+    np.testing.assert_array_equal(parts.features, whole.features)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -137,8 +138,6 @@ def _lines_to_parquet(source: Path, file: Path, chosen: Chosen) -> None:
     """Write the objects of JSON Lines as Parquet; a name that one lacks is missing."""
     parts = [pa.table({})]
     names: set[str] = set()
-    kinds: dict[str, pa.DataType] = {}
-    mixed = set()
     *ids, label = chosen.own
     ids += OF_LOGS.split()
     objects = _objects(source)
@@ -148,15 +147,13 @@ def _lines_to_parquet(source: Path, file: Path, chosen: Chosen) -> None:
         if len(names) > FEATURES:
             raise DataError(f"has more than {FEATURES:,} columns")
         taken = [n for n in here if n in (*ids, label) or chosen(n)]
-        columns = {n: _column(n, rows, n in ids) for n in taken}
-        for name, column in columns.items():
-            if kinds.setdefault(name, column.type) != column.type:
-                mixed.add(name)
-        parts.append(pa.table(columns))
+        parts.append(pa.table({n: _column(n, rows, n in ids) for n in taken}))
+    every = {(field.name, field.type) for part in parts for field in part.schema}
+    kinds = Counter(name for name, _ in every)
     for i, part in enumerate(parts):
-        for name in mixed.intersection(part.column_names):
-            place = part.column_names.index(name)
-            parts[i] = parts[i].set_column(place, name, texts(part[name]))
+        for place, name in enumerate(part.column_names):
+            if kinds[name] > 1:  # text in some parts
+                parts[i] = parts[i].set_column(place, name, texts(part[name]))
     pq.write_table(pa.concat_tables(parts, promote_options="default"), file)
 
 
