@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from affinerank import limits
-from affinerank.arrays import Ids, Matrix
+from affinerank.arrays import Ids, Ints, Matrix
 from affinerank.arrow import is_text, pa, pc, pq
 from affinerank.data.categories import Values, codes, is_truth, values_of
 from affinerank.data.dataset import RankingDataset
@@ -295,12 +295,7 @@ def write_parquet(
     others = {"query_id": data.query_ids[data.query_of_doc], "doc_id": data.doc_ids}
     if data.labels is not None:
         others["label"] = data.labels
-    fields = [(name, arrow_column(values[:0]).type) for name, values in others.items()]
     words = {n: pa.array(v, pa.string()) for n, v in data.categories.items()}
-    fields += [
-        (n, pa.dictionary(pa.int32(), pa.string()) if n in words else pa.float32())
-        for n in data.feature_names
-    ]
 
     def feature(name: str, values: Matrix) -> pa.Array:
         if name not in words:
@@ -308,14 +303,16 @@ def write_parquet(
         codes = pa.array(values, from_pandas=True).cast(pa.int32())
         return pa.DictionaryArray.from_arrays(codes, words[name])
 
-    schema = pa.schema(fields, metadata=metadata)
+    def table(rows: Ints) -> pa.Table:
+        known = (arrow_column(values[rows]) for values in others.values())
+        own = map(feature, data.feature_names, data.features[rows].T)
+        names = [*others, *data.feature_names]
+        return pa.table([*known, *own], names).replace_schema_metadata(metadata)
+
+    schema = table(order[:0]).schema
     with (
         written_whole(Path(path)) as aside,
         pq.ParquetWriter(aside, schema, compression="zstd") as writer,
     ):
         for start in range(0, data.n_docs, ROWS_AT_ONCE):
-            rows = order[start : start + ROWS_AT_ONCE]
-            known = [values[rows] for values in others.values()]
-            own = zip(data.feature_names, data.features[rows].T, strict=True)
-            columns = [*map(arrow_column, known), *(feature(*one) for one in own)]
-            writer.write_table(pa.table(columns, schema=schema))
+            writer.write_table(table(order[start : start + ROWS_AT_ONCE]))
