@@ -231,7 +231,7 @@ def test_without_names_documents_are_equal_features_of_a_query() -> None:
     matrix = np.array(
         [[0.0, np.nan], [-0.0, np.nan], [1.0, 2.0], [0.0, np.nan]], dtype=np.float32
     )
-    found = read_rows(
+    data, counts = read_rows(
         matrix,
         (),
         [3, 2, 1, 1],
@@ -240,20 +240,20 @@ def test_without_names_documents_are_equal_features_of_a_query() -> None:
         [4, 3, 1, 4],
         None,
     )
-    assert found.data.query_ids.tolist() == ["a", "b"]
-    assert found.data.offsets.tolist() == [0, 1, 3]
-    table = found.counts.table.select(["query_id", "rank", "impressions", "clicks"])
+    assert data.query_ids.tolist() == ["a", "b"]
+    assert data.offsets.tolist() == [0, 1, 3]
+    table = counts.table.select(["query_id", "rank", "impressions", "clicks"])
     assert [tuple(row.values()) for row in table.to_pylist()] == [
         ("a", 1, 4, 1),
         ("b", 1, 4, 3),
         ("b", 2, 3, 2),
         ("b", 2, 1, 1),
     ]
-    assert found.counts.n_sessions == 8
+    assert counts.n_sessions == 8
 
 
 def test_a_document_never_shown_stays_in_its_list_without_a_weight() -> None:
-    found = read_rows(
+    data, counts = read_rows(
         np.array([[1.0], [2.0], [3.0]], dtype=np.float32),
         (),
         [1, 0, 0],
@@ -262,8 +262,8 @@ def test_a_document_never_shown_stays_in_its_list_without_a_weight() -> None:
         [1, 1, 0],
         ["x", "y", "z"],
     )
-    assert found.data.doc_ids.tolist() == ["x", "y", "z"]
-    assert found.counts.table["doc_id"].to_pylist() == ["x", "y"]
+    assert data.doc_ids.tolist() == ["x", "y", "z"]
+    assert counts.table["doc_id"].to_pylist() == ["x", "y"]
 
 
 @pytest.mark.parametrize("ranker", RANKERS)

@@ -67,53 +67,37 @@ if TYPE_CHECKING:
     from affinerank.rankers.trees import TreeSettings as TreeSettings
     from affinerank.sklearn import AffineRanker as AffineRanker
 
-_HOME = {
-    "audit": "audit_file",
-    "bias": "METHODS",
-    "bias.gauge": "gauge_error",
-    "bias.method": "EstimationSettings",
-    "clicks.counting": "count_log open_table",
-    "clicks.counts": "ClickCounts",
-    "clicks.frames": "count",
-    "clicks.log": "LogOptions",
-    "clicks.models": "CLICK_MODELS",
-    "clicks.models.trust": "TrustModel",
-    "clicks.policies": "POLICIES",
-    "clicks.rows": "ClickRows rows_of",
-    "clicks.simulate": "simulate_counts write_session_log",
-    "clicks.traffic": "Traffic",
-    "clicks.users": "load_users save_users",
-    "data.catalog": "DataSource Splits load",
-    "data.dataset": "RankingDataset",
-    "data.features": "FeatureMapping",
-    "data.letor": "read_letor",
-    "data.parquet": "read_parquet write_parquet",
-    "errors": "AffineRankError AffineRankWarning ConfigError DataError",
-    "estimators": "ESTIMATORS Estimator Evidence Weights",
-    "estimators.correction": "corrected",
-    "metrics": "Metric MetricValues",
-    "pipeline": "debias estimate_users evaluate_from_clicks evaluate_rankers "
-    "feature_importance prepare_simulation ranker_settings train "
-    "train_production_ranker train_safe weigh",
-    "pipeline.safeguards": "SAFEGUARDS",
-    "rankers": "RANKERS",
-    "rankers.losses": "LOSSES",
-    "rankers.mlp": "NetworkSettings",
-    "rankers.loading": "load_ranker",
-    "rankers.ranker": "Ranker judge score",
-    "rankers.trees": "TreeSettings",
-    "sklearn": "AffineRanker",
+# Modules, and the names that they have.
+_HOME = """
+audit:audit_file bias:METHODS bias.gauge:gauge_error bias.method:EstimationSettings
+clicks.counting:count_log,open_table clicks.counts:ClickCounts clicks.frames:count
+clicks.log:LogOptions clicks.models:CLICK_MODELS clicks.models.trust:TrustModel
+clicks.policies:POLICIES clicks.rows:ClickRows,rows_of clicks.traffic:Traffic
+clicks.simulate:simulate_counts,write_session_log clicks.users:load_users,save_users
+data.catalog:DataSource,Splits,load data.dataset:RankingDataset
+data.features:FeatureMapping data.letor:read_letor
+data.parquet:read_parquet,write_parquet
+errors:AffineRankError,AffineRankWarning,ConfigError,DataError
+estimators:ESTIMATORS,Estimator,Evidence,Weights estimators.correction:corrected
+metrics:Metric,MetricValues pipeline:debias,estimate_users,evaluate_from_clicks
+pipeline:evaluate_rankers,feature_importance,prepare_simulation,ranker_settings
+pipeline:train,train_production_ranker,train_safe,weigh pipeline.safeguards:SAFEGUARDS
+rankers:RANKERS rankers.loading:load_ranker rankers.losses:LOSSES
+rankers.mlp:NetworkSettings rankers.ranker:Ranker,judge,score
+rankers.trees:TreeSettings sklearn:AffineRanker
+"""
+_MODULE_OF = {
+    name: module
+    for module, _, names in (entry.partition(":") for entry in _HOME.split())
+    for name in names.split(",")
 }
-__all__ = [  # noqa: PLE0604
-    *(name for names in _HOME.values() for name in names.split())
-]
+__all__ = [*_MODULE_OF]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _HOME.items():
-        if name in names.split():
-            return getattr(import_module(f"affinerank.{module}"), name)
-    raise AttributeError(f"module 'affinerank' has no attribute {name!r}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'affinerank' has no attribute {name!r}")
+    return getattr(import_module(f"affinerank.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from affinerank.errors import DataError
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -38,6 +40,18 @@ def runs(*keys: Ids) -> tuple[Ints, Ints]:
     new = np.ones(len(order), dtype=bool)
     new[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
     return order, np.flatnonzero(new)
+
+
+def reject_rows(bad: Bools, rule: str, values: Ids) -> None:
+    """Reject rows that are ``bad``; say the rule, and the value of the first.
+
+    >>> reject_rows(np.array([False, True]), "x must be 0", np.array([0.0, 2.0]))
+    Traceback (most recent call last):
+    affinerank.errors.DataError: row 1: x must be 0, got 2 (1 such rows)
+    """
+    if bad.any():
+        row, number = int(np.argmax(bad)), np.count_nonzero(bad)
+        raise DataError(f"row {row}: {rule}, got {values[row]:g} ({number} such rows)")
 
 
 def sigmoid(scores: Floats) -> Floats:

@@ -10,10 +10,12 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +23,8 @@ from affinerank import limits
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, existing_file, one_line
 
-Number = TypeVar("Number", int, float)
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+_FIRST_BYTES = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
 _STRING = r'"(?:[^"\\]+|\\.)*+"?'
 _JSON_STRINGS = re.compile(_STRING, re.DOTALL)
 _TOML_STRINGS = re.compile(
@@ -51,24 +53,18 @@ def read_text(path: PathLike, most: int) -> str:
     return text
 
 
-def lines_of(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file, which may be compressed, to its very end."""
+@contextmanager
+def text_stream(path: Path, *, by_content: bool = False) -> Iterator[Any]:
+    """Open a text that may be compressed, by its name or by its first bytes."""
     import pyarrow as pa
 
     kind = COMPRESSIONS.get(path.suffix.lower())
     try:
-        with path.open("rb") as file, pa.input_stream(file, compression=kind) as stream:
-            read = partial(
-                io.BufferedReader(stream, 2**20).readline, limits.LINE_BYTES + 1
-            )
-            for number, line in enumerate(iter(read, b""), start=1):
-                if len(line) > limits.LINE_BYTES:
-                    raise DataError(
-                        f"{path}, line {number}: over {limits.LINE_BYTES} bytes"
-                    )
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError:
-        raise DataError(f"{path}, line {number}: expected UTF-8 text") from None
+        with path.open("rb") as file:
+            if by_content:
+                kind = _FIRST_BYTES.get(file.peek(2)[:2])
+            with pa.input_stream(file, compression=kind) as stream:
+                yield stream
     except (OSError, pa.ArrowException) as error:
         raise DataError(
             f"{path}: could not be read to its end ({one_line(error)[:200]}); is the "
@@ -76,23 +72,37 @@ def lines_of(path: Path) -> Iterator[str]:
         ) from None
 
 
+def lines_of(path: Path) -> Iterator[str]:
+    """Yield the lines of a text file, which may be compressed, to its very end."""
+    with text_stream(path) as stream:
+        read = io.BufferedReader(stream, 2**20).readline
+        most = limits.LINE_BYTES
+        for number, line in enumerate(iter(partial(read, most + 1), b""), start=1):
+            if len(line) > most:
+                raise DataError(f"{path}, line {number}: over {most} bytes")
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                raise DataError(f"{path}, line {number}: expected UTF-8 text") from None
+
+
+def parse_json(text: str, **how: Any) -> Any:
+    """Parse JSON; reject what it leaves open: repeated keys, lone surrogates."""
+    found = json.loads(text, object_pairs_hook=_object, **how)
+    if "\\u" in text:
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
 def read_json(path: PathLike) -> Any:
-    """Read JSON; reject what it leaves open: repeated keys, NaN, lone surrogates."""
+    """Read JSON of finite numbers, as :func:`parse_json`."""
     text = read_text(path, limits.TEXT_BYTES)
     try:
         _require_shallow(_JSON_STRINGS.sub("", text))
-        found = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_int=_number(int),
-            parse_float=_number(float),
-            parse_constant=_number(float),
-        )
-        if "\\ud" in text.lower():
-            json.dumps(found, ensure_ascii=False).encode()
+        how = dict.fromkeys(("parse_int", "parse_float", "parse_constant"), _number)
+        return parse_json(text, **how)
     except ValueError as error:
         raise DataError(f"{path}: not JSON: {one_line(error)}") from None
-    return found
 
 
 def read_toml(path: PathLike) -> dict[str, Any]:
@@ -106,7 +116,7 @@ def read_toml(path: PathLike) -> dict[str, Any]:
         parts = 1 + max(key.count(".") for key in re.split(r"[\n,=]", plain))
         if parts > limits.KEY_PARTS:
             raise ValueError(f"a key has more than {limits.KEY_PARTS} parts")
-        return tomllib.loads(text, parse_float=_number(float))
+        return tomllib.loads(text, parse_float=_number)
     except DataError as error:
         raise ConfigError(str(error)) from None
     except ValueError as error:
@@ -120,22 +130,18 @@ def _require_shallow(plain: str) -> None:
         raise ValueError(f"nested more than {limits.TEXT_DEPTH} deep")
 
 
-def _number(kind: Callable[[str], Number]) -> Callable[[str], Number]:
-    def read(text: str) -> Number:
-        if len(text) > limits.TEXT_DIGITS:
-            raise ValueError(f"a number has more than {limits.TEXT_DIGITS} digits")
-        value = kind(text)
-        if not math.isfinite(value):
-            raise ValueError(f"expected finite numbers, got {text}")
-        return value
-
-    return read
+def _number(text: str) -> float:
+    if len(text) > limits.TEXT_DIGITS:
+        raise ValueError(f"a number has more than {limits.TEXT_DIGITS} digits")
+    value = int(text) if text.lstrip("-").isdigit() else float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"expected finite numbers, got {text}")
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"the key {name!r:.60} stands twice in one object")
-        found[name] = value
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the key {name!r:.60} stands twice in one object")
     return found

@@ -146,22 +146,12 @@ def to_toml(value: Any) -> str:
     plain, tables = [], []
     for entry in dataclasses.fields(value):
         content = getattr(value, entry.name)
-        if content is None:
-            continue
-        if _is_tables(content):
+        first = content[0] if isinstance(content, tuple) and content else content
+        if dataclasses.is_dataclass(first) and not isinstance(first, Spec):
             tables += [f"\n[[{entry.name}]]\n{to_toml(part)}" for part in content]
-        else:
+        elif content is not None:
             plain.append(f"{entry.name} = {_scalar(content)}\n")
     return "".join(plain + tables)
-
-
-def _is_tables(content: object) -> bool:
-    return (
-        isinstance(content, tuple)
-        and bool(content)
-        and all(dataclasses.is_dataclass(part) for part in content)
-        and not any(isinstance(part, Spec) for part in content)
-    )
 
 
 def _scalar(value: Any) -> str:
@@ -172,8 +162,6 @@ def _scalar(value: Any) -> str:
         return "{" + ", ".join(f"{k} = {_scalar(v)}" for k, v in pairs) + "}"
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_scalar(part) for part in value) + "]"
-    if isinstance(value, float):
-        return repr(value)
     return json.dumps(value, ensure_ascii=False)
 
 

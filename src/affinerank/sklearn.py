@@ -26,6 +26,7 @@ except ImportError:
     ) from None
 
 from affinerank.arrays import Floats
+from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.users import load_users
 from affinerank.data.dataset import RankingDataset
@@ -35,7 +36,7 @@ from affinerank.pipeline import gain_over_logged, train
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import score
 from affinerank.settings import from_table
-from affinerank.sklearn_rows import Rows, numbered, read_rows
+from affinerank.sklearn_rows import numbered, read_rows
 
 # How X is read: as rankers take features, NaN for what is missing.
 MATRIX = {"dtype": np.float32, "ensure_all_finite": "allow-nan"}
@@ -143,12 +144,12 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         settings, users = self._settings(), self.users
         rate = self.learning_rate or (self.settings or {}).get("learning_rate")
         columns = (qid, position, impressions, doc)
-        rows = self._rows(X, clicks, *columns, ensure_min_samples=2)
+        data, counts = self._rows(X, clicks, *columns, ensure_min_samples=2)
         if isinstance(users, str | os.PathLike):
             users = load_users(users)
         trained = train(
-            rows.counts,
-            rows.data,
+            counts,
+            data,
             users,
             ranker=self.ranker,
             settings=settings,
@@ -161,7 +162,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         )
         self.users_ = trained.users
         (self.ranker_,) = trained.rankers.values()
-        self.longest_list_ = int(rows.data.docs_per_query.max())
+        self.longest_list_ = int(data.docs_per_query.max())
         return self
 
     def predict(self, X: Any, *, qid: ArrayLike | None = None) -> Floats:
@@ -215,15 +216,16 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
             raise ConfigError(
                 "score needs users, which the naive estimator was fitted without"
             )
-        rows = self._rows(X, clicks, qid, position, impressions, doc, reset=False)
+        columns = (qid, position, impressions, doc)
+        data, counts = self._rows(X, clicks, *columns, reset=False)
         known = set(self.ranker_.learnt_from)
-        seen = sum(str(name) in known for name in rows.data.query_ids)
+        seen = sum(str(name) in known for name in data.query_ids)
         if seen:
             warn(
-                f"{seen:,} of {rows.data.n_queries:,} queries were learnt from, so the "
+                f"{seen:,} of {data.n_queries:,} queries were learnt from, so the "
                 "score is too high; hold queries out, as GroupKFold with groups=qid"
             )
-        return gain_over_logged(self.ranker_, rows.counts, rows.data, self.users_)
+        return gain_over_logged(self.ranker_, counts, data, self.users_)
 
     def save(self, path: PathLike) -> None:
         """Write the ranker into a new folder, for ``load_ranker`` and the shell."""
@@ -251,7 +253,9 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
             given.setdefault("data_seed", int(self.random_state))
         return from_table(kind, given, self.ranker)
 
-    def _rows(self, X: Any, clicks: Any, *columns: Any, **how: Any) -> Rows:
+    def _rows(
+        self, X: Any, clicks: Any, *columns: Any, **how: Any
+    ) -> tuple[RankingDataset, ClickCounts]:
         """Read rows of features and clicks, and the columns that go with them."""
         features, clicked = validate_data(self, X, clicks, **MATRIX, **how)
         return read_rows(features, self._feature_names(), clicked, *columns)

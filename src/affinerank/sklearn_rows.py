@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Bools, Ids, Ints, Matrix, joint
+from affinerank.arrays import Bools, Ids, Ints, Matrix, joint, reject_rows
 from affinerank.clicks.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import DataError
-
-
-class Rows(NamedTuple):
-    """Rows, by the documents that they are about."""
-
-    data: RankingDataset
-    counts: ClickCounts
 
 
 def read_rows(
@@ -30,7 +22,7 @@ def read_rows(
     position: ArrayLike,
     impressions: ArrayLike | None,
     doc: ArrayLike | None,
-) -> Rows:
+) -> tuple[RankingDataset, ClickCounts]:
     """Find the documents of rows, ordered by query and document, and add up counts.
 
     For the arguments see :meth:`affinerank.sklearn.AffineRanker.fit`; ``names`` are
@@ -47,6 +39,8 @@ def read_rows(
             f"row {i}: clicks cannot exceed impressions{each}, got {clicked[i]} of "
             f"{shown[i]} ({bad.size} such rows)"
         )
+    if not seen.any():
+        raise DataError("no row has impressions, so there is nothing to learn from")
     rank = _whole("position", position, n, least=1, where=seen)
     query_ids, query = numbered("qid", qid, n)
     ids: Ids | None = None
@@ -62,19 +56,16 @@ def read_rows(
     data = RankingDataset.from_groups(
         features[first], query[first], query_ids, doc_ids=ids, feature_names=names
     )
-    if not seen.any():
-        raise DataError("no row has impressions, so there is nothing to learn from")
     cell = joint(row_doc[seen], rank[seen])
     _, first_of, inverse = np.unique(cell, return_index=True, return_inverse=True)
     of = row_doc[seen][first_of]
-    counts = ClickCounts.from_columns(
+    return data, ClickCounts.from_columns(
         query_id=data.query_ids[data.query_of_doc[of]],
         doc_id=data.doc_ids[of],
         rank=rank[seen][first_of],
         impressions=np.bincount(inverse, shown[seen]),
         clicks=np.bincount(inverse, clicked[seen]),
     )
-    return Rows(data, counts)
 
 
 def _equal_rows(features: Matrix) -> Ints:
@@ -113,8 +104,7 @@ def numbered(name: str, values: ArrayLike, n_rows: int) -> tuple[Ids, Ints]:
         array = column.to_numpy()
     else:
         raise DataError(f"{name} must be strings or whole numbers, got {column.type}")
-    different, number = np.unique(array, return_inverse=True)
-    return different, number
+    return np.unique(array, return_inverse=True)
 
 
 def _whole(
@@ -127,12 +117,8 @@ def _whole(
     except pa.ArrowException:
         raise DataError(f"{name} must be numbers, got {column.type}") from None
     right = (numbers >= least) & (numbers == np.floor(numbers)) & (numbers < 2**53)
-    bad = np.flatnonzero(~right & where)
-    if bad.size:
-        raise DataError(
-            f"row {bad[0]}: {name} must be a whole number of {least} or more, got "
-            f"{numbers[bad[0]]:g} ({bad.size} such rows)"
-        )
+    rule = f"{name} must be a whole number of {least} or more"
+    reject_rows(~right & where, rule, numbers)
     return np.where(right, numbers, 0).astype(np.int64)
 
 

@@ -16,15 +16,11 @@ from affinerank.settings import hint
 
 
 class Row(Protocol):
-    """What every row of every table has."""
+    """What a table asks of a row."""
 
     @property
     def name(self) -> str:
         """The key."""
-
-    @property
-    def title(self) -> str:
-        """What figures and messages call it."""
 
 
 R = TypeVar("R", bound=Row)

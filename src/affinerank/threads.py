@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+T = TypeVar("T")
 _forked = False
 _lock = threading.Lock()
 _limits: list[Any] = []  # of BLAS; one for each block that is under way
@@ -55,15 +56,11 @@ def one_blas_thread() -> Iterator[None]:
                 _limits.pop().restore_original_limits()
 
 
-A = TypeVar("A")
-B = TypeVar("B")
-
-
-def in_parallel(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
-    """Apply ``work`` to each item, in threads: NumPy and Arrow release the interpreter.
+def in_parallel(work: Callable[..., T], *items: Iterable[Any]) -> list[T]:
+    """Do as ``map``, in threads: NumPy and Arrow release the interpreter.
 
     >>> in_parallel(abs, [-2, 1])
     [2, 1]
     """
     with one_blas_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(work, items))
+        return list(pool.map(work, *items))

@@ -114,11 +114,15 @@ def test_a_world_has_splits_of_the_size_asked_for() -> None:
         load("mslr-like:30@x")
 
 
-def test_features_that_a_text_file_never_mentions_are_zero(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache", [False, True])
+def test_features_that_a_text_file_never_mentions_are_zero(
+    cache: bool, tmp_path: Path
+) -> None:
     (tmp_path / "S1.txt").write_text("1 qid:1 3:1\n0 qid:1 1:1\n")
     for i in range(2, 6):
         (tmp_path / f"S{i}.txt").write_text(f"1 qid:{i} 1:1\n0 qid:{i} 2:1\n")
-    splits = load("mq2008", root=tmp_path)
+    for _ in range(2):  # the second time from a cache, if there is one
+        splits = load("mq2008", root=tmp_path, cache=cache)
     assert splits.train.n_features == 3
     assert splits.test is not None
     widened = splits.test.select_features(splits.train.feature_names)

@@ -16,7 +16,7 @@ from benchmarks import categories as benchmark
 from affinerank.cli import main
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
-from affinerank.data.dataset import RankingDataset, concatenate
+from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.data.parquet import read_parquet, write_parquet
 from affinerank.data.reading import Chosen
@@ -160,14 +160,6 @@ def test_a_category_is_never_read_as_a_number_nor_a_number_as_one() -> None:
     with pytest.raises(DataError, match=r"'brand' holds numbers in .*--category"):
         FeatureMapping.fit(text).apply(named)
     assert np.isnan(FeatureMapping.fit(text).apply(plain).features[:, 0]).all()
-
-
-def test_parts_with_other_values_are_put_together() -> None:
-    first, second = data_of(["b", "a"]), data_of(["c", None])
-    object.__setattr__(second, "query_ids", np.array(["r"]))
-    both = concatenate([first, second])
-    assert both.categories == {"brand": ("a", "b", "c")}
-    np.testing.assert_array_equal(both.features[:, 0], [1, 0, 2, NAN])
 
 
 def test_files_keep_categories(tmp_path: Path) -> None:

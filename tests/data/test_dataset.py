@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from affinerank.data.dataset import RankingDataset, concatenate
+from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.data.reading import parse_split
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
@@ -129,14 +129,6 @@ def test_summary_counts_what_is_there() -> None:
         "label_shares": {"0": 2 / 3, "2": 1 / 3},
         "missing_values": 1,
     }
-
-
-def test_concatenate_keeps_queries_and_rows() -> None:
-    other = RankingDataset.from_rows([[9, 9, 9]], ["c"], labels=[2], doc_ids=["v"])
-    both = concatenate([small(), other])
-    assert both.query_ids.tolist() == ["a", "b", "c"]
-    assert both.offsets.tolist() == [0, 2, 4, 5]
-    assert both.source_rows.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_ids_are_integers_or_strings_of_any_length() -> None:

@@ -64,5 +64,5 @@ def test_a_feature_that_never_differs_over_the_data_becomes_0() -> None:
 
 
 def test_other_scalings_are_rejected() -> None:
-    with pytest.raises(ConfigError, match="scaling must be one of list, data, none"):
+    with pytest.raises(ConfigError, match="scaling must be list, data or none"):
         FeatureMapping.fit(TRAIN, scaling="mean")

@@ -191,7 +191,7 @@ def test_ids_and_features_have_limits(
         read_parquet(written(tmp_path, GOOD))
     monkeypatch.setattr(limits, "DOCUMENTS_PER_QUERY", 1)
     monkeypatch.setattr(limits, "FEATURES", 2)
-    with pytest.raises(DataError, match=r"data.parquet: query 0 has more documents"):
+    with pytest.raises(DataError, match=r"data.parquet: query 'a' has more documents"):
         read_parquet(written(tmp_path, GOOD))
 
 

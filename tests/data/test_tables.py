@@ -184,11 +184,28 @@ def test_json_lines_are_read(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.features, np.array(expected, np.float32))
 
 
+def test_json_lines_in_parts_are_those_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "f.jsonl"
+    path.write_text(LINES + '{"query_id": 8, "doc_id": 4, "label": 0, "brand": 7}\n')
+    whole = read_table(path, Chosen(category="brand"))
+    monkeypatch.setattr("affinerank.data.tables.ROWS_AT_ONCE", 1)
+    parts = read_table(path, Chosen(category="brand"))
+    assert parts.categories == whole.categories == {"brand": ("7", "nike", "puma")}
+    assert parts.doc_ids.tolist() == whole.doc_ids.tolist() == ["a", "b", "3", "4"]
+    assert parts.feature_names == whole.feature_names
+    np.testing.assert_array_equal(parts.features, whole.features)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ('{"query_id": 1, "doc_id": 2, "x": [1]}', "'x' must hold a number, a text"),
-        ('{"query_id": 1, "doc_id": 2, "x": 1, "x": 2}', "line 1: not JSON: a key st"),
+        (
+            '{"query_id": 1, "doc_id": 2, "x": 1, "x": 2}',
+            "line 1: not JSON: the key 'x' st",
+        ),
         ('{"query_id": 1, "doc_id": 2', "line 1: not JSON"),
         ("[1, 2]", "line 1: not JSON: expected an object"),
         ('{"query_id": 1, "x": 2}', "there is no column 'doc_id'"),
@@ -238,11 +255,24 @@ def test_sizes_of_queries_are_read_beside_the_data(
     np.testing.assert_array_equal(data.features, np.array(expected, np.float32))
 
 
+def test_documents_with_sizes_beside_them_may_have_no_features(tmp_path: Path) -> None:
+    path = tmp_path / "rank.train"
+    path.write_text("1 2:5\n" + "0\n" * 999)
+    Path(f"{path}.query").write_text("1000\n")
+    data = DataSource.parse(str(path)).read(None)
+    assert data.feature_names == ("f1", "f2")
+    assert data.features.sum() == 5
+    assert data.known_labels().tolist() == [1] + [0] * 999
+    path.write_text("1 2:5\n0 2:x\n")
+    with pytest.raises(DataError, match=r"rank.train, line 2: expected a number aft"):
+        DataSource.parse(str(path)).read(None)
+
+
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ("2\n2\n", "rank.train.query: queries of 4 documents, and .*train has 3"),
-        ("2\n", "rank.train.query: queries of 2 documents, and .*train has 3"),
+        ("2\n2\n", "rank.train: has 3 documents, and the queries by .* have 4"),
+        ("2\n", "rank.train: has 3 documents, and the queries by .* have 2"),
         ("2\n-1\n", "rank.train.query, line 2: expected the number of documents"),
     ],
 )

@@ -241,7 +241,7 @@ def test_what_fills_missing_values_is_saved_with_the_ranker(tmp_path: Path) -> N
         ({"features": [["a"], ["b"], ["c"]]}, "features must be a list of names"),
         ({"features": None}, "features must be a list of names"),
         ({"features": ["a", 2, "c"]}, "features must be a list of names"),
-        ({"scaling": "mean"}, "scaling must be one of list, data, none"),
+        ({"scaling": "mean"}, "scaling must be list, data or none"),
         ({"scaling": "data"}, "needs low and high"),
         ({"low": [1]}, "low must be 3 numbers"),
         ({"fill": [0.5, 0.5]}, "fill must be 3 numbers"),

@@ -7,15 +7,17 @@ user unpacked them in, under the names that their archives give.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
-from affinerank.data.dataset import RankingDataset, concatenate
+import numpy as np
+
+from affinerank.data.dataset import RankingDataset
 from affinerank.data.letor import read_letor
-from affinerank.data.reading import SPLITS, Chosen, Missing, Split
+from affinerank.data.reading import SPLITS, Chosen, Missing, Split, how_to_read
 from affinerank.data.synthetic import WORLDS, generate_world
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike
@@ -34,16 +36,12 @@ class PublicSet:
         folders: Folders below the root to look in, after the root itself.
         files: The files of each split; ``{fold}`` and ``{S1}`` .. ``{S5}`` (the parts
             in the order of the fold) are filled in. Alternatives are tried in order.
-        folds: Number of folds.
-        missing: How it writes missing values, as :func:`read_letor` takes it.
     """
 
     title: str
     origin: str
     folders: tuple[str, ...]
     files: tuple[Files, ...]
-    folds: int = 1
-    missing: Missing = "error"
 
 
 def _three(name: str, validation: str = "vali") -> Files:
@@ -52,56 +50,34 @@ def _three(name: str, validation: str = "vali") -> Files:
     return {s: (name.replace("*", w),) for s, w in zip(SPLITS, words, strict=True)}
 
 
-_FOLDS = _three("Fold{fold}/*.txt")
+_FOLDS, _TEXTS = _three("Fold{fold}/*.txt"), _three("*.txt")
+_SET1, _SET2 = (_three(f"set{i}.*.txt", "valid") for i in (1, 2))
 _PARTS: Files = {
     "train": ("{S1}.txt", "{S2}.txt", "{S3}.txt"),
     "validation": ("{S4}.txt",),
     "test": ("{S5}.txt",),
 }
+_TWO: Files = {"train": ("train.txt",), "test": ("test.txt",)}
 _MICROSOFT = "Microsoft Research, 'Microsoft Learning to Rank Datasets'"
 _LETOR4 = "Microsoft Research, 'LETOR 4.0'"
 _CHALLENGE = "Yahoo! Learning to Rank Challenge"
 _YAHOO = f"Yahoo Webscope, data set C14 '{_CHALLENGE}'"
 _ISTELLA = "Istella, 'Istella LETOR datasets'"
-
-
-def _of_challenge(number: int) -> PublicSet:
-    files = _three(f"set{number}.*.txt", "valid")
-    return PublicSet(f"{_CHALLENGE}, set {number}", _YAHOO, ("ltrc_yahoo",), (files,))
-
-
-PUBLIC_SETS: Mapping[str, PublicSet] = MappingProxyType(
-    {
-        "mslr30k": PublicSet(
-            "MSLR-WEB30K", _MICROSOFT, ("MSLR-WEB30K", "MSLR-WEB30k"), (_FOLDS,), 5
-        ),
-        "mslr10k": PublicSet(
-            "MSLR-WEB10K", _MICROSOFT, ("MSLR-WEB10K", "MSLR-WEB10k"), (_FOLDS,), 5
-        ),
-        "yahoo": _of_challenge(1),
-        "yahoo-set2": _of_challenge(2),
-        "istella-s": PublicSet(
-            "Istella-S LETOR",
-            _ISTELLA,
-            ("istella-s-letor/sample", "sample"),
-            (_three("*.txt"),),
-            missing="keep",
-        ),
-        "istella": PublicSet(
-            "Istella LETOR (full; it has no validation split)",
-            _ISTELLA,
-            ("istella-letor/full", "full"),
-            ({"train": ("train.txt",), "test": ("test.txt",)},),
-            missing="keep",
-        ),
-        "mq2008": PublicSet(
-            "LETOR 4.0 MQ2008", _LETOR4, ("MQ2008", "mq2008"), (_FOLDS, _PARTS), 5
-        ),
-        "mq2007": PublicSet(
-            "LETOR 4.0 MQ2007", _LETOR4, ("MQ2007", "mq2007"), (_FOLDS, _PARTS), 5
-        ),
-    }
+_FULL = "Istella LETOR (full; it has no validation split)"
+_SETS: tuple[tuple[Any, ...], ...] = (
+    ("mslr30k", "MSLR-WEB30K", _MICROSOFT, "MSLR-WEB30K MSLR-WEB30k", _FOLDS),
+    ("mslr10k", "MSLR-WEB10K", _MICROSOFT, "MSLR-WEB10K MSLR-WEB10k", _FOLDS),
+    ("yahoo", f"{_CHALLENGE}, set 1", _YAHOO, "ltrc_yahoo", _SET1),
+    ("yahoo-set2", f"{_CHALLENGE}, set 2", _YAHOO, "ltrc_yahoo", _SET2),
+    ("istella-s", "Istella-S LETOR", _ISTELLA, "istella-s-letor/sample sample", _TEXTS),
+    ("istella", _FULL, _ISTELLA, "istella-letor/full full", _TWO),
+    ("mq2008", "LETOR 4.0 MQ2008", _LETOR4, "MQ2008 mq2008", _FOLDS, _PARTS),
+    ("mq2007", "LETOR 4.0 MQ2007", _LETOR4, "MQ2007 mq2007", _FOLDS, _PARTS),
 )
+PUBLIC_SETS: Mapping[str, PublicSet] = {
+    name: PublicSet(title, origin, tuple(folders.split()), tuple(files))
+    for name, title, origin, folders, *files in _SETS
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,29 +114,27 @@ class DataSource:
         world is ``yahoo-like:2000`` (training queries) or ``yahoo-like:2000@7`` (and
         its seed, instead of ``seed``). ``chosen`` says which columns are features.
         """
-        if chosen is not None and not _is_table(Path(text)):
-            found = cls.parse(text, fold=fold, seed=seed, missing=missing, cache=cache)
-            return replace(found, read_split=partial(_chosen, found, chosen))
         path = Path(text)
-        if list_id is not None and not _is_table(path):
+        table = (chosen or list_id) is not None and _is_table(path)
+        if list_id is not None and not table:
             raise ConfigError(
                 f"--list-id names a column of a table, and {text} is none"
             )
         if _is_world(text):
-            return _world_source(text, seed)
-        if path.is_dir():
-            return _folder_source(path, fold, missing, cache)
-        if path.is_file():
-            return cls(
-                text,
-                (),
-                False,
-                lambda _: _read_file(path, missing, cache, list_id, chosen),
+            found = _world_source(text, seed)
+        elif path.is_dir():
+            found = _folder_source(path, fold, missing, cache)
+        elif path.is_file():
+            how = how_to_read(missing, list_id, chosen)
+            found = cls(text, (), False, partial(_read_file, path, cache, how))
+        else:
+            raise DataError(
+                f"{text!r} is neither a file, nor a folder, nor a built-in world; "
+                f"worlds are {', '.join(WORLDS)}, as in {next(iter(WORLDS))}:2000"
             )
-        raise DataError(
-            f"{text!r} is neither a file, nor a folder, nor a built-in world; "
-            f"worlds are {', '.join(WORLDS)}, as in {next(iter(WORLDS))}:2000"
-        )
+        if chosen is None or table:
+            return found
+        return replace(found, read_split=partial(_chosen, found, chosen))
 
     def default_split(self, wanted: Split) -> Split | None:
         """Return the split a command uses by default; ``None`` for a file."""
@@ -203,19 +177,16 @@ def load(
     """
     if _is_world(name):
         source = _world_source(name, seed)
-    elif name not in PUBLIC_SETS:
-        known = hint(name, [*PUBLIC_SETS, *WORLDS])
-        raise ConfigError(f"there is no data set {name!r}; {known}")
+    elif (known := PUBLIC_SETS.get(name)) is None:
+        near = hint(name, [*PUBLIC_SETS, *WORLDS])
+        raise ConfigError(f"there is no data set {name!r}; {near}")
     elif root is None:
-        found = PUBLIC_SETS[name]
         raise ConfigError(
-            f"{name} ({found.title}) is read from a folder: give root=, where it was "
-            f"unpacked; it comes from {found.origin}"
+            f"{name} ({known.title}) is read from a folder: give root=, where it was "
+            f"unpacked; it comes from {known.origin}"
         )
     else:
-        source = _public_source(
-            name, Path(root), fold, PUBLIC_SETS[name].missing, cache
-        )
+        source = _public_source(name, Path(root), fold, "error", cache)
     parts = {split: source.read(split) for split in source.splits}
     return Splits(parts["train"], parts.get("validation"), parts.get("test"))
 
@@ -226,21 +197,19 @@ def _is_world(text: str) -> bool:
 
 
 def _world_source(text: str, seed: int) -> DataSource:
-    name = re.split("[:@]", text)[0]
-    if name not in WORLDS:
-        raise ConfigError(f"there is no built-in world {name!r}; {hint(name, WORLDS)}")
-    match = re.fullmatch(rf"{name}(?::([1-9]\d{{0,8}}))?(?:@(\d{{1,9}}))?", text)
+    world = WORLDS[re.split("[:@]", text)[0]]
+    match = re.fullmatch(r"[^:@]*(?::([1-9]\d{0,8}))?(?:@(\d{1,9}))?", text)
     if match is None:
         raise ConfigError(
             f"{text!r}: expected a world with the number of its training queries and "
-            f"its seed, as in {name}:2000@7"
+            f"its seed, as in {world.name}:2000@7"
         )
-    n_queries = int(match[1]) if match[1] else None
-    drawn = int(match[2]) if match[2] else seed
+    number, drawn = match.groups()
+    n_queries, seed = int(number) if number else None, int(drawn or seed)
 
     def read(split: Split | None) -> RankingDataset:
         return generate_world(
-            name, n_queries=n_queries, split=split or "train", seed=drawn
+            world.name, n_queries=n_queries, split=split or "train", seed=seed
         )
 
     return DataSource(text, SPLITS, True, read)
@@ -250,8 +219,7 @@ def _folder_source(path: Path, fold: int, missing: Missing, cache: bool) -> Data
     """Recognise a public set by the files in its folder."""
     for name, known in PUBLIC_SETS.items():
         if any(_found(path, files["train"][0], fold) for files in known.files):
-            wanted = known.missing if missing == "error" else missing
-            return _public_source(name, path, fold, wanted, cache)
+            return _public_source(name, path, fold, missing, cache)
     layouts = [_filled(s.files[0]["train"][0], fold) for s in PUBLIC_SETS.values()]
     raise DataError(
         f"{path}: not the folder of a set that is known by its files; looked for "
@@ -263,8 +231,11 @@ def _public_source(
     name: str, root: Path, fold: int, missing: Missing, cache: bool
 ) -> DataSource:
     known = PUBLIC_SETS[name]
-    if not 1 <= fold <= known.folds:
-        has = f"folds 1 to {known.folds}" if known.folds > 1 else "one fold"
+    if known.origin == _ISTELLA and missing == "error":
+        missing = "keep"  # they write missing values
+    folds = 5 if "{" in known.files[0]["train"][0] else 1
+    if not 1 <= fold <= folds:
+        has = f"folds 1 to {folds}" if folds > 1 else "one fold"
         raise ConfigError(f"{name} has {has}, there is no fold {fold}")
     places = [(root / f, files) for f in ("", *known.folders) for files in known.files]
     has_train = (p for p in places if _found(p[0], p[1]["train"][0], fold))
@@ -280,8 +251,8 @@ def _public_source(
                     f".gz, .zst of it, nor one below {' or '.join(known.folders)}); "
                     f"{known.title} comes from {known.origin}"
                 )
-            parts.append(_read_file(path, missing, cache))
-        return concatenate(parts)
+            parts.append(read_letor(path, missing=missing, cache=cache))
+        return parts[0] if len(parts) == 1 else _joined(parts)
 
     return DataSource(str(root), tuple(files), False, read)
 
@@ -295,6 +266,21 @@ def _filled(file: str, fold: int) -> str:
 def _found(folder: Path, file: str, fold: int) -> Path | None:
     names = (_filled(file, fold) + suffix for suffix in ("", ".gz", ".zst"))
     return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _joined(parts: Sequence[RankingDataset]) -> RankingDataset:
+    """Put the queries of several texts after one another."""
+    names = max((part.feature_names for part in parts), key=len)
+    sizes = np.concatenate([part.docs_per_query for part in parts])
+    data = RankingDataset.from_groups(
+        np.concatenate([part.select_features(names).features for part in parts]),
+        np.repeat(np.arange(len(sizes)), sizes),
+        np.concatenate([part.query_ids for part in parts]),
+        labels=np.concatenate([part.known_labels() for part in parts]),
+        doc_ids=np.concatenate([part.doc_ids for part in parts]),
+        feature_names=names,
+    )
+    return replace(data, absent_is_zero=all(part.absent_is_zero for part in parts))
 
 
 def _chosen(source: DataSource, chosen: Chosen, split: Split | None) -> RankingDataset:
@@ -312,19 +298,15 @@ def _is_table(path: Path) -> bool:
 
 
 def _read_file(
-    path: Path,
-    missing: Missing,
-    cache: bool,
-    list_id: str | None = None,
-    chosen: Chosen | None = None,
+    path: Path, cache: bool, chosen: Chosen, split: Split | None = None
 ) -> RankingDataset:
     from affinerank.data import parquet, tables
 
-    taken, own = chosen or Chosen(), list_id or "query_id"
-    side = tables.side_of(path, taken.named(own))
-    if side is not None:
-        return tables.read_with_sizes(path, side, missing=missing, chosen=taken)
-    if tables.is_table(path):
-        read = parquet.read_parquet if path.suffix == ".parquet" else tables.read_table
-        return read(path, missing=missing, list_id=own, chosen=taken)
-    return read_letor(path, missing=missing, cache=cache)
+    del split  # a file has none
+    side = tables.side_of(path, chosen.own[0])
+    if side is None and path.suffix == ".parquet":
+        with parquet.parquet_errors(path):
+            return parquet.read_open(path, chosen)
+    if side is not None or tables.is_table(path):
+        return tables.read_table(path, chosen, side)
+    return read_letor(path, missing=chosen.missing, cache=cache)

@@ -26,12 +26,11 @@ from affinerank.data.validation import (
     as_matrix,
     as_names,
     as_offsets,
-    as_source_rows,
-    note_scattered,
-    read_only,
+    as_query_ids,
     require_codes,
+    with_length,
 )
-from affinerank.errors import DataError
+from affinerank.errors import DataError, warn
 from affinerank.files import scratch_folder
 from affinerank.notebook import Tabular
 from affinerank.tables import later
@@ -76,23 +75,21 @@ class RankingDataset(Tabular):
         offsets = as_offsets(self.offsets, n_docs)
         names = as_names(self.feature_names, n_features)
         require_codes(features, names, self.categories)
-        query_ids = as_ids("query_ids", self.query_ids, len(offsets) - 1)
-        if len(np.unique(query_ids)) != len(query_ids):
-            raise DataError(
-                "query_ids must name each query once; "
-                "RankingDataset.from_rows groups rows that come in any order"
-            )
+        rows = self.source_rows if len(self.source_rows) else np.arange(n_docs)
         fields: dict[str, Any] = {
             "features": features,
             "offsets": offsets,
-            "labels": None if self.labels is None else as_labels(self.labels, n_docs),
-            "query_ids": query_ids,
+            "query_ids": as_query_ids(self.query_ids, offsets),
             "doc_ids": as_ids("doc_ids", self.doc_ids, n_docs),
-            "feature_names": names,
-            "source_rows": as_source_rows(self.source_rows, n_docs),
+            "source_rows": with_length("source_rows", np.asarray(rows), n_docs),
         }
+        if self.labels is not None:
+            fields["labels"] = as_labels(self.labels, n_docs)
         for name, value in fields.items():
-            object.__setattr__(self, name, read_only(value))
+            fields[name] = value.view()
+            fields[name].setflags(write=False)
+        for name, value in {**fields, "feature_names": names}.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def from_rows(
@@ -108,15 +105,16 @@ class RankingDataset(Tabular):
 
         Queries come in the order of their first row, documents in the order of theirs.
         A query whose rows are scattered is brought together, with a warning;
-        :meth:`in_source_order` undoes it.
+        ``source_rows`` tells where they were.
 
         >>> data = RankingDataset.from_rows([[1.0], [2.0], [3.0]], ["b", "b", "a"])
         >>> data.query_ids.tolist(), data.offsets.tolist()
         (['b', 'a'], [0, 2, 3])
         """
         row_ids = as_ids("query_ids", query_ids, len(np.asarray(features)))
-        found = np.unique(row_ids, return_index=True, return_inverse=True)
-        unique, first, inverse = found
+        unique, first, inverse = np.unique(
+            row_ids, return_index=True, return_inverse=True
+        )
         appearance = np.argsort(first, kind="stable")
         return cls.from_groups(
             features,
@@ -164,7 +162,11 @@ class RankingDataset(Tabular):
         steps = np.diff(groups)
         came_back = int(np.count_nonzero(steps)) + min(len(rows), 1) - len(queries)
         if came_back > 0:
-            note_scattered(came_back)
+            warn(
+                "rows of one query were not together: a query id came back "
+                f"{came_back} time{'s' * (came_back > 1)} after another query; its "
+                "rows were grouped, in their order"
+            )
         if np.any(steps < 0):
             rows = np.argsort(groups, kind="stable")
             matrix, ids = taken(matrix, rows), ids[rows]
@@ -332,35 +334,3 @@ class RankingDataset(Tabular):
             end = max(after - 1, query + 1)
             yield slice(first, self.offsets[end]), self.offsets[query:end] - first
             query = end
-
-
-def concatenate(parts: Sequence[RankingDataset]) -> RankingDataset:
-    """Put the queries of several parts after one another; they must share features."""
-    names = max((part.feature_names for part in parts), key=len)
-    values = _merged(parts)
-    mapping = FeatureMapping(names, "none", categories=values)
-    aligned = [mapping.apply(part) for part in parts]
-    labels = [part.labels for part in aligned if part.labels is not None]
-    sizes = np.concatenate([part.docs_per_query for part in aligned])
-    starts = np.cumsum([0, *(part.n_docs for part in aligned[:-1])])
-    shifted = zip(aligned, starts, strict=True)
-    return RankingDataset(
-        features=np.concatenate([part.features for part in aligned]),
-        offsets=np.append(0, np.cumsum(sizes)),
-        labels=np.concatenate(labels) if len(labels) == len(parts) else None,
-        query_ids=np.concatenate([part.query_ids for part in aligned]),
-        doc_ids=np.concatenate([part.doc_ids for part in aligned]),
-        feature_names=names,
-        absent_is_zero=all(part.absent_is_zero for part in parts),
-        source_rows=np.concatenate([part.source_rows + s for part, s in shifted]),
-        categories=values,
-    )
-
-
-def _merged(parts: Sequence[RankingDataset]) -> Values:
-    """Return the values that each category has in some part."""
-    found: dict[str, set[str]] = {}
-    for part in parts:
-        for name, values in part.categories.items():
-            found.setdefault(name, set()).update(values)
-    return {name: tuple(sorted(values)) for name, values in found.items()}

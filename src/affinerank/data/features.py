@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from affinerank.arrays import Ints, Matrix
 from affinerank.data.categories import Values
 from affinerank.data.mapped import empty_matrix, release
-from affinerank.errors import ConfigError, DataError, warn
+from affinerank.errors import DataError, warn
+from affinerank.settings import require_choice
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset
@@ -50,9 +51,7 @@ class FeatureMapping:
 
     def __post_init__(self) -> None:
         """Reject what is no scaling."""
-        if self.scaling not in SCALINGS:
-            known = ", ".join(SCALINGS)
-            raise ConfigError(f"scaling must be one of {known}, got {self.scaling!r}")
+        require_choice("scaling", self.scaling, SCALINGS)
 
     @property
     def by_list(self) -> bool:
@@ -130,9 +129,10 @@ class FeatureMapping:
 
     def blocks(self, data: RankingDataset) -> Iterator[tuple[slice, Matrix]]:
         """Yield rows of ``data``, and their mapped features."""
-        place = {name: i for i, name in enumerate(data.feature_names)}
-        recode = Recoding(self, data)
-        place |= {n: place[of] for n, of in recode.source.items() if n not in place}
+        recodings, unseen = list(_recodings(self, data)), Counter[str]()
+        place = {self.names[i]: made.column for made in recodings for i in made.places}
+        place |= {name: i for i, name in enumerate(data.feature_names)}
+        columns = [place[name] for name in self.names if name in place]
         there = np.array([name in place for name in self.names], dtype=bool)
         if not there.all() and not data.absent_is_zero:
             absent = [name for name in self.names if name not in place]
@@ -141,89 +141,90 @@ class FeatureMapping:
                 f"{absent[0]!r} first; they have "
                 f"{', '.join(data.feature_names[:8]) or 'none'}"
             )
-        columns = [place[name] for name in self.names if name in place]
-        whole = columns == list(range(data.n_features))
+        whole = not recodings and columns == list(range(data.n_features))
         fill = None if self.fill is None else np.array(self.fill, dtype=np.float32)
         low, span = self.shift_and_span()
         for rows, starts in data.blocks():
-            block = data.features[rows] if whole else data.features[rows, columns]
+            raw = data.features[rows]
+            block = raw if whole else raw[:, columns]
             if not there.all():
-                block, known = np.zeros((len(block), len(there)), np.float32), block
+                block, known = np.zeros((len(raw), len(there)), np.float32), block
                 block[:, there] = known
-            block = recode(block, data.features[rows])
+            for made in recodings:
+                unseen[made.name] += made.into(block, raw[:, made.column])
             if self.by_list:
-                raw, block = block, _min_max(block, starts)
-                block[:, recode.codes] = raw[:, recode.codes]
+                codes = self.places(self.codes)
+                plain, block = block[:, codes], _min_max(block, starts)
+                block[:, codes] = plain
             elif self.low is not None and self.high is not None:
                 block = (block - low) / span
             if fill is not None:
                 block = np.where(np.isnan(block), fill, block)
             yield rows, block
             release(data.features)
-        for name, number in recode.unseen.items():
-            warn(
-                f"{number:,} documents have a value of {name!r} that training never "
-                "saw; it is taken for missing"
-            )
+        for name, number in unseen.items():
+            if number:
+                warn(
+                    f"{number:,} documents have a value of {name!r} that training "
+                    "never saw; it is taken for missing"
+                )
 
 
-class Recoding:
-    """Categories of data, in the codes of a ranker.
+class _Recoding(NamedTuple):
+    """A category of data in the codes of a ranker.
 
     Attributes:
-        source: The column of data that each feature of one value is made from.
-        codes: Which features of the mapping are codes.
-        unseen: Documents by category whose value the mapping does not have.
+        name: What it is called.
+        column: Its column in the data.
+        table: ``[n_values + 1]`` the ranker's code of each code of the data, NaN where
+            it has none, and for what is missing.
+        places: Which features of the mapping are made of it.
+        hot: The code that each is 1 at; ``None`` where a feature is the code itself.
     """
 
-    def __init__(self, mapping: FeatureMapping, data: RankingDataset) -> None:
-        names, wanted = data.feature_names, mapping.categories
-        for name in mapping.names:
-            if name in data.categories and name not in wanted:
-                raise DataError(
-                    f"{name!r} is a category in the data, and the ranker reads numbers"
-                )
-        self.codes, self.unseen = mapping.places(mapping.codes), Counter[str]()
-        self.source: dict[str, str] = {}
-        self._steps: list[tuple[str, int, Matrix, list[int], Matrix | None]] = []
-        for name in (n for n in wanted if n in names):
-            column = names.index(name)
-            if name not in data.categories:
-                _require_missing(name, data.features[:, column])
-            of = {value: code for code, value in enumerate(wanted[name])}
-            here = data.categories.get(name, ())
-            table = np.array([of.get(v, np.nan) for v in here] or [np.nan], np.float32)
-            places, code = mapping.places((name,)), None
-            if not places:
-                every = {f"{name}={v}": c for v, c in of.items()}
-                hot = {n: c for n, c in every.items() if n not in names}
-                places = mapping.places(hot)
-                code = np.array([hot[mapping.names[i]] for i in places], np.float32)
-                self.source |= dict.fromkeys(hot, name)
-            self._steps.append((name, column, table, places, code))
+    name: str
+    column: int
+    table: Matrix
+    places: list[int]
+    hot: Matrix | None
 
-    def __call__(self, block: Matrix, raw: Matrix) -> Matrix:
-        """Replace what is made of categories in a block of mapped features."""
-        block = block.copy() if self._steps else block
-        for name, column, table, places, code in self._steps:
-            known = np.flatnonzero(~np.isnan(raw[:, column]))
-            found = np.full(len(raw), np.nan, np.float32)
-            found[known] = table[raw[known, column].astype(np.int64)]
-            unseen = int(np.isnan(found[known]).sum())
-            if unseen:
-                self.unseen[name] += unseen
-            wide = found[:, None]
-            block[:, places] = wide if code is None else wide == code
-        return block
+    def into(self, block: Matrix, raw: Matrix) -> int:
+        """Write features into a block; return how many values have no code."""
+        last = len(self.table) - 1
+        found = self.table[np.nan_to_num(raw, nan=last).astype(np.int64)]
+        wide = found[:, None]
+        block[:, self.places] = wide if self.hot is None else wide == self.hot
+        return int(np.isnan(found).sum() - np.isnan(raw).sum())
 
 
-def _require_missing(name: str, column: Matrix) -> None:
-    """Reject a column of numbers where a category is expected."""
-    if not np.isnan(column).all():
-        raise DataError(
-            f"{name!r} holds numbers in the data, and the ranker reads it as a "
-            f"category; say so (--category {name})"
-        )
+def _recodings(mapping: FeatureMapping, data: RankingDataset) -> Iterator[_Recoding]:
+    """Yield how the categories of data become features of a mapping."""
+    names = data.feature_names
+    for name in mapping.names:
+        if name in data.categories and name not in mapping.categories:
+            raise DataError(
+                f"{name!r} is a category in the data, and the ranker reads numbers"
+            )
+    for name, values in mapping.categories.items():
+        if name not in names:
+            continue
+        column = names.index(name)
+        here = data.categories.get(name, ())
+        if not here and not np.isnan(data.features[:, column]).all():
+            raise DataError(
+                f"{name!r} holds numbers in the data, and the ranker reads it as a "
+                f"category; say so (--category {name})"
+            )
+        code_of = {value: code for code, value in enumerate(values)}
+        codes = [*(code_of.get(value, np.nan) for value in here), np.nan]
+        table = np.array(codes, np.float32)
+        if name in mapping.names:
+            yield _Recoding(name, column, table, mapping.places([name]), None)
+            continue
+        every = {f"{name}={value}": code for value, code in code_of.items()}
+        places = mapping.places(every.keys() - names)
+        hot = np.array([every[mapping.names[i]] for i in places], np.float32)
+        yield _Recoding(name, column, table, places, hot)
 
 
 def _expanded(
@@ -246,17 +247,14 @@ def _ranges(
     mapping: FeatureMapping, train: RankingDataset
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the lowest and the highest known value of each feature."""
-    lows, highs = [], []
+    low = high = np.full(len(mapping.names), np.nan, np.float32)
     for _, block in mapping.blocks(train):
-        if len(block):
-            lows.append(np.fmin.reduce(block, axis=0))
-            highs.append(np.fmax.reduce(block, axis=0))
-    low, high = np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0)
+        low = np.fmin(low, np.fmin.reduce(block, axis=0))
+        high = np.fmax(high, np.fmax.reduce(block, axis=0))
     low[mapping.places(mapping.codes)], high[mapping.places(mapping.codes)] = 0.0, 1.0
     # Half of the range of float32 each, so that a difference is finite.
     most = np.finfo(np.float32).max / 2
-    bound = (np.clip(values, -most, most).tolist() for values in (low, high))
-    return tuple(next(bound)), tuple(next(bound))
+    return tuple(low.clip(-most, most).tolist()), tuple(high.clip(-most, most).tolist())
 
 
 def _min_max(block: Matrix, starts: Ints) -> Matrix:

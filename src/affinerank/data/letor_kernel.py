@@ -1,8 +1,8 @@
 """The compiled inner loop of the LETOR reader: bytes of whole lines to flat arrays.
 
 It is kept apart because numba takes half a second to import and only readers of text
-need it. A fault is returned as a code and a byte position;
-:mod:`affinerank.data.letor` describes it.
+need it. A fault is a ``ValueError`` of what is wrong and a byte position;
+:mod:`affinerank.data.letor` fills in what stands there.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-OK, NO_LABEL, NEGATIVE_LABEL, NO_QUERY, EMPTY_QUERY, NO_COLON = range(6)
-BAD_ID, ID_TOO_LARGE, BAD_VALUE, REPEATED, LATE_QUERY = range(6, 11)
-
-_TAB, _LF, _CR, _SPACE, _HASH, _PLUS, _MINUS, _DOT = 9, 10, 13, 32, 35, 43, 45, 46
-_ZERO, _NINE, _COLON, _EQUALS, _UPPER_E, _LOWER_E = 48, 57, 58, 61, 69, 101
+_LF, _CR, _PLUS, _MINUS, _DOT = b"\n\r+-."
+_ZERO, _NINE, _COLON, _EQUALS, _HASH, _LOWER_E = b"09:=#e"
 _QID = np.frombuffer(b"qid:", dtype=np.uint8)
 _DOCID = np.frombuffer(b"docid", dtype=np.uint8)
 _NAN = np.frombuffer(b"nan", dtype=np.uint8)
 _NULL = np.frombuffer(b"null", dtype=np.uint8)
-_EXACT_DIGITS = 18  # as many as int64 holds
-_ENOUGH = 10 ** (_EXACT_DIGITS - 1)
+# Kinds of bytes, to look for one of several.
+_BLANK, _BREAK, _COMMENT, _OTHER = 1, 2, 4, 8
+_WORD, _WORD_END = _BREAK | _COMMENT | _OTHER, _BLANK | _BREAK | _COMMENT
+_KINDS = np.full(256, _OTHER, dtype=np.uint8)
+_KINDS[[*b" \t"]], _KINDS[[*b"\n\r"]], _KINDS[_HASH] = _BLANK, _BREAK, _COMMENT
+_ENOUGH = 10**17  # with one digit more, int64 holds it
 _LARGEST = float(np.finfo(np.float32).max)
-_POWERS = 10.0 ** np.arange(23)  # each exact in float64
+_POWERS = np.array([float(f"1e{power}") for power in range(309)])
 
 
 def compiled(function: Function) -> Function:
@@ -41,18 +42,16 @@ class Rows(NamedTuple):
     """Room for what the lines hold; filled by :func:`parse_lines`.
 
     Attributes:
-        starts: ``[rows]`` byte position of the row.
         labels: ``[rows]``.
         ends: ``[rows]`` end of the row's features in ``ids`` and ``values``.
-        ids: ``[values]`` feature ids, from 1.
+        ids: ``[values]`` columns of the features, from 0.
         values: ``[values]``; NaN where the text has NULL or nan.
         queries: ``[runs, 3]`` of each run of rows of one query, the span of its id and
             its first row.
         docs: ``[rows, 2]`` span of the doc id in the comment; empty where none is.
     """
 
-    starts: NDArray[np.int64]
-    labels: NDArray[np.float64]
+    labels: NDArray[np.float32]
     ends: NDArray[np.int64]
     ids: NDArray[np.int32]
     values: NDArray[np.float32]
@@ -66,8 +65,7 @@ def count_tokens(text: Bytes) -> tuple[int, int]:
 
     A line ends with LF, CR LF or CR; ``text`` must end with LF.
     """
-    lines = 0
-    colons = 0
+    lines, colons = 0, 0
     for i in range(len(text)):
         lines += text[i] == _LF or (text[i] == _CR and text[i + 1] != _LF)
         colons += text[i] == _COLON
@@ -75,43 +73,38 @@ def count_tokens(text: Bytes) -> tuple[int, int]:
 
 
 @compiled
-def parse_lines(text: Bytes, out: Rows, max_id: int) -> tuple[int, int, int, int, int]:
+def parse_lines(
+    text: Bytes, out: Rows, how: tuple[int, int, bool]
+) -> tuple[int, int, int]:
     """Parse whole lines; ``text`` must end with a line feed.
 
+    Args:
+        text: Bytes of the lines.
+        out: What is filled.
+        how: The first and the last id of features, and whether values may be missing.
+            Where features count from 0, lines have no query.
+
     Returns:
-        code, byte position of the fault, rows, values, runs of queries.
+        rows, values, runs of queries.
     """
-    at = 0
-    row = 0
-    filled = 0
-    runs = 0
+    at, row, filled, runs = 0, 0, 0, 0
     while at < len(text):
-        at = _skip_blanks(text, at)
-        if _ends_line(text[at]):
-            at += 1
+        at = _find(text, at, _WORD)
+        if _KINDS[text[at]] != _OTHER:
+            at = _find(text, at, _BREAK) + 1
             continue
-        if text[at] == _HASH:
-            at = _line_end(text, at)
-            continue
-        out.starts[row] = at
-        code, at, label, query = _head(text, at)
-        if code != OK:
-            return code, at, row, filled, runs
+        out.labels[row], query = _head(text, at, how[0])
+        at = _find(text, query, _WORD_END)
         if runs == 0 or not _same(text, out.queries[runs - 1, 0], query, at):
-            out.queries[runs, 0] = query
-            out.queries[runs, 1] = at
-            out.queries[runs, 2] = row
+            out.queries[runs] = query, at, row
             runs += 1
-        code, at, filled = _features(text, at, out, filled, max_id)
-        if code != OK:
-            return code, at, row, filled, runs
-        out.labels[row] = label
+        at, filled = _features(text, at, out, filled, how)
         out.ends[row] = filled
-        end = _line_end(text, at)
-        out.docs[row, 0], out.docs[row, 1] = _find_docid(text, at, end)
+        end = _find(text, at, _BREAK)
+        out.docs[row] = _find_docid(text, at, end)
         at = end
         row += 1
-    return OK, 0, row, filled, runs
+    return row, filled, runs
 
 
 @compiled
@@ -120,66 +113,69 @@ def fill_dense(features: NDArray[np.float32], rows: Rows) -> None:
     first = 0
     for row in range(len(features)):
         for i in range(first, rows.ends[row]):
-            features[row, rows.ids[i] - 1] = rows.values[i]
+            features[row, rows.ids[i]] = rows.values[i]
         first = rows.ends[row]
 
 
 @compiled
-def _head(text: Bytes, at: int) -> tuple[int, int, float, int]:
-    """Parse ``label qid:id``; return code, end or fault, label, start of the id."""
+def _head(text: Bytes, at: int, first_id: int) -> tuple[float, int]:
+    """Parse ``label qid:id``; return the label and the start of the id."""
     label, end, state = _number(text, at)
     if state != 0:
-        return NO_LABEL, at, 0.0, 0
+        raise ValueError("expected a label, a number, first, got {got}", at)
     if label < 0:
-        return NEGATIVE_LABEL, at, 0.0, 0
-    at = _skip_blanks(text, end)
-    if not _starts_with(text, at, _QID):
-        return NO_QUERY, at, 0.0, 0
+        raise ValueError("a label must be 0 or more, got {got}", at)
+    if first_id == 0:
+        return label, end
+    at = _find(text, end, _WORD)
+    if not _starts_with(text, at, _QID, 0):
+        raise ValueError("expected qid:... after the label, got {got}", at)
     query = at + len(_QID)
-    at = _token_end(text, query)
-    if at == query:
-        return EMPTY_QUERY, at, 0.0, 0
-    return OK, at, label, query
+    if _KINDS[text[query]] != _OTHER:
+        raise ValueError("the query id is empty, expected qid:NAME", query)
+    return label, query
 
 
 @compiled
 def _features(
-    text: Bytes, at: int, out: Rows, filled: int, max_id: int
-) -> tuple[int, int, int]:
+    text: Bytes, at: int, out: Rows, filled: int, how: tuple[int, int, bool]
+) -> tuple[int, int]:
     """Parse ``id:value`` pairs up to the comment or the end of the line."""
-    first = filled
-    previous = 0
-    in_order = True
-    start = at
+    first_id, max_id, may_lack = how
+    first, start, previous, in_order = filled, at, -1, True
     while True:
-        at = _skip_blanks(text, at)
-        if _ends_line(text[at]) or text[at] == _HASH:
+        pair = _find(text, at, _WORD)
+        if _KINDS[text[pair]] != _OTHER:
             break
-        pair = at
-        feature = 0
-        while _ZERO <= text[at] <= _NINE:
-            feature = feature * 10 + (text[at] - _ZERO)
-            at += 1
-        if (
-            text[at] != _COLON
-            or at == pair
-            or (feature == 0 and at - pair <= _EXACT_DIGITS)
-        ):
-            return _pair_fault(text, pair), pair, filled
-        if at - pair > _EXACT_DIGITS or feature > max_id:
-            return ID_TOO_LARGE, pair, filled
+        feature, at = _digits(text, pair)
+        if text[at] != _COLON or at == pair or feature < first_id:
+            _reject_pair(text, pair)
+        if feature > max_id:
+            raise ValueError(
+                "a feature id must be at most {most} (the limit can be raised: "
+                "max_features), got {got}",
+                pair,
+            )
         value, end, state = _number(text, at + 1)
         if state == 2:
-            return BAD_VALUE, at + 1, filled
+            raise ValueError("expected a number after the colon, got {got}", at + 1)
+        if state == 1 and not may_lack:
+            raise ValueError(
+                "feature {id} has no value (NULL or nan); "
+                "choose what becomes of missing values: keep, or a number",
+                pair,
+            )
         at = end
-        out.ids[filled] = feature
+        out.ids[filled] = feature - first_id
         out.values[filled] = value
         filled += 1
         in_order = in_order and feature > previous
         previous = feature
-    if not in_order and _has_repeat(out.ids[first:filled]):
-        return REPEATED, start, filled
-    return OK, at, filled
+    if not in_order:
+        ids = np.sort(out.ids[first:filled])
+        if np.any(ids[1:] == ids[:-1]):
+            raise ValueError("a feature id stands twice in this line", start)
+    return pair, filled
 
 
 @compiled
@@ -207,84 +203,60 @@ def _number(text: Bytes, at: int) -> tuple[float, int, int]:
         else:  # float32 does not notice digits that are dropped
             exponent += not after_point
         at += 1
-    if digits and (text[at] == _LOWER_E or text[at] == _UPPER_E):
-        power, digits, at = _power(text, at + 1)
-        exponent += power
-    if digits == 0 or not _ends_token(text[at]):
-        end = _token_end(text, start)
-        return np.nan, end, (1 if _is_missing(text, start, end) else 2)
+    if digits and text[at] | 32 == _LOWER_E:
+        sign = text[at + 1]
+        first = at + (2 if sign in (_MINUS, _PLUS) else 1)
+        power, at = _digits(text, first)
+        digits = at - first
+        exponent += -power if sign == _MINUS else power
+    if digits == 0 or _KINDS[text[at]] == _OTHER:
+        end = _find(text, start, _WORD_END)
+        missing = end - start == len(_NAN) and _starts_with(text, start, _NAN, 32)
+        missing |= end - start == len(_NULL) and _starts_with(text, start, _NULL, 32)
+        return np.nan, end, (1 if missing else 2)
     value = float(mantissa)
-    if exponent != 0:
-        value = _scaled(value, exponent)
+    # Beyond these powers a value is 0 or infinite as float32.
+    if exponent < 0:
+        value /= _POWERS[min(-exponent, 308)]
+    elif exponent > 0:
+        value *= _POWERS[min(exponent, 308)]
     if value > _LARGEST:
         return np.nan, at, (1 if 1.79e308 < value < np.inf else 2)
     return (-value if text[start] == _MINUS else value), at, 0
 
 
 @compiled
-def _power(text: Bytes, at: int) -> tuple[int, int, int]:
-    """Parse what follows the ``e`` of a number; return power, digits and end."""
-    negative = text[at] == _MINUS
-    if negative or text[at] == _PLUS:
-        at += 1
-    first = at
-    power = 0
+def _digits(text: Bytes, at: int) -> tuple[int, int]:
+    """Read digits, if any; return the number, or a very large one, and their end."""
+    number = 0
     while _ZERO <= text[at] <= _NINE:
-        power = min(power * 10 + (text[at] - _ZERO), 100_000)
+        number = min(number * 10 + (text[at] - _ZERO), _ENOUGH)
         at += 1
-    return (-power if negative else power), at - first, at
+    return number, at
 
 
 @compiled
-def _scaled(value: float, exponent: int) -> float:
-    """Return value * 10^exponent, by powers that float64 holds exactly."""
-    if -22 <= exponent <= 0:
-        return value / float(_POWERS[-exponent])
-    if value == 0.0:
-        return 0.0
-    while exponent > 0 and value < np.inf:
-        step = min(exponent, 22)
-        value *= _POWERS[step]
-        exponent -= step
-    while exponent < 0 and value > 0.0:
-        step = min(-exponent, 22)
-        value /= _POWERS[step]
-        exponent += step
-    return value
-
-
-@compiled
-def _pair_fault(text: Bytes, at: int) -> int:
-    """Return the fault of a token that is not ``id:value`` with an id from 1."""
-    if _starts_with(text, at, _QID):
-        return LATE_QUERY
-    for i in range(at, _token_end(text, at)):
+def _reject_pair(text: Bytes, at: int) -> None:
+    """Say what is wrong with a token that is not ``id:value`` with such an id."""
+    if _starts_with(text, at, _QID, 0):
+        raise ValueError("expected feature:value, got a second query id, {got}", at)
+    for i in range(at, _find(text, at, _WORD_END)):
         if text[i] == _COLON:
-            return BAD_ID
-    return NO_COLON
-
-
-@compiled
-def _has_repeat(ids: NDArray[np.int32]) -> bool:
-    ordered = np.sort(ids)
-    for i in range(1, len(ordered)):
-        if ordered[i] == ordered[i - 1]:
-            return True
-    return False
+            raise ValueError(
+                "a feature id must be a whole number from {first}, got {got}", at
+            )
+    raise ValueError("expected feature:value, got {got}", at)
 
 
 @compiled
 def _find_docid(text: Bytes, at: int, end: int) -> tuple[int, int]:
     """Return the span of the word after ``docid =`` in a comment, or an empty one."""
     while at < end:
-        if _starts_with(text, at, _DOCID):
-            equals = _skip_blanks(text, at + len(_DOCID))
+        if _starts_with(text, at, _DOCID, 0):
+            equals = _find(text, at + len(_DOCID), _WORD)
             if text[equals] == _EQUALS:
-                start = _skip_blanks(text, equals + 1)
-                stop = start
-                while not (_is_blank(text[stop]) or _ends_line(text[stop])):
-                    stop += 1
-                return start, stop
+                start = _find(text, equals + 1, _WORD)
+                return start, _find(text, start, _BLANK | _BREAK)
         at += 1
     return 0, 0
 
@@ -292,63 +264,24 @@ def _find_docid(text: Bytes, at: int, end: int) -> tuple[int, int]:
 @compiled
 def _same(text: Bytes, before: int, start: int, end: int) -> bool:
     """Whether the token at ``before`` reads as the one at ``start:end``."""
-    same = _starts_with(text, before, text[start:end])
-    return bool(same and _ends_token(text[before + end - start]))
+    same = _starts_with(text, before, text[start:end], 0)
+    return bool(same and _KINDS[text[before + end - start]] != _OTHER)
 
 
 @compiled
-def _starts_with(text: Bytes, at: int, word: Bytes) -> bool:
+def _starts_with(text: Bytes, at: int, word: Bytes, lower: int) -> bool:
+    """Whether the word stands at ``at``; with a ``lower`` of 32 in any case."""
     if at + len(word) > len(text):
         return False
     for i in range(len(word)):
-        if text[at + i] != word[i]:
+        if text[at + i] | lower != word[i]:
             return False
     return True
 
 
 @compiled
-def _is_missing(text: Bytes, start: int, end: int) -> bool:
-    for word in (_NAN, _NULL):
-        if end - start == len(word):
-            same = True
-            for i in range(len(word)):
-                same = same and (text[start + i] | 32) == word[i]  # any case
-            if same:
-                return True
-    return False
-
-
-@compiled
-def _is_blank(byte: int) -> bool:
-    return byte in (_SPACE, _TAB)
-
-
-@compiled
-def _ends_line(byte: int) -> bool:
-    return byte in (_LF, _CR)
-
-
-@compiled
-def _ends_token(byte: int) -> bool:
-    return _is_blank(byte) or _ends_line(byte) or byte == _HASH
-
-
-@compiled
-def _skip_blanks(text: Bytes, at: int) -> int:
-    while _is_blank(text[at]):
-        at += 1
-    return at
-
-
-@compiled
-def _token_end(text: Bytes, at: int) -> int:
-    while not _ends_token(text[at]):
-        at += 1
-    return at
-
-
-@compiled
-def _line_end(text: Bytes, at: int) -> int:
-    while not _ends_line(text[at]):
+def _find(text: Bytes, at: int, kinds: int) -> int:
+    """Return the place of the next byte that is of one of the kinds."""
+    while not _KINDS[text[at]] & kinds:
         at += 1
     return at

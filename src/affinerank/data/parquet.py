@@ -12,7 +12,7 @@ temporary file if it is large (:mod:`affinerank.data.mapped`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from affinerank import limits
-from affinerank.arrays import Ids, Matrix
+from affinerank.arrays import Ids, Ints, Matrix
 from affinerank.arrow import is_text, pa, pc, pq
 from affinerank.data.categories import Values, codes, is_truth, values_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.mapped import ROWS_AT_ONCE, empty_matrix, release
-from affinerank.data.reading import Chosen, Missing, parse_missing
+from affinerank.data.reading import Chosen, Missing, how_to_read
 from affinerank.errors import DataError, warn
 from affinerank.files import PathLike, existing_file, one_line, written_whole
 
@@ -41,7 +41,7 @@ def read_parquet(
     *,
     missing: Missing = "keep",
     list_id: str = "query_id",
-    chosen: Chosen = Chosen(),  # noqa: B008
+    chosen: Chosen | None = None,
 ) -> RankingDataset:
     """Read ranking data from Parquet.
 
@@ -56,30 +56,16 @@ def read_parquet(
         chosen: Which columns are features.
     """
     source = existing_file(path)
-    missing = parse_missing(missing)
-    # Buffered ahead, all that is read of the file would be held to the end.
-    with (
-        parquet_errors(source),
-        pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER) as file,
-    ):
-        return _read(file, missing, list_id, chosen)
+    with parquet_errors(source):
+        return read_open(source, how_to_read(missing, list_id, chosen))
 
 
-def read_frame(
-    frame: Any,
-    *,
-    missing: Missing = "keep",
-    list_id: str = "query_id",
-    chosen: Chosen = Chosen(),  # noqa: B008
-) -> RankingDataset:
+def read_frame(frame: Any, **how: Any) -> RankingDataset:
     """Read ranking data from a frame that speaks Arrow, as from Parquet."""
     sink = pa.BufferOutputStream()
     pq.write_table(table_of(frame), sink)
-    with (
-        parquet_errors(Path("the frame")),
-        pq.ParquetFile(pa.BufferReader(sink.getvalue())) as file,
-    ):
-        return _read(file, parse_missing(missing), list_id, chosen)
+    with parquet_errors("the frame"):
+        return read_open(pa.BufferReader(sink.getvalue()), how_to_read(**how))
 
 
 def table_of(frame: Any) -> pa.Table:
@@ -113,21 +99,19 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 @contextmanager
-def parquet_errors(source: Path) -> Iterator[None]:
-    """Name the file in errors of reading it."""
+def parquet_errors(source: object, kind: str = "Parquet") -> Iterator[None]:
+    """Name the file, and what it is read as, in errors of reading it."""
     try:
         yield
     except DataError as error:
-        raise DataError(f"{source}: {error}") from None
-    except (pa.ArrowException, OSError) as error:
+        text = str(error)
+        comma = "," if text.startswith("line ") else ":"
+        named = text.startswith(tuple(f"{source}{mark}" for mark in ":,."))
+        raise DataError(text if named else f"{source}{comma} {text}") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{source}: could not be read as Parquet: {one_line(error)}"
+            f"{source}: could not be read as {kind}: {one_line(error)}"
         ) from None
-
-
-def write_parquet(data: RankingDataset, path: PathLike) -> None:
-    """Write ranking data as Parquet, in the order of its source."""
-    _write(data, Path(path), {})
 
 
 def read_through_cache(
@@ -148,17 +132,22 @@ def read_through_cache(
             return read_parquet(cached)
     data = read()
     if data.n_docs:
-        _write(data, cached, {_CACHE_KEY: key})
+        write_parquet(data, cached, metadata={_CACHE_KEY: key})
     return data
 
 
-def _read(
-    file: pq.ParquetFile, missing: Missing, list_id: str, chosen: Chosen
-) -> RankingDataset:
-    schema = file.schema_arrow
-    ids, label = (chosen.named(list_id), chosen.named("doc_id")), chosen.named("label")
-    names = _feature_names(schema, ids, label, chosen)
-    others = [name for name in (*ids, label) if name in schema.names]
+def read_open(source: Any, chosen: Chosen) -> RankingDataset:
+    """Read Parquet as :func:`read_parquet`; errors leave it to callers to name it."""
+    # Buffered ahead, all that is read of the file would be held to the end.
+    with pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER) as file:
+        return _read(file, chosen)
+
+
+def _read(file: pq.ParquetFile, chosen: Chosen) -> RankingDataset:
+    schema, rows = file.schema_arrow, file.metadata.num_rows
+    *ids, label = own = chosen.own
+    names = _feature_names(schema, chosen)
+    others = [name for name in own if name in schema.names]
     table = file.read(columns=others)
     table.validate(full=True)  # ids that are not UTF-8, among others
     for name in others:
@@ -169,14 +158,19 @@ def _read(
         if table[name].null_count:
             row = int(np.argmax(table[name].is_null().to_numpy()))
             raise DataError(f"row {row}: {name} is null, expected a value")
-    if table.num_rows != file.metadata.num_rows:
-        raise DataError(
-            f"holds {table.num_rows} of the {file.metadata.num_rows} rows that it names"
-        )
+    if table.num_rows != rows:
+        raise DataError(f"holds {table.num_rows} of the {rows} rows that it names")
+    kinds = {name: schema.field(name).type for name in names}
+    dictionaries = {n for n, kind in kinds.items() if pa.types.is_dictionary(kind)}
+    declared = dictionaries.union(filter(chosen.declares, names))
+    text = [name for name in names if is_text(kinds[name]) or name in declared]
+    values: Values = {}
+    if text:
+        batches = file.iter_batches(batch_size=ROWS_AT_ONCE, columns=text)
+        values = values_of(batches, rows, declared)
     queries = table[ids[0]].combine_chunks().dictionary_encode()
-    declared, values = _values(file, names, chosen)
     return RankingDataset.from_groups(
-        _features(file, names, missing, declared, values),
+        _features(file, names, chosen.missing, declared, values),
         queries.indices.to_numpy(),
         _ids(queries.dictionary),
         labels=table[label].to_numpy() if label in others else None,
@@ -190,27 +184,9 @@ def _read(
     )
 
 
-def _values(
-    file: pq.ParquetFile, names: list[str], chosen: Chosen
-) -> tuple[set[str], Values]:
-    """Return which columns are said to be categories, and the values of all of text."""
-    kinds = {name: file.schema_arrow.field(name).type for name in names}
-    declared = {
-        name
-        for name, kind in kinds.items()
-        if chosen.declares(name) or pa.types.is_dictionary(kind)
-    }
-    text = [n for n, kind in kinds.items() if is_text(kind) or n in declared]
-    if not text:
-        return declared, {}
-    batches = file.iter_batches(batch_size=ROWS_AT_ONCE, columns=text)
-    return declared, values_of(batches, file.metadata.num_rows, declared)
-
-
-def _feature_names(
-    schema: pa.Schema, ids: tuple[str, str], label: str, chosen: Chosen
-) -> list[str]:
+def _feature_names(schema: pa.Schema, chosen: Chosen) -> list[str]:
     """Check the columns; return those that are features."""
+    *ids, label = own = chosen.own
     if len(set(schema.names)) != len(schema.names):
         raise DataError("two columns have the same name; give each a name of its own")
     for name in ids:
@@ -225,16 +201,15 @@ def _feature_names(
             f"{', '.join(logged)}: by their names columns of a log, so they are not "
             "taken for features"
         )
-    own = (*ids, label)
     used = [n for n in schema.names if n in own or (n not in logged and chosen(n))]
     for name in used:
         kind = schema.field(name).type
-        if pa.types.is_dictionary(kind) and name not in (*ids, label):
+        if pa.types.is_dictionary(kind) and name not in own:
             kind = kind.value_type
         numeric = pa.types.is_floating(kind) or pa.types.is_boolean(kind)
         numeric |= pa.types.is_decimal(kind) or pa.types.is_null(kind)
-        fits = is_text(kind) if name != label else numeric
-        if not (fits or (numeric and name not in ids) or pa.types.is_integer(kind)):
+        fits = (is_text(kind) and name != label) or (numeric and name not in ids)
+        if not (fits or pa.types.is_integer(kind)):
             right = "integers or strings" if name in ids else "numbers or text"
             raise DataError(
                 f"column {name!r} must hold {right}, holds {kind}; if it is no "
@@ -306,37 +281,38 @@ def arrow_column(values: Ids) -> pa.Array:
     )
 
 
-def _whole(codes: Matrix) -> pa.Array:
-    absent = np.isnan(codes)
-    return pa.array(np.where(absent, 0, codes).astype(np.int32), mask=absent)
+def write_parquet(
+    data: RankingDataset,
+    path: PathLike,
+    *,
+    metadata: Mapping[bytes, bytes] | None = None,
+) -> None:
+    """Write ranking data as Parquet, in the order of its source.
 
-
-def _write(data: RankingDataset, path: Path, metadata: dict[bytes, bytes]) -> None:
-    """Write rows in source order, so that reading groups them again in the same way."""
+    Reading groups the rows again in the same way.
+    """
     order = np.argsort(data.source_rows, kind="stable")
     others = {"query_id": data.query_ids[data.query_of_doc], "doc_id": data.doc_ids}
     if data.labels is not None:
         others["label"] = data.labels
-    fields = [(name, arrow_column(values[:0]).type) for name, values in others.items()]
     words = {n: pa.array(v, pa.string()) for n, v in data.categories.items()}
-    fields += [
-        (n, pa.dictionary(pa.int32(), pa.string()) if n in words else pa.float32())
-        for n in data.feature_names
-    ]
 
     def feature(name: str, values: Matrix) -> pa.Array:
         if name not in words:
             return pa.array(values)
-        return pa.DictionaryArray.from_arrays(_whole(values), words[name])
+        codes = pa.array(values, from_pandas=True).cast(pa.int32())
+        return pa.DictionaryArray.from_arrays(codes, words[name])
 
-    schema = pa.schema(fields, metadata=metadata)
+    def table(rows: Ints) -> pa.Table:
+        known = (arrow_column(values[rows]) for values in others.values())
+        own = map(feature, data.feature_names, data.features[rows].T)
+        names = [*others, *data.feature_names]
+        return pa.table([*known, *own], names).replace_schema_metadata(metadata)
+
+    schema = table(order[:0]).schema
     with (
-        written_whole(path) as aside,
+        written_whole(Path(path)) as aside,
         pq.ParquetWriter(aside, schema, compression="zstd") as writer,
     ):
         for start in range(0, data.n_docs, ROWS_AT_ONCE):
-            rows = order[start : start + ROWS_AT_ONCE]
-            known = [values[rows] for values in others.values()]
-            own = zip(data.feature_names, data.features[rows].T, strict=True)
-            columns = [*map(arrow_column, known), *(feature(*one) for one in own)]
-            writer.write_table(pa.table(columns, schema=schema))
+            writer.write_table(table(order[start : start + ROWS_AT_ONCE]))

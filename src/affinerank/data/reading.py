@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from affinerank.errors import ConfigError
+from affinerank.settings import require_choice
 
 Split = Literal["train", "validation", "test"]
 Word = Literal["error", "keep"]
 Missing = Word | float
 SPLITS: tuple[Split, ...] = get_args(Split)
-WORDS: tuple[Word, ...] = get_args(Word)
 
 
 def parse_split(name: str) -> Split:
@@ -21,19 +21,14 @@ def parse_split(name: str) -> Split:
     >>> parse_split("test")
     'test'
     """
-    for split in SPLITS:
-        if name == split:
-            return split
-    raise ConfigError(f"split must be one of {', '.join(SPLITS)}, got {name!r}")
+    require_choice("split", name, SPLITS)
+    return cast(Split, name)
 
 
 def parse_missing(missing: str | float) -> Missing:
     """Return what missing values become: error, keep, or a number to put there."""
-    for word in WORDS:
-        if missing == word:
-            return word
     try:
-        return float(missing)
+        return cast(Word, missing) if missing in get_args(Word) else float(missing)
     except ValueError:
         raise ConfigError(
             f"missing must be error, keep or a number to put there, got {missing!r}"
@@ -42,19 +37,28 @@ def parse_missing(missing: str | float) -> Missing:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which columns are features, by patterns as in ``price,rating*``.
+    """How a table is read: its columns, by patterns as in ``price,rating*``.
 
     Attributes:
-        features: Only these; all where left out.
+        features: Only these are features; all where left out.
         ignore: And not these.
         columns: What ``query_id``, ``doc_id`` and ``label`` are called.
         category: Categories, even where they hold numbers.
+        list_id: Column that identifies lists.
+        missing: What becomes of missing values.
     """
 
     features: str | None = None
     ignore: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
     category: str | None = None
+    list_id: str = "query_id"
+    missing: Missing = "keep"
+
+    @property
+    def own(self) -> list[str]:
+        """What the ids of lists and documents, and labels, are called."""
+        return [self.named(ours) for ours in (self.list_id, "doc_id", "label")]
 
     def named(self, ours: str) -> str:
         """Return what a column of ours is called."""
@@ -68,6 +72,16 @@ class Chosen:
         """Whether the column is taken."""
         taken = self.features is None or _matches(name, self.features)
         return taken and not (self.ignore and _matches(name, self.ignore))
+
+
+def how_to_read(
+    missing: str | float = "keep",
+    list_id: str | None = None,
+    chosen: Chosen | None = None,
+) -> Chosen:
+    """Put together what was chosen."""
+    lists = list_id or "query_id"
+    return replace(chosen or Chosen(), list_id=lists, missing=parse_missing(missing))
 
 
 def _matches(name: str, patterns: str) -> bool:

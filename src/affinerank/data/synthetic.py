@@ -37,7 +37,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -46,6 +45,7 @@ from affinerank.arrays import Floats, Ints, Matrix, Rng
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import SPLITS, Split, parse_split
 from affinerank.errors import DataError
+from affinerank.tables import Table
 from affinerank.threads import in_parallel
 
 # A chunk is the unit of work and of randomness: its size is part of the law.
@@ -114,11 +114,10 @@ _VALUES: Mapping[str, tuple[Any, Any]] = {
     "faint": ((330, 0.4), (90, 0.4)),
     "thresholds": ((-0.6, 1.73, 4.24, 6.45), (0.63, 2.67, 4.75, 5.81)),
 }
-WORLDS: Mapping[str, World] = MappingProxyType(
-    {
-        own[0]: World(**dict(zip(_VALUES, own, strict=True)))
-        for own in zip(*_VALUES.values(), strict=True)
-    }
+_COLUMNS = zip(*_VALUES.values(), strict=True)
+WORLDS: Table[World] = Table(
+    "built-in world",
+    *(World(**dict(zip(_VALUES, own, strict=True))) for own in _COLUMNS),
 )
 
 
@@ -154,16 +153,13 @@ def generate_world(
         The split, features raw, labels 0 to 4, documents in random order. Query ids
         differ between the splits.
     """
-    if name not in WORLDS:
-        raise DataError(f"world must be one of {', '.join(WORLDS)}, got {name!r}")
     if n_queries is not None and n_queries < 1:
         raise DataError(f"n_queries must be 1 or more, got {n_queries}")
     if seed < 0:
         raise DataError(f"seed must be 0 or more, got {seed}")
     world, part = WORLDS[name], SPLITS.index(parse_split(split))
-    count = world.queries[part]
-    if n_queries is not None:
-        count = max(1, round(n_queries * count / world.queries[0]))
+    full = world.queries[0]
+    count = max(1, round((n_queries or full) * world.queries[part] / full))
     sizes, features, labels = _draw_split(world, count, part, seed)
     return RankingDataset(
         features=features,

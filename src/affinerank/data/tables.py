@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -28,14 +28,14 @@ import pyarrow.parquet as pq
 from affinerank.arrays import Ints
 from affinerank.data.categories import ABSENT, is_number, texts
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.letor import read_letor
-from affinerank.data.parquet import OF_LOGS, read_frame, read_parquet
-from affinerank.data.reading import Chosen, Missing
+from affinerank.data.letor import queries_of, read_lines
+from affinerank.data.parquet import OF_LOGS, parquet_errors, read_open
+from affinerank.data.reading import Chosen
 from affinerank.data.validation import default_feature_names
 from affinerank.errors import DataError
 from affinerank.files import PathLike, existing_file, one_line, scratch_folder
 from affinerank.limits import FEATURES, TEXT_DEPTH
-from affinerank.plain_text import COMPRESSIONS, lines_of
+from affinerank.plain_text import COMPRESSIONS, lines_of, parse_json
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 JSON_LINES = (".jsonl", ".ndjson")
@@ -71,77 +71,44 @@ def side_of(path: Path, list_id: str = "query_id") -> Path | None:
 
 def read_table(
     path: PathLike,
-    *,
-    missing: Missing = "keep",
-    list_id: str = "query_id",
     chosen: Chosen = Chosen(),  # noqa: B008
+    side: Path | None = None,
 ) -> RankingDataset:
-    """Read ranking data from CSV, TSV or JSON Lines, as from Parquet."""
+    """Read ranking data from CSV, TSV or JSON Lines, as from Parquet.
+
+    With a ``side``, read data of LightGBM or XGBoost whose queries have the sizes in
+    that file: SVMLight text without ``qid``, or CSV or TSV, with names in the first
+    line or without. Queries are called 1, 2, ..., documents by their row from 0.
+    Features without names are ``f1 .. fn``; of SVMLight text ``f`` and their number.
+    """
     source = existing_file(path)
-    with scratch_folder() as folder:
+    kind = (ending(source)[1:] or "text").upper()
+    with scratch_folder() as folder, parquet_errors(source, kind):
         file = folder / "features.parquet"
-        with _named(source, file):
-            convert = _lines_to_parquet
-            if ending(source) in SEPARATORS:
-                convert = _csv_to_parquet
-            convert(source, file, list_id, chosen)
-            own = Chosen(columns=chosen.columns, category=chosen.category)
-            return read_parquet(file, missing=missing, list_id=list_id, chosen=own)
+        if side is not None:
+            sizes = _sizes(side)
+            first = next(filter(str.strip, lines_of(source)), "")
+            if re.match(r"\S+(\s+\d+:\S*)+\s*(#.*)?$", first):
+                return read_lines(source, chosen.missing, sizes=sizes)
+            chosen = _dense(source, file, first, sizes, chosen)
+        elif ending(source) in SEPARATORS:
+            separated = pyarrow.csv.ParseOptions(delimiter=SEPARATORS[ending(source)])
+            _csv_to_parquet(source, file, chosen, parse_options=separated)
+        else:
+            _lines_to_parquet(source, file, chosen)
+        return read_open(file, chosen)
 
 
-@contextmanager
-def _named(source: Path, file: Path) -> Iterator[None]:
-    """Name the file that was given in errors of reading it."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(str(error).replace(str(file), str(source))) from None
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        kind = (ending(source)[1:] or "text").upper()
-        raise DataError(
-            f"{source}: could not be read as {kind}: {one_line(error)}"
-        ) from None
-
-
-def _csv_to_parquet(source: Path, file: Path, list_id: str, chosen: Chosen) -> None:
-    how = pyarrow.csv.ParseOptions(delimiter=SEPARATORS[ending(source)])
-    with pyarrow.csv.open_csv(source, parse_options=how) as reader:
-        names = reader.schema.names  # of the header
-    ids, label = _own(file, names, list_id, chosen)
-    text = {*ids, *OF_LOGS.split()}
-    taken = [n for n in names if n in (*text, label) or chosen(n)]
-    text |= {name for name in taken if chosen.declares(name)}
-    _convert(source, file, names, text, taken, label, parse_options=how)
-
-
-def _own(
-    file: Path, names: Collection[str], list_id: str, chosen: Chosen
-) -> tuple[tuple[str, str], str]:
-    """Return what ids and label are called; reject a table without the ids."""
-    ids, label = (chosen.named(list_id), chosen.named("doc_id")), chosen.named("label")
-    for name in ids:
-        if name not in names:
-            raise DataError(
-                f"{file}: there is no column {name!r}; expected {', '.join(ids)}, "
-                f"optionally {label}, and features; found {', '.join([*names][:8])}"
-            )
-    return ids, label
-
-
-def _convert(
-    source: Path,
-    file: Path,
-    names: list[str],
-    text: Collection[str],
-    taken: list[str],
-    label: str,
-    **options: Any,
-) -> None:
+def _csv_to_parquet(source: Path, file: Path, chosen: Chosen, **how: Any) -> None:
     """Write the columns taken as Parquet; what is not all numbers becomes text."""
-    words = set(text)
+    with pyarrow.csv.open_csv(source, **how) as reader:
+        names = reader.schema.names  # of the header
+    *ids, label = chosen.own
+    words = {*ids, *OF_LOGS.split(), *filter(chosen.declares, names)}
+    taken = [n for n in names if n in (*words, label) or chosen(n)]
     while True:
         types = {n: pa.string() if n in words else pa.float64() for n in names}
-        how = pyarrow.csv.ConvertOptions(
+        convert = pyarrow.csv.ConvertOptions(
             column_types=types,
             include_columns=taken,
             null_values=ABSENT,
@@ -149,7 +116,7 @@ def _convert(
         )
         try:
             with (
-                pyarrow.csv.open_csv(source, convert_options=how, **options) as reader,
+                pyarrow.csv.open_csv(source, convert_options=convert, **how) as reader,
                 pq.ParquetWriter(file, reader.schema) as writer,
             ):
                 for batch in reader:
@@ -162,35 +129,32 @@ def _convert(
             if name == label:
                 value = one_line(error).rpartition("value ")[2]
                 raise DataError(
-                    f"{file}: column {name!r} must hold numbers, got {value:.60}"
+                    f"column {name!r} must hold numbers, got {value:.60}"
                 ) from None
             words.add(name)
 
 
-def _lines_to_parquet(source: Path, file: Path, list_id: str, chosen: Chosen) -> None:
+def _lines_to_parquet(source: Path, file: Path, chosen: Chosen) -> None:
     """Write the objects of JSON Lines as Parquet; a name that one lacks is missing."""
-    parts: list[dict[str, pa.Array]] = []
-    names: dict[str, None] = {}
+    parts = [pa.table({})]
+    names: set[str] = set()
+    *ids, label = chosen.own
+    ids += OF_LOGS.split()
     objects = _objects(source)
     while rows := list(islice(objects, ROWS_AT_ONCE)):
-        here = {name: None for _, row in rows for name in row}
-        names |= here
+        here = dict.fromkeys(name for _, row in rows for name in row)
+        names.update(here)
         if len(names) > FEATURES:
-            raise DataError(f"{file}: has more than {FEATURES:,} columns")
-        ids = (chosen.named(list_id), chosen.named("doc_id"), *OF_LOGS.split())
-        taken = [n for n in here if n in (*ids, chosen.named("label")) or chosen(n)]
-        parts.append({name: _column(file, name, rows, name in ids) for name in taken})
-    _own(file, names, list_id, chosen)
-    kinds: dict[str, set[pa.DataType]] = {}
-    for part in parts:
-        for name, column in part.items():
-            kinds.setdefault(name, set()).add(column.type)
-    types = {n: _common(kind) for n, kind in kinds.items()}
-    with pq.ParquetWriter(file, pa.schema(types)) as writer:
-        for part in parts:
-            size = len(next(iter(part.values())))
-            every = [_as(part.get(n), kind, size) for n, kind in types.items()]
-            writer.write_table(pa.table(every, schema=pa.schema(types)))
+            raise DataError(f"has more than {FEATURES:,} columns")
+        taken = [n for n in here if n in (*ids, label) or chosen(n)]
+        parts.append(pa.table({n: _column(n, rows, n in ids) for n in taken}))
+    every = {(field.name, field.type) for part in parts for field in part.schema}
+    kinds = Counter(name for name, _ in every)
+    for i, part in enumerate(parts):
+        for place, name in enumerate(part.column_names):
+            if kinds[name] > 1:  # text in some parts
+                parts[i] = parts[i].set_column(place, name, texts(part[name]))
+    pq.write_table(pa.concat_tables(parts, promote_options="default"), file)
 
 
 def _objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -201,29 +165,17 @@ def _objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         try:
             if line.count("[") + line.count("{") > TEXT_DEPTH:
                 raise ValueError("expected numbers, texts and null in an object")
-            row = json.loads(line, object_pairs_hook=_once)
+            row = parse_json(line)
             if not isinstance(row, dict):
                 raise ValueError(f"expected an object, got {row!r:.60}")
-            if "\\u" in line:
-                json.dumps(row, ensure_ascii=False).encode()  # no half characters
         except ValueError as error:
             reason = one_line(error)
-            raise DataError(f"{source}, line {number}: not JSON: {reason}") from None
+            raise DataError(f"line {number}: not JSON: {reason}") from None
         yield number, row
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
-
-
 def _column(
-    file: Path,
-    name: str,
-    rows: list[tuple[int, Mapping[str, Any]]],
-    identifies: bool,
+    name: str, rows: list[tuple[int, Mapping[str, Any]]], identifies: bool
 ) -> pa.Array:
     """Return a column of some rows: numbers, or text where some value is text."""
     values = [row.get(name) for _, row in rows]
@@ -231,56 +183,18 @@ def _column(
     if kinds - {str, int, float, bool}:
         number = next(n for n, row in rows if isinstance(row.get(name), dict | list))
         raise DataError(
-            f"{file}, line {number}: {name!r:.60} must hold a number, a text or null"
+            f"line {number}: {name!r:.60} must hold a number, a text or null"
         )
     if identifies and kinds <= {int} and all(abs(v or 0) < 2**63 for v in values):
         return pa.array(values, pa.int64())
     if str in kinds or identifies:
-        return pa.array([v if v is None else _word(v) for v in values], pa.string())
+        plain = (str, type(None))
+        words = [v if isinstance(v, plain) else json.dumps(v) for v in values]
+        return pa.array(words, pa.string())
     try:
         return pa.array([v if v is None else float(v) for v in values], pa.float64())
     except OverflowError:
-        far = f"{name!r:.60} holds a number beyond all limits"
-        raise DataError(f"{file}: {far}") from None
-
-
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _common(kinds: Collection[pa.DataType]) -> pa.DataType:
-    return next(iter(kinds)) if len(kinds) == 1 else pa.string()
-
-
-def _as(column: pa.Array | None, kind: pa.DataType, size: int) -> pa.Array:
-    if column is None:
-        return pa.nulls(size, kind)
-    return column if column.type == kind else texts(column)
-
-
-def read_with_sizes(
-    path: PathLike,
-    side: Path,
-    *,
-    missing: Missing = "keep",
-    chosen: Chosen = Chosen(),  # noqa: B008
-) -> RankingDataset:
-    """Read data of LightGBM or XGBoost whose queries have the sizes in ``side``.
-
-    The data are SVMLight text without ``qid``, or CSV or TSV, with names in the first
-    line or without. Queries are called 1, 2, ..., documents by their row from 0.
-    Features without names are ``f1 .. fn``; of SVMLight text ``f`` and their number.
-    """
-    source, sizes = existing_file(path), _sizes(side)
-    first = next(filter(str.strip, lines_of(source)), "")
-    with scratch_folder() as folder:
-        file = folder / "data.parquet"
-        with _named(source, file):
-            if re.match(r"\S+(\s+\d+:\S*)+\s*(#.*)?$", first):
-                return _svmlight(source, file, sizes, side, missing)
-            return _dense(
-                source, file, first.strip("\r\n"), sizes, side, missing, chosen
-            )
+        raise DataError(f"{name!r:.60} holds a number beyond all limits") from None
 
 
 def _sizes(side: Path) -> Ints:
@@ -296,74 +210,22 @@ def _sizes(side: Path) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
-def _require_rows(sizes: Ints, rows: int, side: Path, source: Path) -> None:
-    if sizes.sum() != rows:
-        raise DataError(
-            f"{side}: queries of {sizes.sum():,} documents, and {source} has {rows:,}"
-        )
-
-
-def _svmlight(
-    source: Path, file: Path, sizes: Ints, side: Path, missing: Missing
-) -> RankingDataset:
-    """Write each line with its query, and read that; features may count from 0."""
-    zero = any(re.search(r"\s0:", line) for line in lines_of(source))
-    ends, row = np.cumsum(sizes), 0
-    with file.open("w", encoding="utf-8", newline="") as out:
-        for line in lines_of(source):
-            label, *rest = line.split(maxsplit=1)[:2] or ["#"]
-            if label.startswith("#"):
-                out.write(line)
-                continue
-            query = 1 + int(np.searchsorted(ends, row, side="right"))
-            pairs = rest[0].rstrip() if rest else ""
-            if zero:
-                pairs = re.sub(r"(?<!\S)\d+(?=:)", _next, pairs)
-            out.write(f"{label} qid:{query} {pairs}\n")
-            row += 1
-    _require_rows(sizes, row, side, source)
-    data = read_letor(file, missing=missing)
-    if not zero:
-        return data
-    names = tuple(f"f{i}" for i in range(data.n_features))
-    return replace(data, feature_names=names)
-
-
-def _next(number: re.Match[str]) -> str:
-    return str(int(number[0]) + 1)
-
-
-def _dense(
-    source: Path,
-    file: Path,
-    first: str,
-    sizes: Ints,
-    side: Path,
-    missing: Missing,
-    chosen: Chosen,
-) -> RankingDataset:
-    """Read a table whose first column is the label."""
+def _dense(source: Path, file: Path, first: str, sizes: Ints, chosen: Chosen) -> Chosen:
+    """Write a table whose first column is the label; return how to read it."""
     separator = "\t" if "\t" in first else ","
-    cells = [cell.strip('" ') for cell in first.split(separator)]
+    cells = [cell.strip('" ') for cell in first.strip("\r\n").split(separator)]
     named = not all(is_number(cell) or cell in ABSENT for cell in cells)
     names = cells if named else ["label", *default_feature_names(len(cells) - 1)]
-    label = names[0]
-    _convert(
+    own = replace(chosen, columns=(("label", names[0]),), list_id="query_id")
+    _csv_to_parquet(
         source,
         file,
-        names,
-        {name for name in names if chosen.declares(name)},
-        [name for name in names if name == label or chosen(name)],
-        label,
+        own,
         parse_options=pyarrow.csv.ParseOptions(delimiter=separator),
-        read_options=pyarrow.csv.ReadOptions(
-            column_names=names, skip_rows=1 if named else 0
-        ),
+        read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(named)),
     )
     table = pq.read_table(file)
-    _require_rows(sizes, table.num_rows, side, source)
-    query = np.repeat(np.arange(1, len(sizes) + 1), sizes)
-    table = table.append_column("query_id", pa.array(query))
-    table = table.append_column("doc_id", pa.array(np.arange(len(query))))
-    own = Chosen(columns=(("label", label),), category=chosen.category)
-    return read_frame(table, missing=missing, chosen=own)
+    query = queries_of(sizes, table.num_rows)
+    table = table.append_column("query_id", pa.array(query + 1))
+    pq.write_table(table.append_column("doc_id", pa.array(np.arange(len(query)))), file)
+    return own

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank import limits
-from affinerank.arrays import Ids, Ints, Matrix
+from affinerank.arrays import Ids, Ints, Matrix, reject_rows
 from affinerank.data.mapped import blocks, release
-from affinerank.errors import DataError, warn
+from affinerank.errors import DataError
 
 
 def as_matrix(features: ArrayLike) -> Matrix:
@@ -40,16 +39,11 @@ def as_offsets(offsets: ArrayLike, n_docs: int) -> Ints:
         raise DataError(
             f"offsets must start at 0 and end at the number of documents, {n_docs}"
         )
-    bad = np.flatnonzero(np.diff(array) < 1)
-    if bad.size:
+    empty = np.flatnonzero(np.diff(array) < 1)
+    if empty.size:
         raise DataError(
-            f"query {bad[0]} has no documents ({bad.size} such queries); "
+            f"query {empty[0]} has no documents ({empty.size} such queries); "
             "leave out queries without documents"
-        )
-    long = np.flatnonzero(np.diff(array) > limits.DOCUMENTS_PER_QUERY)
-    if long.size:
-        raise DataError(
-            f"query {long[0]} has more documents than {limits.DOCUMENTS_PER_QUERY:,}"
         )
     return array
 
@@ -87,21 +81,15 @@ def default_feature_names(n_features: int) -> tuple[str, ...]:
 
 def as_labels(labels: ArrayLike, n_docs: int) -> Matrix:
     """Return one label per document, 0 or more."""
-    array = np.asarray(labels, dtype=np.float32)
-    _require_length("labels", array, n_docs)
-    bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
-    if bad.size:
-        raise DataError(
-            f"row {bad[0]}: a label must be a number that is 0 or more, "
-            f"got {array[bad[0]]:g} ({bad.size} such rows)"
-        )
+    array = with_length("labels", np.asarray(labels, dtype=np.float32), n_docs)
+    bad = ~(np.isfinite(array) & (array >= 0))
+    reject_rows(bad, "a label must be a number that is 0 or more", array)
     return array
 
 
 def as_ids(name: str, ids: ArrayLike, length: int) -> Ids:
     """Return int64 where all are integers, else numpy strings of any length."""
-    array = np.asarray(ids)
-    _require_length(name, array, length)
+    array = with_length(name, np.asarray(ids), length)
     kind = array.dtype.kind
     if kind == "i" or (kind == "u" and array.max(initial=0) < 2**63):
         return array.astype(np.int64, copy=False)
@@ -110,30 +98,25 @@ def as_ids(name: str, ids: ArrayLike, length: int) -> Ids:
     raise DataError(f"{name} must be integers or strings, got {array.dtype}")
 
 
-def as_source_rows(rows: Ints, n_docs: int) -> Ints:
-    """Return one row per document, in order if none are given."""
-    array = np.asarray(rows, dtype=np.int64) if len(rows) else np.arange(n_docs)
-    _require_length("source_rows", array, n_docs)
+def as_query_ids(ids: ArrayLike, offsets: Ints) -> Ids:
+    """Return ids of queries, each once; reject queries of too many documents."""
+    array = as_ids("query_ids", ids, len(offsets) - 1)
+    if len(np.unique(array)) != len(array):
+        raise DataError(
+            "query_ids must name each query once; "
+            "RankingDataset.from_rows groups rows that come in any order"
+        )
+    long = array[np.diff(offsets) > limits.DOCUMENTS_PER_QUERY]
+    if long.size:
+        raise DataError(
+            f"query {str(long[0])!r:.60} has more documents than "
+            f"{limits.DOCUMENTS_PER_QUERY:,}; give each list a query of its own"
+        )
     return array
 
 
-def read_only(value: Any) -> Any:
-    """Return a view of an array that cannot be written to; other values unchanged."""
-    if isinstance(value, np.ndarray):
-        value = value.view()
-        value.setflags(write=False)
-    return value
-
-
-def note_scattered(n_returns: int) -> None:
-    """Warn that query ids came back after other queries, and were grouped."""
-    times = "time" if n_returns == 1 else "times"
-    warn(
-        f"rows of one query were not together: a query id came back {n_returns} "
-        f"{times} after another query; its rows were grouped, in their order"
-    )
-
-
-def _require_length(name: str, array: Ids, length: int) -> None:
+def with_length(name: str, array: Ids, length: int) -> Ids:
+    """Return an array of one value for each row."""
     if array.shape != (length,):
         raise DataError(f"{name} must have shape [{length}], got {array.shape}")
+    return array
