@@ -47,8 +47,6 @@ class Figure:
         besides: Panels are drawn only for data that have series besides this one.
         held_out: Whether rankers are those of the epoch that held-out clicks chose, of
             methods that have one; else those of the last.
-        row: Coordinate that makes rows of panels.
-        columns: Coordinates that make the panels of a row.
     """
 
     name: str
@@ -58,8 +56,6 @@ class Figure:
     where: Mapping[str, str] = field(default_factory=dict)
     besides: str | None = None
     held_out: bool = False
-    row: str = "data"
-    columns: tuple[str, ...] = ("click_model", "policy", "ranker")
 
 
 FIGURES: Table[Figure] = Table(
@@ -92,11 +88,11 @@ def canonical(coordinate: str, text: str) -> str:
         return text
     given = dict(Spec.parse(text).parameters)
     settings = settings_of(coordinate, text)
-    named = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
-    values = {name: value for name, value in named.items() if name in given}
+    names = [field.name for field in dataclasses.fields(settings)]
+    values = {name: getattr(settings, name) for name in names if name in given}
     kept = values | {name: given[name] for name in given if name not in values}
-    pairs = ((name, _exact(v)) for name, v in kept.items() if v is not None)
-    return str(Spec(Spec.parse(text).name, tuple(pairs)))
+    pairs = tuple(pair for pair in kept.items() if pair[1] is not None)
+    return str(Spec(Spec.parse(text).name, pairs))
 
 
 def title_of(coordinate: str, text: str) -> str:
@@ -115,12 +111,3 @@ def title_of(coordinate: str, text: str) -> str:
     title = TABLES[coordinate][0][spec.name].title
     parameters = (f"{name} {value}" for name, value in spec.parameters)
     return ", ".join([title, *(PARAMETERS.get(text, text) for text in parameters)])
-
-
-def _exact(value: Any) -> Any:
-    """Return a float as the shortest text that reads back, true and false as TOML."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, float) or float(f"{value:g}") == value:
-        return value
-    return repr(value)

@@ -246,6 +246,6 @@ def _circumstances(results: Sequence[Result]) -> str:
     minutes = sum(r.seconds for r in results) / 60
     rows = [["Time spent", f"{minutes:.1f} minutes, {len(results)} cells"]]
     for name in ("device", "versions", "commit"):
-        found = dict.fromkeys(getattr(r.machine, name) for r in results)
+        found = dict.fromkeys(getattr(r, name) for r in results)
         rows += [[name.capitalize(), escape(value)] for value in found]
     return html_table(("", ""), rows)

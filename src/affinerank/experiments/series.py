@@ -51,6 +51,12 @@ class Panel:
         return settings_of("click_model", self.click_model)
 
 
+def is_level(place: Cell, panel: Panel | Cell) -> bool:
+    """Whether a place depends on no clicks, and is the same all over a panel."""
+    same = place.data == panel.data and place.ranker in (None, panel.ranker)
+    return place.clicks is None and same
+
+
 def setting_title(
     place: Panel | Cell, columns: Sequence[str] = ("click_model", "policy", "ranker")
 ) -> str:
@@ -247,13 +253,7 @@ class Summary:
 
     def levels(self, panel: Panel) -> list[Point]:
         """Return what depends on no clicks, and is the same all over a panel."""
-        return [
-            point
-            for point in self.points
-            if point.place.clicks is None
-            and point.place.data == panel.data
-            and point.place.ranker in (None, panel.ranker)
-        ]
+        return [p for p in self.points if is_level(p.place, panel)]
 
     def runs(self, estimator: str, users: str | None = TRUE) -> Floats:
         """``[n_panels, n_counts, n_runs]`` values of a method; NaN if not measured."""
