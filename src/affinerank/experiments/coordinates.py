@@ -15,7 +15,7 @@ from affinerank.clicks.models import CLICK_MODELS
 from affinerank.clicks.policies import POLICIES
 from affinerank.clicks.traffic import Traffic
 from affinerank.defaults import CORRECTION, POLICY, RANKER
-from affinerank.estimators import ESTIMATORS
+from affinerank.estimators import ESTIMATORS, Estimator
 from affinerank.pipeline.worlds import PRODUCTION, TRUE
 from affinerank.rankers import RANKERS
 from affinerank.settings import Spec
@@ -78,6 +78,11 @@ def settings_of(coordinate: str, text: str) -> Any:
     return spec.settings(own)
 
 
+def estimator_of(text: str) -> Estimator | None:
+    """Return the row of an estimator; production has none."""
+    return None if text == PRODUCTION else ESTIMATORS[Spec.parse(text).name]
+
+
 def canonical(coordinate: str, text: str) -> str:
     """Write a coordinate in the one way that cells have it; reject unknown names.
 
@@ -87,10 +92,9 @@ def canonical(coordinate: str, text: str) -> str:
     if text in TITLES:
         return text
     given = dict(Spec.parse(text).parameters)
-    settings = settings_of(coordinate, text)
-    names = [field.name for field in dataclasses.fields(settings)]
-    values = {name: getattr(settings, name) for name in names if name in given}
-    kept = values | {name: given[name] for name in given if name not in values}
+    named = values_of(settings_of(coordinate, text))
+    kept = {name: named[name] for name in named if name in given}
+    kept |= {name: value for name, value in given.items() if name not in named}
     pairs = tuple(pair for pair in kept.items() if pair[1] is not None)
     return str(Spec(Spec.parse(text).name, pairs))
 
@@ -111,3 +115,8 @@ def title_of(coordinate: str, text: str) -> str:
     title = TABLES[coordinate][0][spec.name].title
     parameters = (f"{name} {value}" for name, value in spec.parameters)
     return ", ".join([title, *(PARAMETERS.get(text, text) for text in parameters)])
+
+
+def values_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, as they are."""
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}

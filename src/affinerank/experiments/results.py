@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from affinerank.errors import DataError
 from affinerank.experiments.cells import Group
+from affinerank.experiments.coordinates import values_of
 from affinerank.experiments.plan import Plan, read_plan
 from affinerank.experiments.upgrade import upgraded_row
 from affinerank.files import written_whole
@@ -160,11 +161,6 @@ def _result(row: Mapping[str, Any]) -> Result:
     if len(found.alpha) != len(found.beta):
         raise ValueError("alpha and beta must have as many ranks")
     return found
-
-
-def values_of(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass, as they are."""
-    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
 
 
 def _taken(kind: type[T], row: Mapping[str, Any]) -> T:

@@ -23,13 +23,13 @@ from affinerank.errors import AffineRankError
 from affinerank.experiments.cells import Group, groups_of
 from affinerank.experiments.claims import claimed
 from affinerank.experiments.commit import source_commit
+from affinerank.experiments.coordinates import values_of
 from affinerank.experiments.plan import Plan
 from affinerank.experiments.results import (
     Result,
     group_file,
     merge_results,
     open_folder,
-    values_of,
     write_results,
 )
 from affinerank.pipeline.worlds import PRODUCTION, World

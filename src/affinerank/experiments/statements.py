@@ -137,11 +137,9 @@ def _fresh(results: Sequence[Result]) -> list[Result]:
 def as_in_the_paper(cell: Cell, policy: str | None = fixed.ROW.name) -> bool:
     """Whether users, ranker and policy are the paper's; ``None``: any policy."""
     users = cell.click_model and settings_of("click_model", cell.click_model)
-    return (
-        (users is None or isinstance(users, trust.PaperUsers))
-        and (policy is None or cell.policy in (None, policy))
-        and cell.ranker in (None, mlp.ROW.name)
-    )
+    known = users is None or isinstance(users, trust.PaperUsers)
+    shown = policy is None or cell.policy in (None, policy)
+    return known and shown and cell.ranker in (None, mlp.ROW.name)
 
 
 def allowed_p(panel: Panel) -> float:
