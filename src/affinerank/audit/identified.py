@@ -120,6 +120,6 @@ def _moved(overlap: Overlap) -> Parameter:
     moved = f"{overlap.n_moved:,} of {overlap.n_docs:,} documents changed rank"
     if overlap.all_connected:
         return name, "yes", f"{moved}; that connects all ranks"
-    reach = "; ".join(overlap.connected) or "no ranks"
-    known = "partly" if overlap.connected else "no"
-    return name, known, f"{moved}; that connects {reach}"
+    if not overlap.connected:
+        return name, "no", f"{moved}; that connects no ranks"
+    return name, "partly", f"{moved}; that connects {'; '.join(overlap.connected)}"

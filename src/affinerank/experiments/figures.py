@@ -42,7 +42,8 @@ from affinerank.pipeline.worlds import PRODUCTION, TRUE
 
 Rows = list[dict[str, Any]]
 # Title of the row of panels, y axis, panel, series, place on the x axis, runs' values.
-Placed = tuple[str, str, str, str, float, Sequence[float] | Floats]
+Values = Sequence[float] | Floats
+Placed = tuple[str, str, str, str, float, Values]
 Axes = tuple[Spec, Spec, Spec]  # x, scale of y, what a tip says of x
 Look = tuple[str, str, tuple[int, ...]]  # colour, shape, dashes
 
@@ -97,8 +98,9 @@ def draw(name: str, results: Sequence[Result]) -> Spec:
     figure = FIGURES[name]
     placed, axes = DRAWN[figure.x]
     panels: dict[tuple[str, str], Rows] = {}
-    for title, label, *place in placed(figure, results):
-        panels.setdefault((title, label), []).append(_row(*place))
+    for title, label, setting, series, x, values in placed(figure, results):
+        row = _row(setting, series, x, values)
+        panels.setdefault((title, label), []).append(row)
     if not panels:
         raise DataError(
             f"{figure.title} draws {figure.series} by {figure.x}, and these results "
@@ -138,13 +140,14 @@ def _by_clicks(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
         place, own = point.place, [c for c in curves if is_level(point.place, c)]
         value = getattr(place, figure.series, None)  # none of a method
         title = title_of(figure.series, value) if value else point.method
-        at = [(setting_title(place), place.clicks)]
+        at = [(setting_title(place), place.clicks or 0.0)]
         if place.clicks is None:
-            ends = [end((c.clicks for c in own), default=None) for end in (min, max)]
+            counts = [curve.clicks or 0.0 for curve in own]
+            ends = [end(counts, default=0.0) for end in (min, max)]
             at = list(product(dict.fromkeys(map(setting_title, own)), ends))
         for setting, clicks in at:
             values = (held_out and point.early) or point.values
-            yield place.data, label, setting, title, clicks or 0.0, values
+            yield place.data, label, setting, title, clicks, values
 
 
 def _by_rank(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
@@ -168,7 +171,7 @@ def _by_rank(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
                         yield f"{data}: {label}", label, *line, rank, runs
 
 
-def _row(setting: str, series: str, x: float, values: Floats) -> dict[str, Any]:
+def _row(setting: str, series: str, x: float, values: Values) -> dict[str, Any]:
     """Return a point: mean and standard deviation over runs."""
     mean = float(np.mean(values))
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

@@ -163,8 +163,8 @@ class Plan:
     def ranker_settings(self, ranker: str, data: DataSet, device: str) -> Any:
         """Return what a cell's ranker is trained with, as its row's own type."""
         spec = Spec.parse(ranker)
-        said = {"data_seed": self.seed, "learning_rate": data.learning_rate}
-        said["device"] = device
+        said: dict[str, Any] = {"data_seed": self.seed, "device": device}
+        said["learning_rate"] = data.learning_rate
         settings = {name: said[name] for name in _decided_elsewhere(spec.name)}
         own = {ranker.name: dict(ranker.parameters) for ranker in self.rankers}
         settings |= own.get(spec.name, {})

@@ -114,7 +114,7 @@ class _Runner:
     plan: Plan
     root: Path
     device: str
-    machine: Mapping[str, str]
+    machine: Mapping[str, Any]
     progress: Progress
     todo: Sequence[Group]
     sets: str | os.PathLike[str] | None

@@ -208,10 +208,10 @@ def _shown(result: Result) -> Floats:
 def _aligned(found: Floats, truth: Floats) -> Floats:
     """``[2, ranks]`` an estimate in the gauge of the truth; all ranks count alike."""
     try:
-        users = (
+        estimate, true = (
             TrustModel(alpha=a, beta=b, identified="gauge") for a, b in (found, truth)
         )
-        error = gauge_error(*users, np.ones(RANKS))
+        error = gauge_error(estimate, true, np.ones(RANKS))
     except DataError:  # an alpha of 0, or no truth
         return np.full_like(truth, np.nan)
     return np.stack([error.alpha, error.beta])

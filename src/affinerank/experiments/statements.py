@@ -229,11 +229,9 @@ def users_off(
 ) -> Floats:
     """``[n_panels]`` mean over ranks of an error of users, means over runs."""
     off = np.full(len(summary.panels), np.nan)
-    for one in summary.estimates:
-        if one.users == line[1]:
-            errors = error(one.found.mean(axis=1), one.truth)
-            at = summary.panels.index(one.panel)
-            off[at] = np.mean(errors[first - 1 : summary.ranks])
+    for one in [one for one in summary.estimates if one.users == line[1]]:
+        errors = error(one.found.mean(axis=1), one.truth)[first - 1 : summary.ranks]
+        off[summary.panels.index(one.panel)] = np.mean(errors)
     return off
 
 
@@ -253,7 +251,7 @@ def bounded(number: str, *, above: float = -np.inf, at_most: float = np.inf) -> 
 
 
 def _place(summary: Summary, found: Bools) -> str:
-    return summary.panels[np.argwhere(found)[0, 0]].title
+    return summary.panels[int(np.argwhere(found)[0, 0])].title
 
 
 def significant(values: Floats, summary: Summary) -> Judged:
