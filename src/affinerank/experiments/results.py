@@ -76,15 +76,14 @@ def open_folder(folder: str | os.PathLike[str], plan: Plan) -> Path:
             f"{root}: could not be made a run's folder: {error.strerror}"
         ) from None
     path = root / PLAN
-    if path.exists():
-        if read_plan(path) != plan:
-            raise DataError(
-                f"{path}: the folder holds results of another plan; choose another "
-                "folder, or remove this one"
-            )
-    else:
+    if not path.exists():
         with written_whole(path) as aside:
             aside.write_text(plan.to_toml(), encoding="utf-8")
+    elif read_plan(path) != plan:
+        raise DataError(
+            f"{path}: the folder holds results of another plan; choose another "
+            "folder, or remove this one"
+        )
     return root
 
 

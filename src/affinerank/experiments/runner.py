@@ -135,10 +135,10 @@ class _Runner:
 
         Part of a group under way counts for its epochs, in thousandths of a ranker.
         """
-        left = {group.number for group in _unfinished(self.root, self.todo)}
-        total = sum(g.networks for g in self.todo)
-        done = sum(g.networks for g in self.todo if g.number not in left)
-        self.progress("networks", round(1000 * (done + under_way)), 1000 * total)
+        left = sum(group.networks for group in _unfinished(self.root, self.todo))
+        total = sum(group.networks for group in self.todo)
+        done = round(1000 * (total - left + under_way))
+        self.progress("networks", done, 1000 * total)
 
     def _measure(self, group: Group) -> list[Result]:
         plan, started = self.plan, time.perf_counter()
