@@ -229,19 +229,20 @@ def _panel_row(
     """Draw a row of panels, one for each setting, on one scale."""
     order = list(dict.fromkeys(row["setting"] for row in rows))
     width = max(WIDTH, ROW // max(2, len(order)))
-    size = min(12.0, 2.05 * width / max(map(len, order), default=1))  # what has room
+    font = min(12.0, 2.05 * width / max(map(len, order), default=1))  # what has room
     column = {"field": "setting", "type": "nominal", "sort": order, "title": None}
     looks = _looks(rows, columns=len(order) * width // 120)
-    layers = _layers(looks, x, {"title": label, "scale": scale}, tip)
+    shared = {"x": _quantity("x", **x), "color": looks["color"]}
+    layers = _layers(looks, {"title": label, "scale": scale}, tip)
     return {
         "title": title,
         "data": {"values": rows},
-        "facet": {"column": {**column, "header": {"labelFontSize": size}}},
-        "spec": {"width": width, "height": HEIGHT, "layer": layers},
+        "facet": {"column": {**column, "header": {"labelFontSize": font}}},
+        "spec": {"width": width, "height": HEIGHT, "encoding": shared, "layer": layers},
     }
 
 
-def _layers(looks: Spec, x: Spec, y: Spec, tip: Spec) -> list[Spec]:
+def _layers(looks: Spec, y: Spec, tip: Spec) -> list[Spec]:
     """Standard deviation as a band, means as a line, points to hover over."""
     strong = {"condition": {"param": "picked", "value": 1.0}, "value": 0.12}
     faint = {"condition": {"param": "picked", "value": 0.16}, "value": 0.02}
@@ -253,21 +254,17 @@ def _layers(looks: Spec, x: Spec, y: Spec, tip: Spec) -> list[Spec]:
         _quantity("deviation", title="standard deviation", format=".4f"),
         _quantity("runs", title="runs"),
     ]
-
-    def layer(kind: str, own: Sequence[str], encoding: Spec, **mark: Any) -> Spec:
-        looked = {name: looks[name] for name in ("color", *own)}
-        return {
-            "mark": {"type": kind, "clip": "domain" in y["scale"], **mark},
-            "encoding": {"x": _quantity("x", **x), **looked, **encoding},
-        }
-
     band = {"y": low, "y2": {"field": "high"}, "opacity": faint}
-    line = {"y": mean, "opacity": strong}
-    dots = {**line, "tooltip": tips}
+    line = {"y": mean, "opacity": strong, "strokeDash": looks["strokeDash"]}
+    dots = {"y": mean, "opacity": strong, "shape": looks["shape"], "tooltip": tips}
+    clip = {"clip": "domain" in y["scale"]}
     return [
-        layer("area", (), band),
-        layer("line", ("strokeDash",), line, strokeWidth=1.6),
-        layer("point", ("shape",), dots, size=42, filled=True),
+        {"mark": {"type": "area", **clip}, "encoding": band},
+        {"mark": {"type": "line", "strokeWidth": 1.6, **clip}, "encoding": line},
+        {
+            "mark": {"type": "point", "size": 42, "filled": True, **clip},
+            "encoding": dots,
+        },
     ]
 
 
