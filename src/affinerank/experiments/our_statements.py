@@ -33,11 +33,9 @@ from affinerank.settings import Spec
 
 LEVEL = 0.05  # of tests at each point, one-sided, corrected by Holm
 TOP, TOP_CLICKS = 5, 1e5  # documents shown, and clicks, of the statement on cutoffs
-RIVALS = (  # with known users, where they depend on users
-    *((PRODUCTION, None), (BASELINE, TRUE), (ips.ROW.name, TRUE)),
-    *((bayes_ips.ROW.name, TRUE), (CORRECTION, TRUE)),
-    *((f"{CORRECTION}(clip={CLIP})", TRUE), (direct.ROW.name, TRUE)),
-)
+CLIPPED = f"{CORRECTION}(clip={CLIP})"
+LEARNT = (BASELINE, ips.ROW.name, bayes_ips.ROW.name, CORRECTION, CLIPPED)
+RIVALS = ((PRODUCTION, None), *((name, TRUE) for name in (*LEARNT, direct.ROW.name)))
 
 
 def judge_ours(results: Sequence[Result]) -> list[tuple[Statement, Finding]]:
