@@ -331,8 +331,8 @@ def about(run: str) -> Lines:
     results = run_of(run)
     if not results:
         return [MISSING]
-    devices = " and ".join(dict.fromkeys(r.machine.device for r in results))
-    torch = re.search(r"torch [\d.]+", results[-1].machine.versions)
+    devices = " and ".join(dict.fromkeys(r.device for r in results))
+    torch = re.search(r"torch [\d.]+", results[-1].versions)
     minutes = sum(r.seconds for r in results) / 60
     planned = len(cells_of(read_plan(DOCS / run / PLAN)))
     over = "" if len(results) == planned else f" of {planned:,} (the run is not over)"

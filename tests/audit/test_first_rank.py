@@ -9,7 +9,6 @@ from affinerank.arrays import Floats
 from affinerank.audit import first_rank
 from affinerank.audit.facts import facts_of
 from affinerank.audit.first_rank import FirstRank, judge_first_rank
-from affinerank.bias.bands import Bands
 from affinerank.bias.pooling import RankPools
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
@@ -39,10 +38,8 @@ def judged(
 ) -> FirstRank:
     """Judge by users whose alpha, then beta, have these variances."""
     users = TrustModel(alpha=np.array(alpha), beta=np.array(beta), identified="gauge")
-    zero = np.zeros(len(alpha))
-    bands = Bands(users.alpha, users.beta, zero, zero, np.diag(variance))
     pools = RankPools(np.arange(len(alpha)), rows.by_rank(rows.impressions))
-    return judge_first_rank(rows, *users.at(rows), bands, pools)
+    return judge_first_rank(rows, *users.at(rows), np.diag(variance), pools)
 
 
 def test_documents_that_should_come_first_are_truly_better(world: World) -> None:

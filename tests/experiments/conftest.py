@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.experiments.results import Machine, Result
+from affinerank.experiments.results import Result
 from affinerank.pipeline.worlds import Cell
 
 QUERIES = 20_000
@@ -23,7 +23,6 @@ ESTIMATED = {
     "sigmoid": (0.49, 0.50, 0.52, 0.54),
 }
 FACTORS = {"soft-min-max": (0.8, 1.0), "softmax": (1.3, 1.0), "sigmoid": (0.7, 0.5)}
-MACHINE = Machine("torch 1.0", "abc", "cpu")
 
 
 def result(cell: Cell, ndcg: float, users: TrustModel | None = None) -> Result:
@@ -41,7 +40,9 @@ def result(cell: Cell, ndcg: float, users: TrustModel | None = None) -> Result:
         clicks_drawn=100,
         seconds=1.0,
         digest="d",
-        machine=MACHINE,
+        versions="torch 1.0",
+        commit="abc",
+        device="cpu",
     )
 
 

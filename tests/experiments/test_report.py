@@ -149,7 +149,7 @@ def test_series_that_are_not_known_have_looks_too(paper_results: list[Result]) -
         if (r.cell.estimator, r.cell.users) == ("affine", "true")
     ]
     spec = draw("figure1", [*paper_results, *clipped])
-    colour = spec["vconcat"][0]["spec"]["layer"][0]["encoding"]["color"]["scale"]
+    colour = spec["vconcat"][0]["spec"]["encoding"]["color"]["scale"]
     assert colour["domain"][-2:] == [f"Affine, clip {clip}" for clip in clips]
     assert len(set(colour["range"])) == len(colour["domain"]) == 8
 

@@ -19,11 +19,10 @@ import torch
 
 from affinerank.errors import DataError
 from affinerank.experiments.cells import cells_of, groups_of
-from affinerank.experiments.claims import awaited, claimed
+from affinerank.experiments.claims import claimed
 from affinerank.experiments.plan import Grid, Plan, shipped_plan, with_data
 from affinerank.experiments.results import (
     MERGED,
-    Machine,
     Result,
     group_file,
     load_results,
@@ -61,7 +60,7 @@ def measured(folder: Path) -> dict[Cell, tuple[object, ...]]:
 
 
 def _timeless(result: Result) -> tuple[object, ...]:
-    row = replace(result, seconds=0.0, per_query=(), machine=Machine("", "", ""))
+    row = replace(result, seconds=0.0, per_query=(), versions="", commit="", device="")
     return (row, np.array(result.per_query).tobytes())
 
 
@@ -100,8 +99,8 @@ def test_every_cell_has_one_row_with_all_that_it_depends_on(undisturbed: Path) -
         values = np.array(result.per_query)
         assert result.ndcg == pytest.approx(np.nanmean(values), abs=1e-6)
         assert 0 < result.ndcg < 1
-        assert "torch" in result.machine.versions
-        assert result.machine.device == "cpu"
+        assert "torch" in result.versions
+        assert result.device == "cpu"
         assert len(result.digest) == 32
         assert result.queries == 40
         trained = result.cell.estimator != "production"
@@ -158,7 +157,7 @@ def test_processes_of_one_call_share_the_work(
 def test_training_on_one_device_takes_turns(tmp_path: Path) -> None:
     path = tmp_path / "claims" / "device"
     order: list[str] = []
-    with awaited(path):
+    with claimed(path, wait=True):
         other = threading.Thread(target=lambda: _in_turn(path, order))
         other.start()
         other.join(0.2)
@@ -168,7 +167,7 @@ def test_training_on_one_device_takes_turns(tmp_path: Path) -> None:
 
 
 def _in_turn(path: Path, order: list[str]) -> None:
-    with awaited(path):
+    with claimed(path, wait=True):
         order.append("second")
 
 

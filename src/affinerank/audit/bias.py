@@ -73,39 +73,39 @@ def position_bias(facts: Facts) -> Section:
 
 def trust_bias(facts: Facts) -> Section:
     """Say what the test for trust bias found."""
-    test = facts.estimate.test if facts.estimate else None
+    estimate = facts.estimate
+    test = estimate.test if estimate else None
+    verdict = "unknown"
     if test is None:
         says = "Too few queries were clicked to test for it."
-        if facts.estimate is None:
+        if estimate is None:
             says = "Testing for it needs an estimate of how users click: see below."
-        elif not facts.estimate.models:
-            says = (
-                f"Users were estimated by {facts.estimate.method}, which has no test."
-            )
+        elif not estimate.models:
+            says = f"Users were estimated by {estimate.method}, which has no test."
         return Section(TRUST, "unknown", (says,), {"test": None}, short=says)
+    basis = f"{p_text(test.p)}, from {test.n_queries:,} held-out queries"
     if test.found and facts.misfit:
         says = (
             "Clicks depend on the clicks above, which a test by rank alone takes for "
             "trust bias: see the assumptions."
         )
         short = "Users depend on their clicks above, which looks the same."
-        return Section(TRUST, "unknown", (says,), {"test": asdict(test)}, short=short)
-    basis = f"{p_text(test.p)}, from {test.n_queries:,} held-out queries"
-    says = (
-        f"It was not found ({basis}). That is no proof that there is none; the affine "
-        "correction is right either way."
-    )
-    if test.p < LEVEL:
-        says = f"Not claimed ({basis}): held-out clicks are predicted no better by it."
-    if test.found:
+    elif test.found:
+        verdict = "yes"
         says = (
             f"Yes ({basis}). High ranks are clicked more than relevance explains: "
             "the affine correction removes that, inverse propensity weights cannot."
         )
-    verdict = "yes" if test.found else "not found"
-    short = NOT_SEEN["not found"]
-    if test.found:
         short = "What stands high is clicked because it stands high, relevant or not."
+    else:
+        verdict, short = "not found", NOT_SEEN["not found"]
+        says = (
+            f"It was not found ({basis}). That is no proof that there is none; the "
+            "affine correction is right either way."
+        )
+        if test.p < LEVEL:
+            worse = "held-out clicks are predicted no better by it"
+            says = f"Not claimed ({basis}): {worse}."
     return Section(TRUST, verdict, (says,), {"test": asdict(test)}, short=short)
 
 

@@ -42,11 +42,8 @@ def click_rates(facts: Facts) -> Section:
         same = same_documents(*facts.average)
         for row in rates:
             row["same_documents"] = same.get(row["rank"])
-        series["the same documents at every rank"] = [
-            {"rank": row["rank"], "rate": same[row["rank"]]}
-            for row in rates
-            if row["rank"] in same
-        ]
+        alone = [{"rank": rank, "rate": rate} for rank, rate in same.items()]
+        series["the same documents at every rank"] = alone
         notes.append(SAME)
     figure = _figure("rates", series) if len(rates) > 1 else None
     numbers: dict[str, Any] = {"by_rank": rates}

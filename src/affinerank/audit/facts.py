@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from affinerank.arrays import Floats, Ints, joint
+from affinerank.arrays import Floats, joint
 from affinerank.audit.first_rank import FirstRank, judge_first_rank
 from affinerank.bias import Estimate, EstimationSettings
 from affinerank.bias.assumptions import DEPENDENT, Assumption, check_assumptions
@@ -17,7 +17,13 @@ from affinerank.bias.overlap import Overlap, overlap_of
 from affinerank.bias.pooling import RankPools, pool_ranks
 from affinerank.bias.swaps import DEEPEST
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.rows import ClickRows, document_ids, note_unmatched, rows_of
+from affinerank.clicks.rows import (
+    ClickRows,
+    codes,
+    document_ids,
+    note_unmatched,
+    rows_of,
+)
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import AffineRankWarning, DataError
 from affinerank.pipeline.debiasing import debias
@@ -31,9 +37,9 @@ if TYPE_CHECKING:
 Average = tuple[ClickRows, Floats, Floats]  # rows by rank, with their alpha and beta
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Facts:
-    """A log, and what was estimated from it.
+    """A log, and what was estimated from it; see :func:`facts_of`.
 
     Attributes:
         counts: As given.
@@ -41,6 +47,9 @@ class Facts:
         ids: ``query_id`` and ``doc_id`` of each document of the rows.
         pools: Which ranks have enough clicks to stand alone.
         overlap: How far documents were shown at several ranks.
+        features: Whether features were given.
+        survey: Of the log, where one was read.
+        days: How many days it covers, where that is known.
         estimate: How users click; none if that was refused.
         refused: Why it was, in words.
         warned: What the estimation warned of.
@@ -51,9 +60,6 @@ class Facts:
         assumptions: What the model takes for granted, tested.
         labels: Debiased, by features if there are any, by rank without; none without
             an estimate.
-        features: Whether features were given.
-        survey: Of the log, where one was read.
-        days: How many days it covers, where that is known.
     """
 
     counts: ClickCounts
@@ -61,16 +67,16 @@ class Facts:
     ids: pa.Table
     pools: RankPools
     overlap: Overlap
-    estimate: Estimate | None
-    refused: str | None
-    warned: tuple[str, ...]
-    average: Average | None
-    first: FirstRank | None
-    assumptions: tuple[Assumption, ...]
-    labels: pa.Table | None
     features: bool
     survey: LogSurvey | None
     days: float | None
+    estimate: Estimate | None = None
+    refused: str | None = None
+    warned: tuple[str, ...] = ()
+    average: Average | None = None
+    first: FirstRank | None = None
+    assumptions: tuple[Assumption, ...] = ()
+    labels: pa.Table | None = None
 
     @property
     def repeated_sessions(self) -> int:
@@ -113,11 +119,12 @@ def facts_of(
 ) -> Facts:
     """Estimate how users click, or find out why that is refused."""
     merged = counts.merged(*(key for key in ("ranker", "split") if key in counts.keys))
-    detailed = rows_of(merged)
+    detailed, ids = rows_of(merged), document_ids(merged)
     rows = detailed.merged()
     pools = pool_ranks(rows)
+    given = data is not None, survey, days
+    facts = Facts(counts, rows, ids, pools, overlap_of(rows, pools), *given)
     how = EstimationSettings(seed=seed)
-    estimate, refused, average, first, labels = None, None, None, None, None
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", AffineRankWarning)
         try:
@@ -125,31 +132,22 @@ def facts_of(
         except DataError as error:
             if data is not None:  # data of other documents are a mistake, no finding
                 note_unmatched(rows_of(merged, data))
-            refused = str(error)
+            facts.refused = str(error)
         else:
-            average = average_users(estimate, detailed)
-            if estimate.display.covariance is not None:
-                first = judge_first_rank(*average, estimate.display, estimate.pools)
-            labels = debias(
+            facts.estimate, bands = estimate, estimate.display
+            facts.average = average_users(estimate, detailed)
+            if bands.covariance is not None:
+                known = bands.covariance, estimate.pools
+                facts.first = judge_first_rank(*facts.average, *known)
+            facts.labels = debias(
                 merged, estimate.users, data=data, seed=seed, progress=progress
             )
-    return Facts(
-        counts,
-        rows,
-        document_ids(merged),
-        pools,
-        overlap_of(rows, pools),
-        estimate,
-        refused,
-        tuple(dict.fromkeys(str(warning.message) for warning in warned)),
-        average,
-        first,
-        check_assumptions(rows_of(counts), _rankers(counts), estimate),
-        labels,
-        data is not None,
-        survey,
-        days,
-    )
+    facts.warned = tuple(dict.fromkeys(str(warning.message) for warning in warned))
+    rankers = None
+    if "ranker" in counts.keys:
+        rankers = codes(counts.column("ranker"))[counts.impressions > 0]
+    facts.assumptions = check_assumptions(rows_of(counts), rankers, facts.estimate)
+    return facts
 
 
 def average_users(estimate: Estimate, rows: ClickRows) -> Average:
@@ -175,11 +173,3 @@ def same_documents(rows: ClickRows, alpha: Floats, beta: Floats) -> dict[int, fl
     at = np.flatnonzero(seen)
     rates = (expected[at] / seen[at]).tolist()
     return dict(zip((at + 1).tolist(), rates, strict=True))
-
-
-def _rankers(counts: ClickCounts) -> Ints | None:
-    """``[n_rows]`` number of the ranker of each row of counts that was shown."""
-    if "ranker" not in counts.keys:
-        return None
-    codes = counts.column("ranker").combine_chunks().dictionary_encode().indices
-    return np.asarray(codes, dtype=np.int64)[counts.impressions > 0]

@@ -153,14 +153,18 @@ class Audit(Tabular):
     source: str = ""
     worth: str = ""
 
+    @property
+    def told(self) -> list[Section]:
+        """The answers that have a verdict."""
+        return [part for part in self.sections if part.question.wanted is not None]
+
     def _line(self) -> str:
-        return " ".join(f"{r['question']} {r['answer']}." for r in self._rows())
+        return " ".join(f"{part.question.text} {part.answer}." for part in self.told)
 
     def _rows(self) -> list[dict[str, Any]]:
-        told = [part for part in self.sections if part.question.wanted is not None]
         return [
             {"question": p.question.text, "answer": p.answer, "in_short": p.short}
-            for p in told
+            for p in self.told
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,8 +180,7 @@ class Audit(Tabular):
         """Yield verdicts, what they mean and next steps, as lines of a terminal."""
         parts = [
             (f"{part.question.name.replace('_', ' ')}: {part.answer}", part.says)
-            for part in self.sections
-            if part.question.wanted is not None
+            for part in self.told
         ]
         parts += [("worth", (self.worth,))] if self.worth else []
         parts += [(f"next: {step.title}", step.says) for step in self.next]

@@ -26,11 +26,9 @@ import numpy as np
 from scipy import sparse, stats
 
 from affinerank.arrays import Bools, Floats, Ints
-from affinerank.bias.bands import Bands
 from affinerank.bias.pooling import RankPools
 from affinerank.clicks.rows import ClickRows
 from affinerank.data.mapped import blocks
-from affinerank.errors import ConfigError
 from affinerank.estimators.correction import corrected, standard_error
 
 LEAST_IMPRESSIONS = 20
@@ -68,7 +66,7 @@ class FirstRank:
 
 
 def judge_first_rank(
-    rows: ClickRows, alpha: Floats, beta: Floats, bands: Bands, pools: RankPools
+    rows: ClickRows, alpha: Floats, beta: Floats, covariance: Floats, pools: RankPools
 ) -> FirstRank:
     """Compare the documents shown first with those below.
 
@@ -76,11 +74,9 @@ def judge_first_rank(
         rows: Clicks, one row per document and rank.
         alpha: ``[n_rows]`` of the users, in the gauge for display.
         beta: ``[n_rows]`` likewise.
-        bands: Of those users by rank, with their covariance.
-        pools: Of the bands.
+        covariance: ``[2 n_pools, 2 n_pools]`` of alpha, then beta.
+        pools: Of ranks, which have one alpha and beta each.
     """
-    if bands.covariance is None:
-        raise ConfigError("the covariance of the users must be known: estimate bands")
     weights, query_of = corrected(rows, alpha, beta), rows.query_of_doc
     relevance, own = weights.weight, standard_error(weights, rows) ** 2
     # The document each query shows first, and its rivals: those known well enough.
@@ -96,7 +92,7 @@ def judge_first_rank(
     variance, slopes = own[leaders] + own[rivals], _slopes(rows, alpha, beta, pools)
     for part in blocks(len(rivals)):  # a slope for each parameter is wide
         slope = (slopes[rivals[part]] - slopes[leaders[part]]).toarray()
-        variance[part] += np.einsum("ij,jk,ik->i", slope, bands.covariance, slope)
+        variance[part] += np.einsum("ij,jk,ik->i", slope, covariance, slope)
     ahead = (relevance[rivals] - relevance[leaders]) / np.sqrt(variance)
     # The strongest rival of each query stands for all of them.
     query, at, number = _best(ahead, query_of[rivals])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from affinerank.audit.facts import Facts
@@ -14,7 +14,8 @@ from affinerank.charts import bias_figure
 from affinerank.clicks.counts_table import CONTEXT
 from affinerank.estimators import ESTIMATORS
 
-Status = Literal["yes", "partly", "no", "never"]
+# Something one would like to know, whether clicks determine it, and why.
+Parameter = tuple[str, Literal["yes", "partly", "no", "never"], str]
 QUESTION = Question("identified", "Can it be known how users click?", wanted=True)
 PARAMETERS = (
     Column("Parameter", "{parameter}"),
@@ -50,18 +51,10 @@ AVERAGE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """Something one would like to know, whether clicks determine it, and why."""
-
-    parameter: str
-    status: Status
-    why: str
-
-
 def identified(facts: Facts) -> Section:
     """Say what clicks of this log determine of how users click."""
-    parameters = [asdict(each) for each in _parameters(facts)]
+    keys = ("parameter", "status", "why")
+    parameters = [dict(zip(keys, each, strict=True)) for each in _parameters(facts)]
     notes = list(facts.warned)
     numbers: dict[str, Any] = {"refused": facts.refused, "parameters": parameters}
     blocks = [Block(PARAMETERS, parameters)]
@@ -89,28 +82,25 @@ def identified(facts: Facts) -> Section:
     return Section(QUESTION, verdict, tuple(says), numbers, parts, SHORT[verdict])
 
 
-def _parameters(facts: Facts) -> list[Parameter]:
-    found = [_alpha_beta(facts)]
+def _parameters(facts: Facts) -> Iterator[Parameter]:
+    yield _alpha_beta(facts)
     if "segment" in facts.counts.keys:
         why = "users are compared by segment, and kept apart where that predicts clicks"
-        found.append(Parameter("alpha and beta of each segment", "partly", why))
+        yield "alpha and beta of each segment", "partly", why
+    yield _moved(facts.overlap)
     scale = "clicks and rankings are the same on any scale"
+    yield "unit and zero of relevance (their scale)", "never", scale
     needy = [e.name for e in ESTIMATORS.values() if e.needs == "examination"]
     theta = f"clicks show alpha and beta only; {' and '.join(needy)} need theirs given"
+    yield "examination (theta), eps+ and eps- by themselves", "never", theta
     unseen = "no one saw them: features may predict it, clicks cannot tell"
+    yield "relevance of documents never shown", "no", unseen
     dependent = "clicks that depend on other clicks of the session, or on the user"
-    known = Parameter(dependent, "no", f"counts add sessions up; {COUNT_CONTEXT}")
     if CONTEXT in facts.counts.keys:
-        why = "on the last click above; counts add up everything else"
-        known = Parameter(dependent, "partly", why)
-    return [
-        *found,
-        _moved(facts.overlap),
-        Parameter("unit and zero of relevance (their scale)", "never", scale),
-        Parameter("examination (theta), eps+ and eps- by themselves", "never", theta),
-        Parameter("relevance of documents never shown", "no", unseen),
-        known,
-    ]
+        last = "on the last click above; counts add up everything else"
+        yield dependent, "partly", last
+    else:
+        yield dependent, "no", f"counts add sessions up; {COUNT_CONTEXT}"
 
 
 def _alpha_beta(facts: Facts) -> Parameter:
@@ -122,15 +112,14 @@ def _alpha_beta(facts: Facts) -> Parameter:
         why = f"by {estimate.method}: {estimate.why}"
         if not estimate.inference.known:
             why += "; how precisely is not known"
-    name = "alpha and beta of each rank, relative to the others"
-    return Parameter(name, facts.identified, why)
+    return "alpha and beta of each rank, relative to the others", facts.identified, why
 
 
 def _moved(overlap: Overlap) -> Parameter:
     name = "the same from documents that changed rank, without assumptions on relevance"
     moved = f"{overlap.n_moved:,} of {overlap.n_docs:,} documents changed rank"
-    status: Status = "partly" if overlap.connected else "no"
-    reach = "; ".join(overlap.connected) or "no ranks"
     if overlap.all_connected:
-        status, reach = "yes", "all ranks"
-    return Parameter(name, status, f"{moved}; that connects {reach}")
+        return name, "yes", f"{moved}; that connects all ranks"
+    if not overlap.connected:
+        return name, "no", f"{moved}; that connects no ranks"
+    return name, "partly", f"{moved}; that connects {'; '.join(overlap.connected)}"

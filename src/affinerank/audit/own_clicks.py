@@ -16,8 +16,7 @@ def own_clicks(facts: Facts) -> Section:
     if facts.labels is None:
         why = "Clicks cannot be weighed without knowing how users click."
         return Section(QUESTION, "unknown", (why,), {"documents": 0})
-    columns = ("own_clicks", "impressions")
-    own, seen = (facts.labels[name].to_numpy() for name in columns)
+    own, seen = (facts.labels[n].to_numpy() for n in ("own_clicks", "impressions"))
     shown, decided = int((seen > 0).sum()), own > 0.5
     clicks, traffic = int(decided.sum()), float(seen[decided].sum() / seen.sum())
     by = "features" if facts.features else "the rank it was shown at"

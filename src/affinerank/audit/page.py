@@ -31,7 +31,7 @@ MARKS: Mapping[Any, tuple[Mark, str]] = {
 def audit_page(found: Audit) -> str:
     """Return the page of an audit."""
     title = f"Click log: {found.source}"
-    body = [f"<h1>{escape(title)}</h1>", _cards(found.sections), *_outlook(found)]
+    body = [f"<h1>{escape(title)}</h1>", _cards(found.told), *_outlook(found)]
     for section in found.sections:
         name, text = section.question.name, escape(section.question.text)
         body += [f'<h2 id="section-{name}">{text}</h2>', *_shown(section)]
@@ -47,14 +47,13 @@ def audit_page(found: Audit) -> str:
     return html_page(title, body, figures)
 
 
-def _cards(sections: Iterable[Section]) -> str:
+def _cards(told: Iterable[Section]) -> str:
     cards = [
         f'<a class="card {part.mark}" href="#section-{part.question.name}">'
         f"<span>{escape(part.question.text)}</span>"
         f"<strong>{escape(part.answer.capitalize())}</strong>"
         f"<small>{escape(part.short)}</small></a>"
-        for part in sections
-        if part.question.wanted is not None
+        for part in told
     ]
     return f'<nav class="cards">{"".join(cards)}</nav>'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +24,6 @@ CHECKS = (
     Column("Number", "{number:,}"),
     Column("", "{says}", mark="verdict"),
 )
-FAULTS = "Faults and notes"
 FINDINGS = (
     Column("", mark="fault"),
     Column("How many", "{number:,} {unit}"),
@@ -63,18 +62,17 @@ def usable(facts: Facts) -> Section:
     counted, faults = [asdict(check) for check in found], _findings(facts.survey)
     numbers = {
         "checks": counted,
-        "findings": faults,
+        "findings": faults.rows,
         "dropped": dict(facts.survey.dropped) if facts.survey else None,
         "days": facts.days,
         "sessions": facts.rows.n_sessions,
         "sessions_of_repeated_queries": facts.repeated_sessions,
     }
-    blocks = (Block(CHECKS, counted), Block(FINDINGS, faults, FAULTS))
     clicks = int(facts.rows.clicks.sum())
     short = f"{facts.rows.n_sessions:,} searches, {clicks:,} clicks."
-    lacking = [check for check in found if check.verdict == "bad"]
-    if lacking:
-        short += f" {lacking[0].what.capitalize()}: {lacking[0].says}."
+    for lacking in [check for check in found if check.verdict == "bad"][:1]:
+        short += f" {lacking.what.capitalize()}: {lacking.says}."
+    blocks = (Block(CHECKS, counted), faults)
     return Section(QUESTION, verdict, (says,), numbers, blocks, short)
 
 
@@ -85,12 +83,13 @@ def unusable(survey: LogSurvey | None) -> Section:
         rows = f"{survey.report.rows:,} rows"
         why = f"Every session has a fault: none of {rows} could be counted."
     faults = _findings(survey)
-    numbers, block = {"checks": [], "findings": faults}, Block(FINDINGS, faults, FAULTS)
-    return Section(QUESTION, "no", (why,), numbers, (block,), why)
+    numbers = {"checks": [], "findings": faults.rows}
+    return Section(QUESTION, "no", (why,), numbers, (faults,), why)
 
 
-def _findings(survey: LogSurvey | None) -> list[dict[str, Any]]:
-    return [asdict(each) for each in survey.report.findings] if survey else []
+def _findings(survey: LogSurvey | None) -> Block:
+    rows = [asdict(each) for each in survey.report.findings] if survey else []
+    return Block(FINDINGS, rows, "Faults and notes")
 
 
 def checks(facts: Facts) -> list[Check]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from affinerank.estimators import ESTIMATORS
+from affinerank.experiments.coordinates import estimator_of
 from affinerank.experiments.plan import Grid, Plan
 from affinerank.pipeline.worlds import PRODUCTION, TRUE, Cell, stacked, trained_jointly
-from affinerank.settings import Spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,14 @@ def groups_of(plan: Plan) -> tuple[Group, ...]:
     before or while rankers are trained. Groups of a kind are as equal in size as
     possible, so that none is small.
     """
-    kinds: dict[tuple[str, str, object, object, object, int], list[Cell]] = {}
+    kinds: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in cells_of(plan):
         # Production depends on no ranker, so it goes with the first.
         ranker = cell.ranker or plan.rankers[0].name
         method = cell.users if stacked(cell) else None
-        joint, known = trained_jointly(cell), cell.users in (None, TRUE)
+        how = method, trained_jointly(cell), cell.users in (None, TRUE)
         fold = plan.data_set(cell.data).fold(cell.run)
-        kind = (cell.data, ranker, method, joint, known, fold)
-        kinds.setdefault(kind, []).append(cell)
+        kinds.setdefault((cell.data, ranker, *how, fold), []).append(cell)
     groups: list[Group] = []
     for (data, ranker, *_), cells in kinds.items():
         parts = -(-len(cells) // plan.group_networks)
@@ -74,17 +73,14 @@ def groups_of(plan: Plan) -> tuple[Group, ...]:
 
 
 def _cells(grid: Grid, runs: int) -> Iterator[Cell]:
-    logs = product(
-        grid.data, grid.click_models, grid.policies, grid.clicks, range(runs)
-    )
-    for (data, model, policy, clicks, run), ranker, estimator, users in product(
-        logs, grid.rankers, grid.estimators, grid.users
+    log = (grid.data, grid.click_models, grid.policies, grid.clicks, range(runs))
+    for data, model, policy, clicks, run, ranker, estimator, users in product(
+        *log, grid.rankers, grid.estimators, grid.users
     ):
-        if estimator == PRODUCTION:
+        row = estimator_of(estimator)
+        if row is None:
             yield Cell(data, None, None, None, estimator, None, None, run)
-            continue
-        row = ESTIMATORS[Spec.parse(estimator).name]
-        if row.needs == "labels":
+        elif row.needs == "labels":
             yield Cell(data, None, None, None, estimator, None, ranker, run)
         else:
             known = users if row.needs_users else TRUE

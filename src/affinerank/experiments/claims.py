@@ -9,37 +9,22 @@ locks across them (NFS 4 does).
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 @contextmanager
-def claimed(path: Path) -> Iterator[bool]:
-    """Hold the claim ``path`` in the block; yield whether it was free."""
-    with _opened(path) as file:
+def claimed(path: Path, *, wait: bool = False) -> Iterator[bool]:
+    """Hold the claim ``path`` in the block, once it is free; yield whether it is held.
+
+    Without ``wait``, a claim that another holds is not waited for.
+    """
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             yield False
-            return
-        yield True
-
-
-@contextmanager
-def awaited(path: Path) -> Iterator[None]:
-    """Hold the claim ``path`` in the block, once it is free."""
-    with _opened(path) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    path.parent.mkdir(exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        yield file
-    finally:
-        os.close(file)
+        else:
+            yield True

@@ -11,18 +11,11 @@ PACKAGE = Path(__file__).parents[1]
 
 def source_commit() -> str:
     """Return the commit, with a ``+`` if files differ from it; ``""`` if installed."""
-    found = _git("rev-parse", "HEAD")
-    if not found:
-        return ""
-    return found + ("+" if _git("status", "--porcelain", ".") else "")
-
-
-def _git(*words: str) -> str:
-    """Return git's output on the package's folder, or nothing outside a repository."""
     git = shutil.which("git")
     if git is None:
         return ""
-    done = subprocess.run(  # noqa: S603
-        [git, "-C", str(PACKAGE), *words], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() if done.returncode == 0 else ""
+    words = [git, "-C", str(PACKAGE), "status", "--porcelain=v2", "--branch", "."]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+    about = done.stdout.splitlines()  # nothing outside a repository
+    changed = any(not line.startswith("#") for line in about)
+    return about[0].split()[-1] + ("+" if changed else "") if about else ""

@@ -15,7 +15,7 @@ from affinerank.clicks.models import CLICK_MODELS
 from affinerank.clicks.policies import POLICIES
 from affinerank.clicks.traffic import Traffic
 from affinerank.defaults import CORRECTION, POLICY, RANKER
-from affinerank.estimators import ESTIMATORS
+from affinerank.estimators import ESTIMATORS, Estimator
 from affinerank.pipeline.worlds import PRODUCTION, TRUE
 from affinerank.rankers import RANKERS
 from affinerank.settings import Spec
@@ -47,8 +47,6 @@ class Figure:
         besides: Panels are drawn only for data that have series besides this one.
         held_out: Whether rankers are those of the epoch that held-out clicks chose, of
             methods that have one; else those of the last.
-        row: Coordinate that makes rows of panels.
-        columns: Coordinates that make the panels of a row.
     """
 
     name: str
@@ -58,8 +56,6 @@ class Figure:
     where: Mapping[str, str] = field(default_factory=dict)
     besides: str | None = None
     held_out: bool = False
-    row: str = "data"
-    columns: tuple[str, ...] = ("click_model", "policy", "ranker")
 
 
 FIGURES: Table[Figure] = Table(
@@ -82,6 +78,11 @@ def settings_of(coordinate: str, text: str) -> Any:
     return spec.settings(own)
 
 
+def estimator_of(text: str) -> Estimator | None:
+    """Return the row of an estimator; production has none."""
+    return None if text == PRODUCTION else ESTIMATORS[Spec.parse(text).name]
+
+
 def canonical(coordinate: str, text: str) -> str:
     """Write a coordinate in the one way that cells have it; reject unknown names.
 
@@ -91,12 +92,11 @@ def canonical(coordinate: str, text: str) -> str:
     if text in TITLES:
         return text
     given = dict(Spec.parse(text).parameters)
-    settings = settings_of(coordinate, text)
-    named = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
-    values = {name: value for name, value in named.items() if name in given}
-    kept = values | {name: given[name] for name in given if name not in values}
-    pairs = ((name, _exact(v)) for name, v in kept.items() if v is not None)
-    return str(Spec(Spec.parse(text).name, tuple(pairs)))
+    named = values_of(settings_of(coordinate, text))
+    kept = {name: named[name] for name in named if name in given}
+    kept |= {name: value for name, value in given.items() if name not in named}
+    pairs = tuple(pair for pair in kept.items() if pair[1] is not None)
+    return str(Spec(Spec.parse(text).name, pairs))
 
 
 def title_of(coordinate: str, text: str) -> str:
@@ -117,10 +117,6 @@ def title_of(coordinate: str, text: str) -> str:
     return ", ".join([title, *(PARAMETERS.get(text, text) for text in parameters)])
 
 
-def _exact(value: Any) -> Any:
-    """Return a float as the shortest text that reads back, true and false as TOML."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, float) or float(f"{value:g}") == value:
-        return value
-    return repr(value)
+def values_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, as they are."""
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}

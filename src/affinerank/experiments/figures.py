@@ -7,7 +7,7 @@ colours, of different lightness, can be told apart by colour-blind readers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,19 @@ from affinerank.estimators import (
 )
 from affinerank.experiments.coordinates import FIGURES, TITLES, Figure, title_of
 from affinerank.experiments.results import Result
-from affinerank.experiments.series import points_of, setting_title, users_found
-from affinerank.pipeline.worlds import PRODUCTION, TRUE, Cell
+from affinerank.experiments.series import (
+    is_level,
+    points_of,
+    setting_title,
+    users_found,
+)
+from affinerank.pipeline.worlds import PRODUCTION, TRUE
 
 Rows = list[dict[str, Any]]
-Placed = tuple[str, str, dict[str, Any]]  # title of the row of panels, y axis, numbers
+# Title of the row of panels, y axis, panel, series, place on the x axis, runs' values.
+Values = Sequence[float] | Floats
+Placed = tuple[str, str, str, str, float, Values]
+Axes = tuple[Spec, Spec, Spec]  # x, scale of y, what a tip says of x
 Look = tuple[str, str, tuple[int, ...]]  # colour, shape, dashes
 
 DEFAULT = METHODS[METHOD].title
@@ -88,16 +96,20 @@ CONFIG: Spec = {
 def draw(name: str, results: Sequence[Result]) -> Spec:
     """Return the specification of a figure, complete with its numbers."""
     figure = FIGURES[name]
-    rows_of, panel_row = DRAWN[figure.x]
+    placed, axes = DRAWN[figure.x]
     panels: dict[tuple[str, str], Rows] = {}
-    for title, label, row in rows_of(figure, results):
+    for title, label, setting, series, x, values in placed(figure, results):
+        row = _row(setting, series, x, values)
         panels.setdefault((title, label), []).append(row)
     if not panels:
         raise DataError(
             f"{figure.title} draws {figure.series} by {figure.x}, and these results "
             "have none"
         )
-    drawn = [panel_row(*titles, rows) for titles, rows in panels.items()]
+    drawn = [
+        _panel_row(title, label, rows, *axes(label, rows))
+        for (title, label), rows in panels.items()
+    ]
     drawn[0]["spec"]["layer"][-1]["name"] = PICKED["views"][0]
     return {
         "title": figure.title,
@@ -109,7 +121,7 @@ def draw(name: str, results: Sequence[Result]) -> Spec:
 
 
 def _by_clicks(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
-    """Yield curves over clicks, and levels across the panels that they belong to."""
+    """Yield curves over clicks, and levels at both ends of the panels they are in."""
     points = [
         point
         for point in points_of(results)
@@ -118,48 +130,34 @@ def _by_clicks(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
     ]
     curves = [point.place for point in points if point.place.clicks is not None]
     drawn = {
-        getattr(place, figure.row)
+        place.data
         for place in curves
         if figure.besides is None or getattr(place, figure.series) != figure.besides
     }
     held_out = figure.held_out and any(point.early for point in points)
     label = "nDCG@10, held-out epoch" if held_out else "nDCG@10"
-    for point in points:
-        row = getattr(point.place, figure.row)
-        value = getattr(point.place, figure.series, None)  # none of a method
+    for point in [point for point in points if point.place.data in drawn]:
+        place, own = point.place, [c for c in curves if is_level(point.place, c)]
+        value = getattr(place, figure.series, None)  # none of a method
         title = title_of(figure.series, value) if value else point.method
-        values = np.array((held_out and point.early) or point.values)[:, None]
-        ((_, mean, spread),) = _over_runs(values)
-        for place in _places(point.place, curves, figure) if row in drawn else ():
-            at = setting_title(place, figure.columns), place.clicks or 0.0
-            yield row, label, _row(*at, title, mean, spread, len(values))
-
-
-def _places(place: Cell, curves: Sequence[Cell], figure: Figure) -> Iterator[Cell]:
-    """Yield where a point is drawn: a level at both ends of each of its panels."""
-    if place.clicks is not None:
-        yield place
-        return
-    held = (figure.row, *figure.columns)
-    own = [
-        curve
-        for curve in curves
-        if all(getattr(place, name) in (None, getattr(curve, name)) for name in held)
-    ]
-    counts = [curve.clicks or 0.0 for curve in own]
-    panels = {setting_title(curve, figure.columns): curve for curve in own}
-    for panel in panels.values():
-        yield from (replace(panel, clicks=end(counts)) for end in (min, max))
+        at = [(setting_title(place), place.clicks or 0.0)]
+        if place.clicks is None:
+            counts = [curve.clicks or 0.0 for curve in own]
+            ends = [end(counts, default=0.0) for end in (min, max)]
+            at = list(product(dict.fromkeys(map(setting_title, own)), ends))
+        for setting, clicks in at:
+            values = (held_out and point.early) or point.values
+            yield place.data, label, setting, title, clicks, values
 
 
 def _by_rank(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
     """Yield alpha and beta by rank, as they are and in the gauge of the truth."""
     estimates = users_found(results)
-    for name in dict.fromkeys(getattr(one.panel, figure.row) for one in estimates):
+    for data in dict.fromkeys(one.panel.data for one in estimates):
         own = [
-            (setting_title(one.panel, figure.columns), one)
+            (setting_title(one.panel), one)
             for one in estimates
-            if getattr(one.panel, figure.row) == name
+            if one.panel.data == data
         ]
         for i, label in enumerate(("αₖ", "βₖ", "αₖ, modulo gauge", "βₖ, modulo gauge")):
             # The truth first: an estimate that hits it is drawn over it.
@@ -167,36 +165,22 @@ def _by_rank(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
             for at, one in own:
                 values = (one.aligned if i >= 2 else one.found)[i % 2]
                 lines[at, title_of(figure.series, one.users)] = values
-            for (at, series), values in lines.items():
-                for rank, mean, spread in _over_runs(values):
-                    row = _row(at, rank, series, mean, spread, len(values))
-                    yield f"{name}: {label}", label, row
+            for line, values in lines.items():
+                for rank, runs in enumerate(values.T, 1):
+                    if np.isfinite(runs).all():
+                        yield f"{data}: {label}", label, *line, rank, runs
 
 
-def _over_runs(values: Floats) -> Iterator[tuple[int, float, float]]:
-    """Yield each rank that has a value, with mean and deviation over runs."""
-    mean = values.mean(axis=0)
-    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(len(mean))
-    for i in np.flatnonzero(np.isfinite(mean)):
-        yield int(i) + 1, float(mean[i]), float(spread[i])
+def _row(setting: str, series: str, x: float, values: Values) -> dict[str, Any]:
+    """Return a point: mean and standard deviation over runs."""
+    mean = float(np.mean(values))
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    place = {"setting": setting, "series": series, "x": x, "y": mean}
+    band = {"low": mean - deviation, "high": mean + deviation, "deviation": deviation}
+    return {**place, **band, "runs": len(values)}
 
 
-def _row(
-    setting: str, x: float, series: str, mean: float, deviation: float, runs: int
-) -> dict[str, Any]:
-    return {
-        "setting": setting,
-        "series": series,
-        "x": x,
-        "y": mean,
-        "low": mean - deviation,
-        "high": mean + deviation,
-        "deviation": deviation,
-        "runs": runs,
-    }
-
-
-def _click_panels(title: str, label: str, rows: Rows) -> Spec:
+def _click_axes(_: str, rows: Rows) -> Axes:
     counts = sorted({row["x"] for row in rows})
     labelled = f"indexof({_labelled(counts)}, datum.value) >= 0"
     axis = {
@@ -207,9 +191,8 @@ def _click_panels(title: str, label: str, rows: Rows) -> Spec:
         "labelExpr": f"{labelled} ? datum.label : ''",
         "labelOverlap": False,
     }
-    x = _quantity("x", axis=axis, scale={"type": "log", "nice": False})
-    tip = _quantity("x", title="clicks", format=",.0f")
-    return _panel_row(title, rows, x, {"title": label, "scale": {"zero": False}}, tip)
+    x = {"axis": axis, "scale": {"type": "log", "nice": False}}
+    return x, {"zero": False}, {"title": "clicks", "format": ",.0f"}
 
 
 def _labelled(counts: Sequence[float]) -> list[float]:
@@ -222,69 +205,66 @@ def _labelled(counts: Sequence[float]) -> list[float]:
     return kept
 
 
-def _rank_panels(title: str, label: str, rows: Rows) -> Spec:
-    """Draw values by rank; modulo gauge, what is far from the truth is cut off."""
+def _rank_axes(label: str, rows: Rows) -> Axes:
+    """Return axes by rank; modulo gauge, what is far from the truth is cut off."""
     scale: Spec = {"zero": False}
     truth = [row["y"] for row in rows if row["series"] == TITLES[TRUE]]
     if truth and "gauge" in label:
         span = max(truth) - min(truth)
         scale = {"domain": [min(truth) - span / 5, max(truth) + span]}
     axis = {"values": [1, *range(5, 101, 5)], "grid": False, "format": "d"}
-    reach = {"zero": False, "nice": False}
-    x = _quantity("x", title="Rank k", axis=axis, scale=reach)
-    tip = _quantity("x", title="rank")
-    return _panel_row(title, rows, x, {"title": label, "scale": scale}, tip)
+    x = {"title": "Rank k", "axis": axis, "scale": {"zero": False, "nice": False}}
+    return x, scale, {"title": "rank"}
 
 
-DRAWN: Mapping[str, tuple[Callable[..., Iterator[Placed]], Callable[..., Spec]]] = {
-    "clicks": (_by_clicks, _click_panels),
-    "rank": (_by_rank, _rank_panels),
+DRAWN: Mapping[str, tuple[Callable[..., Iterator[Placed]], Callable[..., Axes]]] = {
+    "clicks": (_by_clicks, _click_axes),
+    "rank": (_by_rank, _rank_axes),
 }
 
 
-def _panel_row(title: str, rows: Rows, x: Spec, y: Spec, tip: Spec) -> Spec:
+def _panel_row(
+    title: str, label: str, rows: Rows, x: Spec, scale: Spec, tip: Spec
+) -> Spec:
     """Draw a row of panels, one for each setting, on one scale."""
     order = list(dict.fromkeys(row["setting"] for row in rows))
-    column = {"field": "setting", "type": "nominal", "sort": order, "title": None}
     width = max(WIDTH, ROW // max(2, len(order)))
-    size = min(12.0, 2.05 * width / max(map(len, order), default=1))  # what has room
-    facet = {**column, "header": {"labelFontSize": size}}
+    font = min(12.0, 2.05 * width / max(map(len, order), default=1))  # what has room
+    column = {"field": "setting", "type": "nominal", "sort": order, "title": None}
     looks = _looks(rows, columns=len(order) * width // 120)
+    shared = {"x": _quantity("x", **x), "color": looks["color"]}
+    layers = _layers(looks, {"title": label, "scale": scale}, tip)
     return {
         "title": title,
         "data": {"values": rows},
-        "facet": {"column": facet},
-        "spec": {"width": width, "height": HEIGHT, "layer": _layers(looks, x, y, tip)},
+        "facet": {"column": {**column, "header": {"labelFontSize": font}}},
+        "spec": {"width": width, "height": HEIGHT, "encoding": shared, "layer": layers},
     }
 
 
-def _layers(looks: Spec, x: Spec, y: Spec, tip: Spec) -> list[Spec]:
+def _layers(looks: Spec, y: Spec, tip: Spec) -> list[Spec]:
     """Standard deviation as a band, means as a line, points to hover over."""
     strong = {"condition": {"param": "picked", "value": 1.0}, "value": 0.12}
     faint = {"condition": {"param": "picked", "value": 0.16}, "value": 0.02}
     mean, low = (_quantity(name, **y) for name in ("y", "low"))
     tips = [
         {"field": "series", "type": "nominal", "title": "method"},
-        tip,
+        _quantity("x", **tip),
         _quantity("y", title="mean", format=".4f"),
         _quantity("deviation", title="standard deviation", format=".4f"),
         _quantity("runs", title="runs"),
     ]
-
-    def layer(kind: str, own: Sequence[str], encoding: Spec, **mark: Any) -> Spec:
-        looked = {name: looks[name] for name in ("color", *own)}
-        return {
-            "mark": {"type": kind, "clip": "domain" in y["scale"], **mark},
-            "encoding": {"x": x, **looked, **encoding},
-        }
-
     band = {"y": low, "y2": {"field": "high"}, "opacity": faint}
-    line = {"y": mean, "opacity": strong}
-    dots = {**line, "tooltip": tips}
+    line = {"y": mean, "opacity": strong, "strokeDash": looks["strokeDash"]}
+    dots = {"y": mean, "opacity": strong, "shape": looks["shape"], "tooltip": tips}
+    clip = {"clip": "domain" in y["scale"]}
     return [
-        layer("area", (), band),
-        layer("line", ("strokeDash",), line, strokeWidth=1.6),
-        layer("point", ("shape",), dots, size=42, filled=True),
+        {"mark": {"type": "area", **clip}, "encoding": band},
+        {"mark": {"type": "line", "strokeWidth": 1.6, **clip}, "encoding": line},
+        {
+            "mark": {"type": "point", "size": 42, "filled": True, **clip},
+            "encoding": dots,
+        },
     ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -32,11 +33,9 @@ from affinerank.settings import Spec
 
 LEVEL = 0.05  # of tests at each point, one-sided, corrected by Holm
 TOP, TOP_CLICKS = 5, 1e5  # documents shown, and clicks, of the statement on cutoffs
-RIVALS = (  # with known users, where they depend on users
-    *((PRODUCTION, None), (BASELINE, TRUE), (ips.ROW.name, TRUE)),
-    *((bayes_ips.ROW.name, TRUE), (CORRECTION, TRUE)),
-    *((f"{CORRECTION}(clip={CLIP})", TRUE), (direct.ROW.name, TRUE)),
-)
+CLIPPED = f"{CORRECTION}(clip={CLIP})"
+LEARNT = (BASELINE, ips.ROW.name, bayes_ips.ROW.name, CORRECTION, CLIPPED)
+RIVALS = ((PRODUCTION, None), *((name, TRUE) for name in (*LEARNT, direct.ROW.name)))
 
 
 def judge_ours(results: Sequence[Result]) -> list[tuple[Statement, Finding]]:
@@ -47,23 +46,32 @@ def judge_ours(results: Sequence[Result]) -> list[tuple[Statement, Finding]]:
 # Gaps, [n_panels, n_counts, n_runs]: how far the default estimator is below a rival.
 
 
-def _where(summary: Summary, keep: Callable[[Panel], bool]) -> Floats:
-    """``[n_panels, 1, 1]`` 0 for panels that count, NaN for others."""
-    return np.array([[[0.0 if keep(panel) else np.nan]] for panel in summary.panels])
-
-
 def _full_lists(panel: Panel) -> bool:
     return panel.policy == fixed.ROW.name
+
+
+def _mild(panel: Panel) -> bool:
+    return _full_lists(panel) and panel.users.eta == 1.0
 
 
 def _top(panel: Panel) -> bool:
     return Traffic.of(Spec.parse(panel.policy)).top_k == TOP
 
 
+def _gap(
+    summary: Summary,
+    users: str,
+    rival: Floats,
+    keep: Callable[[Panel], bool] = _full_lists,
+) -> Floats:
+    """Gap to the values of a rival; NaN in panels that do not count."""
+    kept = [[[keep(panel)]] for panel in summary.panels]
+    return np.where(kept, rival - summary.runs(ESTIMATOR, users), np.nan)
+
+
 def below(summary: Summary, users: str, estimator: str, known: str | None) -> Floats:
     """Gap to one rival where whole lists are shown."""
-    gap = summary.runs(estimator, known) - summary.runs(ESTIMATOR, users)
-    return gap + _where(summary, _full_lists)
+    return _gap(summary, users, summary.runs(estimator, known))
 
 
 def regret(summary: Summary, users: str) -> Floats:
@@ -76,12 +84,11 @@ def regret(summary: Summary, users: str) -> Floats:
 
 def below_tenfold(summary: Summary, users: str) -> Floats:
     """Gap to affine that learnt from ten times the clicks, and knew the users."""
-    mine, rival = summary.runs(ESTIMATOR, users), summary.runs(CORRECTION)
-    gap = np.full_like(mine, np.nan)
+    rival = np.full_like(affine := summary.runs(CORRECTION), np.nan)
     for i, clicks in enumerate(summary.counts):
         if 10 * clicks in summary.counts:
-            gap[:, i] = rival[:, summary.counts.index(10 * clicks)] - mine[:, i]
-    return gap + _where(summary, _full_lists)
+            rival[:, i] = affine[:, summary.counts.index(10 * clicks)]
+    return _gap(summary, users, rival)
 
 
 def at_most_clicks(gap: Floats) -> Floats:
@@ -92,30 +99,32 @@ def at_most_clicks(gap: Floats) -> Floats:
 
 def below_labels(summary: Summary, users: str) -> Floats:
     """Gap to full information at the most clicks, eta = 1."""
-    gap = at_most_clicks(below(summary, users, LABELS, None))
-    return gap + _where(summary, lambda panel: panel.users.eta == 1.0)
+    return at_most_clicks(_gap(summary, users, summary.runs(LABELS, None), _mild))
 
 
 def below_affine_on_top(summary: Summary, users: str) -> Floats:
     """Gap to affine with few documents shown."""
-    gap = summary.runs(CORRECTION) - summary.runs(ESTIMATOR, users)
+    gap = _gap(summary, users, summary.runs(CORRECTION), _top)
     gap[:, [clicks != TOP_CLICKS for clicks in summary.counts]] = np.nan
-    return gap + _where(summary, _top)
+    return gap
 
 
 # Verdicts
 
 
 def small(
-    gaps: Floats, summary: Summary, at_most: float, each: bool, bar: float | None
+    gaps: Floats,
+    summary: Summary,
+    at_most: float,
+    each: bool = True,
+    bar: float | None = None,
 ) -> Judged:
     """Require a small mean over points, and no point significantly above ``bar``."""
     means = mean_of_known(gaps)
     if not each:  # a lead over the best makes up for no gap elsewhere
         means = np.maximum(means, 0.0)
-    sets = [panel.data for panel in summary.panels]
+    sets = [panel.data if each else "all" for panel in summary.panels]
     parts = {d: means[[name == d for name in sets]] for d in dict.fromkeys(sets)}
-    parts = parts if each else {"all": means}
     values = {d: np.nanmean(m) for d, m in parts.items() if np.isfinite(m).any()}
     text = ", ".join(f"{value:+.4f} ({name})" for name, value in values.items())
     held, text = bool(max(values.values()) <= at_most), f"mean gap {text}"
@@ -143,18 +152,12 @@ def _least_p(gaps: Floats, summary: Summary, bar: float) -> tuple[float, str]:
 
 
 def _said(
-    text: str,
-    rule: str,
-    gap: Callable[..., Floats],
-    at_most: float,
-    *,
-    each: bool = True,
-    bar: float | None = None,
+    text: str, rule: str, gap: Callable[..., Floats], **bounds: Any
 ) -> list[Statement]:
-    if bar is not None:
-        rule += f"; no point's gap is significantly above {bar:g} (paired over runs, "
-        rule += f"one-sided t, p {LEVEL:g}, Holm)"
-    judged = partial(small, at_most=at_most, each=each, bar=bar)
+    if "bar" in bounds:
+        rule += f"; no point's gap is significantly above {bounds['bar']:g} (paired "
+        rule += f"over runs, one-sided t, p {LEVEL:g}, Holm)"
+    judged = partial(small, **bounds)
     return [
         Statement(f"{text}, users {word}.", rule, partial(gap, users=users), judged)
         for word, users in (("known", TRUE), ("estimated", METHOD))
@@ -167,46 +170,43 @@ OURS: tuple[Statement, ...] = (
         "affine, clipped affine and direct",
         "its mean regret, 0 where it leads, is at most 0.005",
         regret,
-        0.005,
+        at_most=0.005,
         each=False,
         bar=0.01,
     ),
-    *_said(
-        "The posterior ranks better than naive",
-        "its mean lead is above 0 on each data set",
-        partial(below, estimator=BASELINE, known=TRUE),
-        0.0,
-        bar=0.0,
-    ),
-    *_said(
-        "The posterior ranks better than production",
-        "its mean lead is above 0 on each data set",
-        partial(below, estimator=PRODUCTION, known=None),
-        0.0,
-        bar=0.0,
+    *(
+        statement
+        for name, known in ((BASELINE, TRUE), (PRODUCTION, None))
+        for statement in _said(
+            f"The posterior ranks better than {name}",
+            "its mean lead is above 0 on each data set",
+            partial(below, estimator=name, known=known),
+            at_most=0.0,
+            bar=0.0,
+        )
     ),
     *_said(
         "The posterior needs a tenth of the clicks of affine",
         "with N clicks it is on average not below affine with 10 N on each data set",
         below_tenfold,
-        0.0,
+        at_most=0.0,
     ),
     *_said(
         "The posterior loses nothing where clicks are many",
         "at the most clicks it is at most 0.003 below affine on each data set",
         lambda s, users: at_most_clicks(below(s, users, CORRECTION, TRUE)),
-        0.003,
+        at_most=0.003,
     ),
     *_said(
         "The posterior approximates full information when position bias is mild",
         "at the most clicks, eta = 1, it is at most 0.01 below on each data set",
         below_labels,
-        0.01,
+        at_most=0.01,
     ),
     *_said(
         f"The posterior ranks better than affine where {TOP} documents are shown",
         f"at {TOP_CLICKS:g} clicks it is on average at least 0.03 above",
         below_affine_on_top,
-        -0.03,
+        at_most=-0.03,
     ),
 )

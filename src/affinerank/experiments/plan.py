@@ -20,13 +20,16 @@ from affinerank import limits
 from affinerank.data.catalog import PUBLIC_SETS, DataSource
 from affinerank.defaults import POLICY
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
-from affinerank.estimators import ESTIMATORS
-from affinerank.experiments.coordinates import FIGURES, canonical
+from affinerank.experiments.coordinates import (
+    FIGURES,
+    canonical,
+    estimator_of,
+    values_of,
+)
 from affinerank.experiments.upgrade import upgraded_plan
 from affinerank.pipeline.worlds import (
     PER_DATA_SET,
     PER_RUN,
-    PRODUCTION,
     TRUE,
     DataSet,
 )
@@ -76,15 +79,13 @@ class Grid:
 
     def __post_init__(self) -> None:
         """Reject names that no table has, and combinations that cannot be measured."""
-        for name in ("estimators", "users"):
-            _require_some(self, name)
+        _check(self, "estimators", "users")
         _make_canonical(
             self, "estimators", "click_models", "policies", "users", "rankers"
         )
-        _require_clicks(self.clicks)
         estimated = [name for name in self.users if name != TRUE]
         for name in self.estimators:
-            row = None if name == PRODUCTION else ESTIMATORS[Spec.parse(name).name]
+            row = estimator_of(name)
             if estimated and row is not None and row.needs == "examination":
                 raise ConfigError(
                     f"{name} has to know examination, and users estimated by "
@@ -131,11 +132,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Reject what cannot be run; write out what grids and rankers leave out."""
-        for name in ("data", "click_models", "clicks", "grids", "rankers", "policies"):
-            _require_some(self, name)
+        _check(self, "data", "click_models", "clicks", "grids", "rankers", "policies")
         least = {"runs": 1, "group_networks": 1, "seed": 0}
         require_at_least(self, least=least, most={"runs": limits.PLAN_RUNS})
-        _require_clicks(self.clicks)
         _require_known("production", self.production, (PER_RUN, PER_DATA_SET))
         _make_canonical(self, "click_models", "policies")
         for name in self.figures:
@@ -164,29 +163,23 @@ class Plan:
     def ranker_settings(self, ranker: str, data: DataSet, device: str) -> Any:
         """Return what a cell's ranker is trained with, as its row's own type."""
         spec = Spec.parse(ranker)
-        row = RANKERS[spec.name]
-        said = {
-            "learning_rate": data.learning_rate,
-            "data_seed": self.seed,
-            "device": device,
-        }
+        said: dict[str, Any] = {"data_seed": self.seed, "device": device}
+        said["learning_rate"] = data.learning_rate
         settings = {name: said[name] for name in _decided_elsewhere(spec.name)}
-        for own in self.rankers:
-            if own.name == spec.name:
-                settings |= dict(own.parameters)
-        return spec.settings(row.settings, **settings)
+        own = {ranker.name: dict(ranker.parameters) for ranker in self.rankers}
+        settings |= own.get(spec.name, {})
+        return spec.settings(RANKERS[spec.name].settings, **settings)
 
     def to_toml(self) -> str:
         """Write the plan as the text of a file that :func:`read_plan` reads."""
         return to_toml(self)
 
     def _resolved(self, grid: Grid) -> Grid:
-        most = (max(self.clicks),)
         plans = {
             "data": tuple(data.name for data in self.data),
             "click_models": self.click_models,
             "policies": self.policies,
-            "clicks": most if grid.most_clicks else self.clicks,
+            "clicks": (max(self.clicks),) if grid.most_clicks else self.clicks,
             "rankers": tuple(ranker.name for ranker in self.rankers),
         }
         for name in grid.data:
@@ -277,26 +270,22 @@ def _only(plan: Plan, found: dict[str, DataSet], above: float | None) -> Plan:
 
 
 def _combinations(grid: Grid) -> int:
-    lists = (getattr(grid, field.name) for field in dataclasses.fields(grid))
-    return math.prod(len(values) for values in lists if isinstance(values, tuple))
+    return math.prod(len(v) for v in values_of(grid).values() if isinstance(v, tuple))
 
 
 def _resolved(ranker: Spec) -> Spec:
     """Write out every setting of a ranker, but those that are decided elsewhere."""
-    settings: Any = ranker.settings(RANKERS[ranker.name].settings)
-    given, elsewhere = dict(ranker.parameters), _decided_elsewhere(ranker.name)
-    names = [f.name for f in dataclasses.fields(settings)]
-    kept = [name for name in names if name in given or name not in elsewhere]
-    values = ((name, getattr(settings, name)) for name in kept)
-    return Spec(ranker.name, tuple((n, v) for n, v in values if v is not None))
+    elsewhere = _decided_elsewhere(ranker.name) - dict(ranker.parameters).keys()
+    values = values_of(ranker.settings(RANKERS[ranker.name].settings))
+    kept = [(n, v) for n, v in values.items() if v is not None and n not in elsewhere]
+    return Spec(ranker.name, tuple(kept))
 
 
-def _decided_elsewhere(ranker: str) -> list[str]:
+def _decided_elsewhere(ranker: str) -> set[str]:
     """Name the settings of a ranker that data set, plan and machine decide."""
     row = RANKERS[ranker]
-    names = ["data_seed", "device", *(["learning_rate"] if row.tuned_rate else [])]
-    own = {f.name for f in dataclasses.fields(row.settings)}
-    return [name for name in names if name in own]
+    names = {"data_seed", "device", *(["learning_rate"] if row.tuned_rate else [])}
+    return names & {field.name for field in dataclasses.fields(row.settings)}
 
 
 def _make_canonical(table: Grid | Plan, *names: str) -> None:
@@ -307,14 +296,13 @@ def _make_canonical(table: Grid | Plan, *names: str) -> None:
         object.__setattr__(table, name, tuple(dict.fromkeys(texts)))
 
 
-def _require_some(table: Grid | Plan, name: str) -> None:
-    if not getattr(table, name):
-        raise ConfigError(f"{name} must name one or more")
-
-
-def _require_clicks(clicks: tuple[float, ...]) -> None:
-    if not all(0 < count < math.inf for count in clicks):
-        raise ConfigError(f"clicks must be above 0 and finite, got {clicks}")
+def _check(table: Grid | Plan, *filled: str) -> None:
+    """Reject lists that must not be empty, and clicks that are no numbers of them."""
+    for name in filled:
+        if not getattr(table, name):
+            raise ConfigError(f"{name} must name one or more")
+    if not all(0 < count < math.inf for count in table.clicks):
+        raise ConfigError(f"clicks must be above 0 and finite, got {table.clicks}")
 
 
 def _require_known(kind: str, name: str, known: Any) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from html import escape
 from pathlib import Path
 
-from affinerank.charts import Spec, save_figure
+from affinerank.charts import save_figure
 from affinerank.errors import DataError
 from affinerank.estimators import affine
 from affinerank.evaluation.significance import compare_queries
@@ -60,7 +60,10 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
     """Return the page's text."""
     summary = Summary(results)
     title = f"AffineRank: {plan.name}" + (f", {plan.profile}" if plan.profile else "")
-    figures = _drawn(plan.figures, results)
+    figures = {}
+    for name in plan.figures:
+        with suppress(DataError):  # there are no results for it yet
+            figures[name] = draw(name, results)
     places = {n: f'<div class="scroll" data-figure="{n}"></div>' for n in figures}
     first = [places.pop(name) for name in figures if FIGURES[name].held_out]
     ours = judge_ours(results)
@@ -104,15 +107,6 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
     return html_page(title, body, figures)
 
 
-def _drawn(names: Sequence[str], results: Sequence[Result]) -> dict[str, Spec]:
-    """Draw the figures for which there are results yet."""
-    figures = {}
-    for name in names:
-        with suppress(DataError):
-            figures[name] = draw(name, results)
-    return figures
-
-
 def _overview(plan: Plan, results: Sequence[Result]) -> str:
     cells, done = cells_of(plan), len(results)
     state = f"All {done:,} cells are measured."
@@ -132,8 +126,7 @@ def _better(summary: Summary) -> list[str]:
     """Say whether what was learnt from the most clicks ranks better than production."""
     said, rows, name = [], [], title_of("estimator", PRODUCTION)
     for panel in summary.panels:
-        points = {p.method: p for p in summary.curves(panel) if p.place.clicks}
-        points |= {p.method: p for p in summary.levels(panel)}  # of the most clicks
+        points = {p.method: p for p in summary.all_of(panel)}  # of the most clicks
         values = {method: point.by_query for method, point in points.items()}
         try:
             tests = sorted(compare_queries(values, name), key=lambda t: -t.difference)
@@ -186,26 +179,19 @@ def _statements(judged: Sequence[tuple[Statement, Finding]]) -> str:
 def _values(summary: Summary) -> list[str]:
     parts = []
     for panel in summary.panels:
-        own = summary.curves(panel)
-        counts = sorted({p.place.clicks for p in own if p.place.clicks is not None})
-        by_place = {(p.method, p.place.clicks): p for p in own}
-        rows = [
-            [escape(name), *(_value(by_place.get((name, c))) for c in counts)]
-            for name in dict.fromkeys(p.method for p in own)
-        ]
-        rows += [
-            [escape(p.method), *[_value(p)] * len(counts)]
-            for p in summary.levels(panel)
-        ]
-        parts.append(f"<h3>{escape(panel.title)}</h3>")
+        points = summary.all_of(panel)
+        counts = sorted({p.place.clicks for p in points if p.place.clicks})
+        texts = {(p.method, p.place.clicks): _value(p) for p in points}
+        rows = []
+        for name in dict.fromkeys(p.method for p in points):
+            level = texts.get((name, None), "")
+            rows.append([escape(name), *(texts.get((name, c), level) for c in counts)])
         heads = ("Method", *(f"{c:,.0f} clicks" for c in counts))
-        parts.append(html_table(heads, rows))
+        parts += [f"<h3>{escape(panel.title)}</h3>", html_table(heads, rows)]
     return parts
 
 
-def _value(point: Point | None) -> str:
-    if point is None:
-        return ""
+def _value(point: Point) -> str:
     text = f"{point.mean:.4f}"
     if len(point.values) > 1:
         text += f" ± {point.deviation:.4f}"
@@ -246,6 +232,6 @@ def _circumstances(results: Sequence[Result]) -> str:
     minutes = sum(r.seconds for r in results) / 60
     rows = [["Time spent", f"{minutes:.1f} minutes, {len(results)} cells"]]
     for name in ("device", "versions", "commit"):
-        found = dict.fromkeys(getattr(r.machine, name) for r in results)
+        found = dict.fromkeys(getattr(r, name) for r in results)
         rows += [[name.capitalize(), escape(value)] for value in found]
     return html_table(("", ""), rows)

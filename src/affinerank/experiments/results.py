@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from affinerank.errors import DataError
 from affinerank.experiments.cells import Group
+from affinerank.experiments.coordinates import values_of
 from affinerank.experiments.plan import Plan, read_plan
 from affinerank.experiments.upgrade import upgraded_row
 from affinerank.files import written_whole
@@ -33,22 +34,6 @@ PLAN = "plan.toml"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What a cell was computed by.
-
-    Attributes:
-        versions: Libraries, as ``name version, ...``.
-        commit: Commit of the source tree, if it is one; a ``+`` follows if it was
-            changed.
-        device: Device that networks were trained on.
-    """
-
-    versions: str
-    commit: str
-    device: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Measured):
     """A finished cell: what came of it, and how.
@@ -57,24 +42,27 @@ class Result(Measured):
         cell: Its coordinates.
         group: Number of the group it was trained in.
         seconds: The group's time, divided by its rankers.
-        machine: What computed it.
+        versions: Libraries that computed it, as ``name version, ...``.
+        commit: Commit of the source tree, if it is one; a ``+`` follows if it was
+            changed.
+        device: Device that networks were trained on.
     """
 
     cell: Cell
     group: int
     seconds: float
-    machine: Machine
+    versions: str
+    commit: str
+    device: str
 
 
-_ARROW = {
+_PLAIN: dict[Any, pa.DataType] = {
     str: pa.string(),
-    str | None: pa.string(),
     int: pa.int64(),
-    int | None: pa.int64(),
     float: pa.float64(),
-    float | None: pa.float64(),
-    tuple[float, ...]: pa.list_(pa.float64()),
 }
+_OPTIONAL = {kind | None: arrow for kind, arrow in _PLAIN.items()}
+_ARROW = _PLAIN | _OPTIONAL | {tuple[float, ...]: pa.list_(pa.float64())}
 _NARROW = {"per_query": pa.list_(pa.float32())}
 
 
@@ -88,15 +76,14 @@ def open_folder(folder: str | os.PathLike[str], plan: Plan) -> Path:
             f"{root}: could not be made a run's folder: {error.strerror}"
         ) from None
     path = root / PLAN
-    if path.exists():
-        if read_plan(path) != plan:
-            raise DataError(
-                f"{path}: the folder holds results of another plan; choose another "
-                "folder, or remove this one"
-            )
-    else:
+    if not path.exists():
         with written_whole(path) as aside:
             aside.write_text(plan.to_toml(), encoding="utf-8")
+    elif read_plan(path) != plan:
+        raise DataError(
+            f"{path}: the folder holds results of another plan; choose another "
+            "folder, or remove this one"
+        )
     return root
 
 
@@ -116,10 +103,9 @@ def read_results(path: Path) -> list[Result]:
     """Read rows that :func:`write_results` wrote, or version 0.1."""
     try:
         table = pq.read_table(path, partitioning=None)
-        known = [field for field in _schema() if field.name in table.column_names]
-        typed = table.select([field.name for field in known]).cast(pa.schema(known))
-        rows = zip(table.to_pylist(), typed.to_pylist(), strict=True)
-        return [_result({**old, **new}) for old, new in rows]
+        own = {field.name: field for field in _schema()}
+        typed = table.cast(pa.schema([own.get(f.name, f) for f in table.schema]))
+        return [_result(row) for row in typed.to_pylist()]
     except Exception as error:  # what a broken file raises depends on where
         raise DataError(f"{path}: not results of AffineRank ({error!r:.200})") from None
 
@@ -153,9 +139,8 @@ def merge_results(root: Path, groups: Iterable[Group]) -> None:
 
 
 def _schema() -> pa.Schema:
-    """Type of each column; cell and machine are flattened into theirs."""
-    hints = [typing.get_type_hints(kind) for kind in (Cell, Result, Machine)]
-    columns = {name: kind for own in hints for name, kind in own.items()}
+    """Type of each column; the coordinates of the cell are columns, too."""
+    columns = typing.get_type_hints(Cell) | typing.get_type_hints(Result)
     return pa.schema(
         pa.field(name, _NARROW.get(name) or _ARROW[kind], NoneType in get_args(kind))
         for name, kind in columns.items()
@@ -166,28 +151,21 @@ def _schema() -> pa.Schema:
 def _row(result: Result) -> dict[str, Any]:
     row = values_of(result)
     row["per_query"] = [None if isnan(v) else v for v in result.per_query]
-    return {**values_of(row.pop("cell")), **row, **values_of(row.pop("machine"))}
+    return {**values_of(row.pop("cell")), **row}
 
 
 def _result(row: Mapping[str, Any]) -> Result:
     new = upgraded_row(row)
-    parts = {"cell": _taken(Cell, new), "machine": _taken(Machine, new)}
-    found = _taken(Result, {**new, **parts})
+    found = _taken(Result, {**new, "cell": _taken(Cell, new)})
     if len(found.alpha) != len(found.beta):
         raise ValueError("alpha and beta must have as many ranks")
     return found
 
 
-def values_of(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass, as they are."""
-    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-
-
 def _taken(kind: type[T], row: Mapping[str, Any]) -> T:
     """Build a dataclass from its columns."""
     names = [f.name for f in dataclasses.fields(typing.cast(Any, kind))]
-    values = {n: _frozen(row[n]) for n in names}
-    return kind(**values)
+    return kind(**{name: _frozen(row[name]) for name in names})
 
 
 def _frozen(value: Any) -> Any:

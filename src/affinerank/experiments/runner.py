@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,16 +21,15 @@ from typing import Any
 from affinerank.defaults import TREES
 from affinerank.errors import AffineRankError
 from affinerank.experiments.cells import Group, groups_of
-from affinerank.experiments.claims import awaited, claimed
+from affinerank.experiments.claims import claimed
 from affinerank.experiments.commit import source_commit
+from affinerank.experiments.coordinates import values_of
 from affinerank.experiments.plan import Plan
 from affinerank.experiments.results import (
-    Machine,
     Result,
     group_file,
     merge_results,
     open_folder,
-    values_of,
     write_results,
 )
 from affinerank.pipeline.worlds import PRODUCTION, World
@@ -115,7 +114,7 @@ class _Runner:
     plan: Plan
     root: Path
     device: str
-    machine: Machine
+    machine: Mapping[str, Any]
     progress: Progress
     todo: Sequence[Group]
     sets: str | os.PathLike[str] | None
@@ -136,10 +135,10 @@ class _Runner:
 
         Part of a group under way counts for its epochs, in thousandths of a ranker.
         """
-        left = {group.number for group in _unfinished(self.root, self.todo)}
-        total = sum(g.networks for g in self.todo)
-        done = sum(g.networks for g in self.todo if g.number not in left)
-        self.progress("networks", round(1000 * (done + under_way)), 1000 * total)
+        left = sum(group.networks for group in _unfinished(self.root, self.todo))
+        total = sum(group.networks for group in self.todo)
+        done = round(1000 * (total - left + under_way))
+        self.progress("networks", done, 1000 * total)
 
     def _measure(self, group: Group) -> list[Result]:
         plan, started = self.plan, time.perf_counter()
@@ -148,8 +147,8 @@ class _Runner:
         if self.world is None or (self.world.data, self.world.fold) != (data, fold):
             self.world = None  # one data set at a time is enough memory
             how: dict[str, Any] = {"production": plan.production, "fold": fold}
-            if self.machine.device.startswith("cuda"):  # others prepare meanwhile
-                how["turn"] = partial(awaited, self.root / CLAIMS / "device")
+            if self.machine["device"].startswith("cuda"):  # others prepare meanwhile
+                how["turn"] = partial(claimed, self.root / CLAIMS / "device", wait=True)
             self.world = World(data, plan.seed, **how)
         measured = self.world.measure(
             group.cells,
@@ -166,26 +165,26 @@ class _Runner:
                 cell=cell,
                 group=group.number,
                 seconds=0.0 if cell.estimator == PRODUCTION else each,
-                machine=self.machine,
+                **self.machine,
                 **values_of(one),
             )
             for cell, one in zip(group.cells, measured, strict=True)
         ]
 
 
-def this_machine(device: str) -> Machine:
-    """Describe what computes here."""
+def this_machine(device: str) -> dict[str, str]:
+    """Describe what computes here: versions, commit and device of results."""
     import torch
 
     from affinerank.rankers.parallel import Group as Processes
     from affinerank.rankers.training import choose_device
 
-    versions = [f"{name} {_version(name)}" for name in LIBRARIES]
+    versions = ", ".join(f"{name} {_version(name)}" for name in LIBRARIES)
     chosen = choose_device(device, Processes.current())
     name = chosen.type
-    if chosen.type == "cuda":
+    if name == "cuda":
         name = f"cuda ({torch.cuda.get_device_name(chosen)})"
-    return Machine(", ".join(versions), source_commit(), name)
+    return {"versions": versions, "commit": source_commit(), "device": name}
 
 
 def _version(name: str) -> str:

@@ -36,9 +36,9 @@ class Panel:
     @classmethod
     def of(cls, cell: Cell) -> Panel | None:
         """Return the panel of a cell; none for one that depends on no clicks."""
-        if cell.click_model and cell.policy and cell.ranker:
-            return cls(cell.data, cell.click_model, cell.policy, cell.ranker)
-        return None
+        if not (cell.click_model and cell.policy and cell.ranker):
+            return None
+        return cls(cell.data, cell.click_model, cell.policy, cell.ranker)
 
     @property
     def title(self) -> str:
@@ -51,16 +51,19 @@ class Panel:
         return settings_of("click_model", self.click_model)
 
 
+def is_level(place: Cell, panel: Panel | Cell) -> bool:
+    """Whether a place depends on no clicks, and is the same all over a panel."""
+    same = place.data == panel.data and place.ranker in (None, panel.ranker)
+    return place.clicks is None and same
+
+
 def setting_title(
     place: Panel | Cell, columns: Sequence[str] = ("click_model", "policy", "ranker")
 ) -> str:
     """Name some coordinates of a place; those that are the default are left out."""
-    texts = {name: getattr(place, name) for name in columns}
-    return ", ".join(
-        title_of(name, text)
-        for name, text in texts.items()
-        if text is not None and text != UNNAMED.get(name)
-    )
+    texts = [(name, getattr(place, name)) for name in columns]
+    kept = [(n, text) for n, text in texts if text not in (None, UNNAMED.get(n))]
+    return ", ".join(title_of(name, text) for name, text in kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +184,9 @@ def users_found(results: Sequence[Result]) -> list[UsersFound]:
         # Several estimators may go by the same estimate: take it once per run.
         own = {r.cell.run: r for r in reversed(runs) if r.cell.clicks == most}
         truth = _truth(panel.click_model)
-        found = np.stack([_shown(own[run]) for run in sorted(own)], axis=1)
-        each = [_aligned(one, truth) for one in found.swapaxes(0, 1)]
-        aligned = np.stack(each, axis=1)
+        each = [_shown(own[run]) for run in sorted(own)]
+        found = np.stack(each, axis=1)
+        aligned = np.stack([_aligned(one, truth) for one in each], axis=1)
         collected.append(UsersFound(panel, users, found, aligned, truth))
     return collected
 
@@ -199,15 +202,14 @@ def _truth(click_model: str) -> Floats:
 def _shown(result: Result) -> Floats:
     """``[2, ranks]`` the estimate at the ranks that are drawn; its last value stays."""
     rank = np.minimum(np.arange(RANKS), len(result.alpha) - 1)
-    return np.stack([np.array(result.alpha)[rank], np.array(result.beta)[rank]])
+    return np.array([result.alpha, result.beta])[:, rank]
 
 
 def _aligned(found: Floats, truth: Floats) -> Floats:
     """``[2, ranks]`` an estimate in the gauge of the truth; all ranks count alike."""
     try:
         estimate, true = (
-            TrustModel(alpha=alpha, beta=beta, identified="gauge")
-            for alpha, beta in (found, truth)
+            TrustModel(alpha=a, beta=b, identified="gauge") for a, b in (found, truth)
         )
         error = gauge_error(estimate, true, np.ones(RANKS))
     except DataError:  # an alpha of 0, or no truth
@@ -247,19 +249,17 @@ class Summary:
 
     def levels(self, panel: Panel) -> list[Point]:
         """Return what depends on no clicks, and is the same all over a panel."""
-        return [
-            point
-            for point in self.points
-            if point.place.clicks is None
-            and point.place.data == panel.data
-            and point.place.ranker in (None, panel.ranker)
-        ]
+        return [p for p in self.points if is_level(p.place, panel)]
+
+    def all_of(self, panel: Panel) -> list[Point]:
+        """Return both: those of the fewest clicks first, then those of none."""
+        return [*self.curves(panel), *self.levels(panel)]
 
     def runs(self, estimator: str, users: str | None = TRUE) -> Floats:
         """``[n_panels, n_counts, n_runs]`` values of a method; NaN if not measured."""
         values = np.full((len(self.panels), len(self.counts), self._runs), np.nan)
         for i, panel in enumerate(self.panels):
-            for point in (*self.curves(panel), *self.levels(panel)):
+            for point in self.all_of(panel):
                 if (point.place.estimator, point.place.users) == (estimator, users):
                     clicks = point.place.clicks
                     at = slice(None) if clicks is None else self.counts.index(clicks)
@@ -283,12 +283,10 @@ class Summary:
             By estimator; none where there are fewer than two runs, or queries.
         """
         known = [point for point in self.curves(panel) if point.place.users == TRUE]
-        lasts = {point.place.estimator: point for point in known}
-        name = affine.ROW.name
+        lasts, name = {p.place.estimator: p for p in known}, affine.ROW.name
         try:
             if kind == "queries":
-                queries = {key: point.by_query for key, point in lasts.items()}
-                found = compare_queries(queries, name)
+                found = compare_queries({k: p.by_query for k, p in lasts.items()}, name)
             else:
                 runs = {key: point.values for key, point in lasts.items()}
                 found = compare_runs(runs, name, equal_variances=kind == "student")
@@ -300,6 +298,5 @@ class Summary:
 def mean_of_known(values: Floats) -> Floats:
     """Mean along the last axis of what is no NaN; NaN if all are."""
     known = np.isfinite(values)
-    total = np.sum(values, axis=-1, where=known)
-    count = known.sum(axis=-1)
+    total, count = np.sum(values, axis=-1, where=known), known.sum(axis=-1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)

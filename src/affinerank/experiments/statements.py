@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
-from affinerank.arrays import Floats
+from affinerank.arrays import Bools, Floats
 from affinerank.bias.em.method import ROWS as EM
 from affinerank.clicks.models import trust
 from affinerank.clicks.policies import fixed
@@ -51,6 +50,7 @@ SOFT_MIN_MAX, SOFTMAX, SIGMOID = ((affine.ROW.name, row.name) for row in EM[:3])
 FULL = (full_information.ROW.name, None)
 Line = tuple[str, str | None]
 Judged = tuple[bool, str]  # whether it held, and its number
+Verdict = Callable[[Floats, Summary], Judged]
 # What a statement is judged on: results after each epoch, or with networks that learnt
 # anew from the users that an EM estimated; alpha and beta at more ranks, or fewer.
 LAST, HELD_OUT, FRESH = "last epoch", "held-out epoch", "new networks"
@@ -87,7 +87,7 @@ class Statement:
     text: str
     rule: str
     measure: Callable[[Summary], Floats]
-    verdict: Callable[[Floats, Summary], Judged]
+    verdict: Verdict
     views: tuple[str, ...] = (LAST, HELD_OUT, FRESH)
 
 
@@ -137,11 +137,9 @@ def _fresh(results: Sequence[Result]) -> list[Result]:
 def as_in_the_paper(cell: Cell, policy: str | None = fixed.ROW.name) -> bool:
     """Whether users, ranker and policy are the paper's; ``None``: any policy."""
     users = cell.click_model and settings_of("click_model", cell.click_model)
-    return (
-        (users is None or isinstance(users, trust.PaperUsers))
-        and (policy is None or cell.policy in (None, policy))
-        and cell.ranker in (None, mlp.ROW.name)
-    )
+    known = users is None or isinstance(users, trust.PaperUsers)
+    shown = policy is None or cell.policy in (None, policy)
+    return known and shown and cell.ranker in (None, mlp.ROW.name)
 
 
 def allowed_p(panel: Panel) -> float:
@@ -231,44 +229,29 @@ def users_off(
 ) -> Floats:
     """``[n_panels]`` mean over ranks of an error of users, means over runs."""
     off = np.full(len(summary.panels), np.nan)
-    for one in summary.estimates:
-        if one.users == line[1]:
-            errors = error(one.found.mean(axis=1), one.truth)
-            at = summary.panels.index(one.panel)
-            off[at] = np.mean(errors[first - 1 : summary.ranks])
+    for one in [one for one in summary.estimates if one.users == line[1]]:
+        errors = error(one.found.mean(axis=1), one.truth)[first - 1 : summary.ranks]
+        off[summary.panels.index(one.panel)] = np.mean(errors)
     return off
 
 
 # Verdicts: whether what was found bears the statement out.
 
 
-def smallest(values: Floats, summary: Summary, what: str, above: float) -> Judged:
-    """Require that even the smallest value is above a bound."""
-    value = np.nanmin(values)
-    place = summary.panels[np.argwhere(values == value)[0, 0]].title
-    return (bool(value > above), f"smallest {what} {value:+.4f} ({place})")
+def bounded(number: str, *, above: float = -np.inf, at_most: float = np.inf) -> Verdict:
+    """Require every value to be above one bound and within another."""
+
+    def verdict(values: Floats, summary: Summary) -> Judged:
+        low, high = np.nanmin(values), np.nanmax(values)
+        lowest, highest = (_place(summary, values == end) for end in (low, high))
+        text = number.format(low=low, high=high, lowest=lowest, highest=highest)
+        return bool(above < low and high <= at_most), text
+
+    return verdict
 
 
-def largest(values: Floats, summary: Summary, what: str, at_most: float) -> Judged:
-    """Require that even the largest value is within a bound."""
-    value = np.nanmax(values)
-    place = summary.panels[np.argwhere(values == value)[0, 0]].title
-    return (bool(value <= at_most), f"largest {what} {value:+.4f} ({place})")
-
-
-def within(
-    values: Floats, _: Summary, above: float, at_most: float, form: str
-) -> Judged:
-    """Require that errors of users are in a range."""
-    low, high = np.nanmin(values), np.nanmax(values)
-    return bool(above < low and high <= at_most), f"{low:{form}} to {high:{form}}"
-
-
-def similar(values: Floats, _: Summary) -> Judged:
-    """Require slightly lower values at the least, and the same at the most."""
-    low, high = np.nanmin(values), np.nanmax(values)
-    held = low >= -SLIGHT and high <= SAME
-    return (bool(held), f"from {low:+.4f} to {high:+.4f}")
+def _place(summary: Summary, found: Bools) -> str:
+    return summary.panels[int(np.argwhere(found)[0, 0])].title
 
 
 def significant(values: Floats, summary: Summary) -> Judged:
@@ -276,8 +259,8 @@ def significant(values: Floats, summary: Summary) -> Judged:
     allowed = np.array([[allowed_p(panel)] for panel in summary.panels])
     p, known = np.abs(values), np.isfinite(values)
     held = np.all((p <= allowed) & ~np.signbit(values) | ~known)
-    place = summary.panels[np.argwhere(p == np.nanmax(p))[0, 0]].title
-    return (bool(held), f"largest p {np.nanmax(p):.2g} ({place})")
+    place = _place(summary, p == np.nanmax(p))
+    return bool(held), f"largest p {np.nanmax(p):.2g} ({place})"
 
 
 def narrowing(values: Floats, _: Summary) -> Judged:
@@ -295,7 +278,7 @@ def _higher(text: str, better: Line, worse: Line) -> Statement:
         text,
         "its mean over clicks is higher in every setting",
         lambda s: mean_of_known(_lead(s, better, worse)),
-        partial(smallest, what="mean lead", above=0.0),
+        bounded("smallest mean lead {low:+.4f} ({lowest})", above=0.0),
     )
 
 
@@ -306,7 +289,7 @@ def _sided(text: str, line: Line, row: int, side: str, first: int = 1) -> Statem
         text,
         f"mean relative error {side} 0 in every setting, {_windows(first)}",
         lambda s: users_off(s, line, lambda u, true: u[row] / true[row] - 1, first),
-        partial(within, above=above, at_most=at_most, form="+.0%"),
+        bounded("{low:+.0%} to {high:+.0%}", above=above, at_most=at_most),
         RANK_VIEWS,
     )
 
@@ -316,7 +299,7 @@ def _accurate(text: str, line: Line) -> Statement:
         text,
         f"mean absolute error at most {ACCURATE:g} in every setting, {_windows(1)}",
         lambda s: users_off(s, line, lambda u, true: np.abs(u[1] - true[1]), 1),
-        partial(within, above=-np.inf, at_most=ACCURATE, form=".4f"),
+        bounded("{low:.4f} to {high:.4f}", at_most=ACCURATE),
         RANK_VIEWS,
     )
 
@@ -330,7 +313,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "The naive estimator has converged after 3e5 clicks.",
         f"from {SETTLED:g} clicks per query on it gains at most {SAME:g}",
         naive_gain,
-        partial(largest, what="gain", at_most=SAME),
+        bounded("largest gain {high:+.4f} ({highest})", at_most=SAME),
     ),
     _higher("IPS improves over the naive estimator.", IPS, NAIVE),
     _higher("Bayes-IPS improves over the naive estimator.", BAYES, NAIVE),
@@ -339,25 +322,25 @@ STATEMENTS: tuple[Statement, ...] = (
         "A sizable gap remains between full information and Bayes-IPS everywhere.",
         f"at the most clicks it is above {SAME:g} in every setting",
         lambda s: below_full(s, BAYES),
-        partial(smallest, what="gap", above=SAME),
+        bounded("smallest gap {low:+.4f} ({lowest})", above=SAME),
     ),
     Statement(
         "Affine approximates full information when position bias is mild (eta = 1).",
         f"at the most clicks the gap is at most {NEAR:g}",
         lambda s: below_full(s, AFFINE, most_eta=1.0),
-        partial(largest, what="gap", at_most=NEAR),
+        bounded("largest gap {high:+.4f} ({highest})", at_most=NEAR),
     ),
     Statement(
         "Affine has not converged under extreme position bias (eta = 2).",
         f"at the most clicks it is more than {SAME:g} below full information",
         lambda s: below_full(s, AFFINE, least_eta=2.0),
-        partial(smallest, what="gap", above=SAME),
+        bounded("smallest gap {low:+.4f} ({lowest})", above=SAME),
     ),
     Statement(
         "Affine outperforms the other estimators beyond 1e6 clicks.",
         f"it is above each of them wherever clicks per query are more than {MANY:g}",
         lambda s: _at_many(s, affine_lead(s)),
-        partial(smallest, what="lead", above=0.0),
+        bounded("smallest lead {low:+.4f} ({lowest})", above=0.0),
     ),
     Statement(
         "These improvements at the most clicks are significant (p <= 0.001; 0.002 on "
@@ -371,19 +354,19 @@ STATEMENTS: tuple[Statement, ...] = (
         f"at the fewest clicks it is at most {SLIGHT:g} below and {SAME:g} above the "
         "best other",
         lambda s: _ends(affine_lead(s))[:, 0],
-        similar,
+        bounded("from {low:+.4f} to {high:+.4f}", above=-SLIGHT, at_most=SAME),
     ),
     Statement(
         "Soft-min-max outperforms the other activations at every number of clicks.",
         "it is above both in every setting and at every number of clicks",
         lambda s: _leads(s, (SOFT_MIN_MAX, SOFTMAX), (SOFT_MIN_MAX, SIGMOID)),
-        partial(smallest, what="lead", above=0.0),
+        bounded("smallest lead {low:+.4f} ({lowest})", above=0.0),
     ),
     Statement(
         "Soft-min-max is close to the true values after 1e6 clicks.",
         f"the gap is at most {NEAR:g} wherever clicks per query are more than {MANY:g}",
         lambda s: _at_many(s, _lead(s, AFFINE, SOFT_MIN_MAX)),
-        partial(largest, what="gap to true values", at_most=NEAR),
+        bounded("largest gap to true values {high:+.4f} ({highest})", at_most=NEAR),
     ),
     Statement(
         "Softmax is decent with many clicks, and handles few less well.",
@@ -396,7 +379,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "Sigmoid performs poorest.",
         "its mean over clicks is below both others in every setting",
         lambda s: mean_of_known(_leads(s, (SOFT_MIN_MAX, SIGMOID), (SOFTMAX, SIGMOID))),
-        partial(smallest, what="mean lead of the others", above=0.0),
+        bounded("smallest mean lead of the others {low:+.4f} ({lowest})", above=0.0),
     ),
     *(
         _sided(f"{text} alpha, except at rank 1.", line, 0, side, first=2)
@@ -414,12 +397,12 @@ STATEMENTS: tuple[Statement, ...] = (
         "affine is above the others at the most clicks for values that are not .35 "
         "or .65",
         lead_elsewhere,
-        partial(smallest, what="lead", above=0.0),
+        bounded("smallest lead {low:+.4f} ({lowest})", above=0.0),
     ),
     Statement(
         "Clipping may help affine at few clicks (suspected, not shown).",
         "clipped is above unclipped at the fewest clicks in every setting",
         clipping_gain,
-        partial(smallest, what="gain at the fewest clicks", above=0.0),
+        bounded("smallest gain at the fewest clicks {low:+.4f} ({lowest})", above=0.0),
     ),
 )

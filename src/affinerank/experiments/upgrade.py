@@ -22,11 +22,11 @@ USERS = {"default": MIXTURES[0].name}  # other names are as they were
 
 def upgraded_plan(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Rename the keys of a parsed plan; what cannot be read stays, to be rejected."""
-    new = _with_click_models(raw)
+    new = _upgraded(raw)
     if isinstance(raw.get("network"), dict):
         new["rankers"] = [{"name": RANKER, **new.pop("network")}]
     if _are(raw.get("grids"), dict):
-        new["grids"] = [_grid(grid) for grid in raw["grids"]]
+        new["grids"] = [_upgraded(grid) for grid in raw["grids"]]
     return new
 
 
@@ -49,8 +49,11 @@ def upgraded_row(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _grid(raw: Mapping[str, Any]) -> dict[str, Any]:
-    new = _with_click_models(raw)
+def _upgraded(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename the keys of a plan, or of one of its grids."""
+    new = dict(raw)
+    if _are(raw.get("settings"), dict):
+        new["click_models"] = [_click_model(one) for one in new.pop("settings")]
     if raw.get("clicks") == "largest":
         new |= {"clicks": [], "most_clicks": True}
     if _are(raw.get("users"), str):
@@ -62,20 +65,12 @@ def _grid(raw: Mapping[str, Any]) -> dict[str, Any]:
     return new
 
 
-def _with_click_models(raw: Mapping[str, Any]) -> dict[str, Any]:
-    new = dict(raw)
-    if _are(raw.get("settings"), dict):
-        new["click_models"] = [_click_model(one) for one in new.pop("settings")]
-    return new
-
-
 def _are(value: object, kind: type) -> bool:
     return isinstance(value, list) and all(isinstance(part, kind) for part in value)
 
 
 def _click_model(setting: Mapping[str, Any]) -> str:
-    pairs = ((name, str(value)) for name, value in setting.items())
-    return str(Spec(trust.ROW.name, tuple(pairs)))
+    return str(Spec(trust.ROW.name, tuple(setting.items())))
 
 
 def _clipped(estimator: str, clip: str) -> str:
