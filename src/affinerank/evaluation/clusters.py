@@ -33,16 +33,14 @@ class UserClusters:
 
     Attributes:
         rows: By user.
-        bucket: ``[n_rows]`` number of each row's users.
     """
 
     rows: ClickRows
-    bucket: Ints
 
-    @classmethod
-    def of(cls, rows: ClickRows) -> UserClusters:
-        """Take rows that are by user."""
-        return cls(rows, np.asarray(rows.user_bucket, dtype=np.int64))
+    @property
+    def bucket(self) -> Ints:
+        """``[n_rows]`` number of each row's users."""
+        return np.asarray(self.rows.user_bucket, dtype=np.int64)
 
     @property
     def number(self) -> int:

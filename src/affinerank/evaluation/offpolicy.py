@@ -213,13 +213,14 @@ class Exposure:
 
     Attributes:
         impressions: That carry weight.
-        effective: Number of impressions of equal weight that would be worth as much.
-        top_share: Share of the weight on the 1 % that carry the most.
+        effective_impressions: Number of impressions of equal weight that would be worth
+            as much.
+        top_percent_share: Share of the weight on the 1 % that carry the most.
     """
 
     impressions: int | None = None
-    effective: float | None = None
-    top_share: float | None = None
+    effective_impressions: float | None = None
+    top_percent_share: float | None = None
 
 
 def exposure(rows: ClickRows, weights: Weights, rank_weights: Floats) -> Exposure:
