@@ -249,11 +249,9 @@ def train_chosen(
         warn(text)
     given |= {"estimators": [choice.trained], **how.training()}
     trained = train(counts, data, known, **given)
-    rankers = {
-        name: replace(one, provenance={**one.provenance, "choice": choice.to_dict()})
-        for name, one in trained.rankers.items()
-    }
-    return replace(trained, rankers=rankers, estimate=estimated), choice
+    [(name, one)] = trained.rankers.items()
+    noted = replace(one, provenance={**one.provenance, "choice": choice.to_dict()})
+    return replace(trained, rankers={name: noted}, estimate=estimated), choice
 
 
 def compare(
@@ -293,19 +291,19 @@ def hold_out(
     note_unmatched(rows)
     rng = stage_rng("choice", settings.seed)
     fold = _dealt(rows, settings.folds, rng)
-    sizes, stage = (
-        np.diff(data.offsets),
-        f"holding out for {', '.join(estimators)}: part",
-    )
+    stage = f"holding out for {', '.join(estimators)}: part"
+    sizes = np.diff(data.offsets)
     scores = {name: np.zeros(rows.n_docs) for name in estimators}
     longest = final = 0.0
     done = 0
-    while done < settings.folds and not (
-        done and now - start + longest + final > settings.budget
-    ):
+    while done < settings.folds:
+        if done and now - start + longest + final > settings.budget:
+            break
         progress(stage, done, settings.folds)
         others = rng.permutation(np.flatnonzero((fold >= 0) & (fold != done)))
-        kept = _drawn(others, sizes, DOCUMENTS * settings.budget)
+        fits = np.cumsum(sizes[others]) <= DOCUMENTS * settings.budget
+        fits[:QUERIES] = True
+        kept = np.sort(others[fits])
         learnt = _of_queries(part, data.query_ids[kept])
         of, unseen = map(data.select_queries, (kept, np.flatnonzero(fold == done)))
         began = monotonic()
@@ -319,8 +317,7 @@ def hold_out(
         longest = max(longest, now - began)
         final = longest * sizes[fold >= 0].sum() / sizes[kept].sum() / len(estimators)
     progress(stage, settings.folds, settings.folds)
-    judged = (fold >= 0) & (fold < done)
-    return scores, rows.of_queries(judged), done
+    return scores, rows.of_queries((fold >= 0) & (fold < done)), done
 
 
 def judge_all(
@@ -386,13 +383,6 @@ def _dealt(rows: ClickRows, folds: int, rng: Rng) -> Ints:
     fold = np.full(rows.n_queries, -1)
     fold[issued] = rng.permutation(len(issued)) % folds
     return fold
-
-
-def _drawn(queries: Ints, sizes: Ints, most: float) -> Ints:
-    """Keep the first queries that have at most so many documents together."""
-    fits = np.cumsum(sizes[queries]) <= most
-    fits[:QUERIES] = True
-    return np.sort(queries[fits])
 
 
 def _of_queries(counts: ClickCounts, ids: Ids) -> ClickCounts:

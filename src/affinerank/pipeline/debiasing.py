@@ -99,11 +99,9 @@ def debias(
 
 def save_labels(labels: pa.Table, path: PathLike) -> dict[str, Any]:
     """Write labels as Parquet, whole or not at all; return a summary."""
-    for name in ("relevance", "value", "standard_error", "standard_deviation"):
-        if (
-            name in labels.column_names
-            and not pc.all(pc.is_finite(labels[name])).as_py()
-        ):
+    numbers = {"relevance", "value", "standard_error", "standard_deviation"}
+    for name in numbers.intersection(labels.column_names):
+        if not pc.all(pc.is_finite(labels[name])).as_py():
             raise DataError(
                 f"{path}: {name} would not be finite: clicks are divided by too little "
                 "at some rank; clip (--clip), or check alpha of the users"
@@ -130,22 +128,21 @@ def _numbered(
         return rows_of(counts), document_ids(counts)
     rows = rows_of(counts, data)
     note_unmatched(rows)
-    query, doc = data.query_ids[data.query_of_doc], data.doc_ids
-    names = {"query_id": arrow_column(query), "doc_id": arrow_column(doc)}
-    return rows, pa.table(names)
+    ids = data.query_ids[data.query_of_doc], data.doc_ids
+    return rows, pa.table(list(map(arrow_column, ids)), ["query_id", "doc_id"])
 
 
 def _labels(rows: ClickRows, ids: pa.Table, weights: Weights) -> pa.Table:
-    error = {"standard_error": standard_error(weights, rows)}
-    if rows.values is not None:
-        of_clicks = error["standard_error"] ** 2
-        error["standard_error"] = np.sqrt(of_clicks + value_variance(weights, rows))
     if weights.kappa is not None:
         deviation = np.sqrt(weights.variance)
         error = {"standard_deviation": deviation, "own_clicks": weights.kappa}
+    else:
+        own = standard_error(weights, rows)
+        if rows.values is not None:
+            own = np.sqrt(own**2 + value_variance(weights, rows))
+        error = {"standard_error": own}
     columns = {
-        "query_id": ids["query_id"],
-        "doc_id": ids["doc_id"],
+        **{name: ids[name] for name in ids.column_names},
         "relevance" if rows.values is None else "value": weights.weight,
         **error,
         "impressions": rows.by_doc(rows.impressions).astype(np.int64),

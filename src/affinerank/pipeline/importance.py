@@ -12,7 +12,7 @@ from affinerank.clicks.rows import note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION
 from affinerank.errors import DataError, warn
-from affinerank.pipeline.lists import Lists
+from affinerank.pipeline.lists import side_by_side
 from affinerank.pipeline.parts import held_part
 from affinerank.pipeline.weighing import weigh
 from affinerank.progress import Progress, quiet
@@ -60,14 +60,13 @@ def feature_importance(
             "there is no query with clicks that the ranker did not learn from; hold "
             "queries out before training (count --holdout)"
         )
-    features = ranker.mapping.apply(data).features
-    targets = Lists(features, data.offsets, [replace(weights, share=left)]).targets()
+    mapped = ranker.mapping.apply(data)
     return by_permutation(
         ranker.model,
-        ranker.mapping.names,
-        features,
-        targets,
-        data.offsets,
+        mapped.feature_names,
+        mapped.features,
+        side_by_side([replace(weights, share=left)]),
+        mapped.offsets,
         rng=stage_rng("importance", seed),
         repeats=repeats,
         progress=progress,

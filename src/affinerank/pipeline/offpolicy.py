@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats
+from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import grouped
 from affinerank.clicks.models import ClickModel
@@ -257,7 +257,7 @@ def evaluate_from_clicks(
     held = held_part(counts)
     rows = rows_of(held, data)
     note_unmatched(rows)
-    seen = _learnt_by(rankers, data, rows)
+    seen = learnt_by(rankers, data, rows.sessions > 0, "that the counts are of")
     rows = rows.of_queries(~seen)
     production = _production(held, how.production)
     log = _corrected(rows, data, users, how.estimator, how.seed)
@@ -391,9 +391,8 @@ class _Log:
             for other, lists in self.lists.items()
             for name, new in scores.items()
         }
-        how = [
-            partial(predict, folds=self.folds, scores=scores[name]) for name, _ in over
-        ]
+        by = partial(predict, folds=self.folds)
+        how = [partial(by, scores=scores[name]) for name, _ in over if predicts]
         found = estimate_differences(
             Differences(rows, np.stack([*over.values()]), self.weigh, how),
             users,
@@ -493,7 +492,10 @@ def _corrected(
     if users is not None and row.needs_users:
         users = users.to_depth(rows.depth)  # which warns, once
         if seed is not None:
-            folds = _folds(Log(rows, users, learns_of(estimator), seed), data)
+            learns = learns_of(estimator)
+            if not learns and _rests_on_features(rows, data):
+                learns = (EXPLAINED,)
+            folds = learn_quickly(Log(rows, users, learns, seed), data)
     # Own rows by information, where a document has several.
     best = estimator == CORRECTION and can_predict(folds)
     best = best and len(np.unique(rows.doc)) < len(rows)
@@ -509,36 +511,18 @@ def _corrected(
     return _Log(rows, weights, by_estimator, users, up_to_gauge, folds, lists)
 
 
-def _folds(log: Log, data: RankingDataset) -> Sequence[Fold]:
-    """Learn rankers out of fold, where something rests on them."""
-    rows, learns = log.rows, log.learns
+def _rests_on_features(rows: ClickRows, data: RankingDataset) -> bool:
+    """Whether documents were never shown, or at several ranks, and can be explained."""
     issued = rows.sessions > 0
     placed = len(rows.merged())
     whole = placed == len(np.unique(rows.doc)) == issued[rows.query_of_doc].sum()
-    if not learns and (whole or not _can_learn(rows, data)):
-        return ()
-    return learn_quickly(replace(log, learns=learns or (EXPLAINED,)), data)
+    return not whole and _can_learn(rows, data)
 
 
 def _can_learn(rows: ClickRows, data: RankingDataset) -> bool:
     """Whether there are clicks and queries enough to learn from, and features."""
     least = min(rows.clicks.sum(), np.count_nonzero(rows.sessions))
     return bool(least >= LEAST_QUERIES and data.varying_features())
-
-
-def _learnt_by(
-    rankers: Mapping[str, Ranker], data: RankingDataset, rows: ClickRows
-) -> Bools:
-    """``[n_queries]`` queries of the log that a ranker learnt from; reject all."""
-    issued = rows.sessions > 0
-    seen = learnt_by(rankers, data) & issued
-    if seen.any() and np.array_equal(seen, issued):
-        raise DataError(
-            f"the rankers learnt from all {int(seen.sum()):,} queries that the counts "
-            f"are of, {str(data.query_ids[seen][0])!r} for one, so there are none to "
-            "judge by; hold queries out before training (count --holdout 0.2)"
-        )
-    return seen
 
 
 def _production(counts: ClickCounts, name: str | None) -> str | None:
