@@ -144,7 +144,8 @@ def estimate(
         return Estimate(value, value, sessions, queries)
     if not bounds:
         return at(0.0)
-    low, high = at((rank_weights < 0) * 1.0), at((rank_weights > 0) * 1.0)
+    signs = rank_weights < 0, rank_weights > 0
+    low, high = (at(relevant.astype(np.float64)) for relevant in signs)
     spans = (low.sessions, high.sessions), (low.queries, high.queries)
     ends = (
         Interval(a.low, b.high, max(a.standard_error, b.standard_error))

@@ -109,8 +109,9 @@ def estimate_from_rows(
         error = gauge_error(users, truth, found.pools.impressions)
     elif truth is not None:
         error = error_by_row(users, truth, rows)
-    told = {"method": method.name, "why": why, "overlap": overlap, "error": error}
-    return replace(found, users=users, **told)
+    return replace(
+        found, users=users, method=method.name, why=why, overlap=overlap, error=error
+    )
 
 
 def hold_users_against_log(

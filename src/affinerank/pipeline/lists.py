@@ -28,6 +28,7 @@ class Lists(Validation):
         categories: Columns of features that are codes of categories.
     """
 
+    targets: Any
     categories: Sequence[int] = ()
 
     @classmethod
@@ -50,7 +51,7 @@ class Lists(Validation):
 
     def of_rankers(self, places: Sequence[int]) -> Lists:
         """Keep what some rankers learn."""
-        own: Any = self.targets
+        own = self.targets
         kept: Any = {n: getattr(own, n)[places] for n in ("weights", "known", "share")}
         kept |= {n: [getattr(own, n)[i] for i in places] for n in ("noisy", "rank")}
         return replace(self, targets=replace(own, **kept))

@@ -356,7 +356,7 @@ class _Log:
             predicted = predict(rows, self.users, self.folds, new)
         bounds = predicted is None and unknown > MOST_NEVER_SHOWN
         about: dict[str, Any] = {"bounds": bounds, "predicted": predicted}
-        found = {"logged": self.estimate(logged_weights(rows, at))}
+        found: dict[str, Any] = {"logged": self.estimate(logged_weights(rows, at))}
         for other, lists in self.lists.items():
             if shown:
                 given = shown_weights(new, rows, at, lists=lists)
@@ -402,7 +402,7 @@ class _Log:
             progress=progress,
         )
         pairs = zip(over.items(), found, strict=True)
-        wide = {key: self._clustered(each, own) for (key, own), each in pairs}
+        wide: Any = {key: self._clustered(each, own) for (key, own), each in pairs}
         return [
             JudgedByClicks(
                 name,

@@ -155,8 +155,8 @@ def plan_swaps(
         by_rank = pa.table(dict(zip(names, columns, strict=True))).to_pylist()
     by_uniform = needed(variance, uniform(board, lengths), wanted)
     table = _table(board, plan, part if data is None else data)
-    found = (goal, now, wanted, plan.error, by_uniform, table)
-    return SwapPlan(*found, by_rank, difference)
+    told = (goal, now, wanted, plan.error, by_uniform, table)
+    return SwapPlan(*told, by_rank, difference)
 
 
 def _table(board: Board, plan: Any, source: ClickCounts | RankingDataset) -> pa.Table:

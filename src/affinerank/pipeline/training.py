@@ -198,7 +198,8 @@ def train(
         progress=progress,
     )
     weighed = partial(_lists, users=known, above=relevant_above, times=len(seeds))
-    lists = weighed(specs, rows, mapped, outside, guard and guard.limits(rows))
+    bounds = None if guard is None else guard.limits(rows)
+    lists = weighed(specs, rows, mapped, outside, bounds)
     parts, held = [(rows, data)], None
     if validation is not None:
         part, of = rows_of(*validation), validation[1]

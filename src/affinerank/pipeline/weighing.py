@@ -58,7 +58,7 @@ def weigh(
             )
         return row.weigh(evidence)
     # Ranks in few bytes: hundreds of weights are held at once.
-    rank = np.minimum(rows.shown_rank, np.iinfo(np.int16).max).astype(np.int16)
+    rank: Any = np.minimum(rows.shown_rank, np.iinfo(np.int16).max).astype(np.int16)
     found = replace(row.weigh(evidence), rank=rank)
     return valued(found, rows, users if row.needs_users else None)
 

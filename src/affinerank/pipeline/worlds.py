@@ -50,7 +50,6 @@ from affinerank.progress import Progress, quiet
 from affinerank.rankers import mlp
 from affinerank.rankers.parameters import for_features
 from affinerank.rankers.ranker import Fitted, Model, Ranker, judge, predict_all, score
-from affinerank.rankers.targets import Targets
 from affinerank.seeds import stage_rng
 from affinerank.settings import Spec, require_at_least
 from affinerank.threads import in_parallel
@@ -387,7 +386,7 @@ class World:
         """Estimate users and train rankers in one."""
         part, held_out = self.part("validation") if how.early else None, None
 
-        def targets(one: Drawn, users: Any) -> Targets:
+        def targets(one: Drawn, users: Any) -> Any:
             found = self._weigh(replace(one, users=users), "validation")
             return side_by_side([found])
 
@@ -445,7 +444,9 @@ class World:
     def _estimation(self, cell: Cell, how: Training) -> EstimationSettings:
         spec = Spec.parse(cell.users or "")
         own = {"method": spec.name, "seed": self.seed + cell.run, "replicates": 0}
-        network = how.settings if isinstance(how.settings, mlp.ROW.settings) else None
+        network: Any = None
+        if isinstance(how.settings, mlp.ROW.settings):
+            network = how.settings
         return replace(spec.settings(EstimationSettings, **own), network=network)
 
     def _judged_all(
