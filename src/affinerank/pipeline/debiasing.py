@@ -73,23 +73,23 @@ def debias(
         raise DataError("the counts hold no impressions, so there is nothing to label")
     spec = with_clip(estimator, clip)
 
-    def labelled(part: ClickCounts) -> pa.Table:
+    splits: list[str | None] = [None]
+    if "split" in counts.keys:
+        splits = counts.column("split").unique().to_pylist()
+    parts = []
+    for split in splits:
+        part = counts if split is None else counts.select("split", split)
         rows, ids = _numbered(part, data)
         folds: Sequence[Fold] = ()
         if data is not None and (users is not None or not row.needs_users):
             log = Log(rows, users, learns_of(spec), seed)
             folds = learn_quickly(log, data, progress)
-        return _labels(rows, ids, weigh(rows, spec, users, folds=folds))
-
-    if "split" not in counts.keys:
-        labels = labelled(counts)
-    else:
-        parts = []
-        for value in counts.column("split").unique().to_pylist():
-            part = labelled(counts.select("split", value))
-            column = pa.array([value] * part.num_rows, type=pa.string())
-            parts.append(part.add_column(2, "split", column))
-        labels = pa.concat_tables(parts)
+        found = _labels(rows, ids, weigh(rows, spec, users, folds=folds))
+        if split is not None:
+            column = pa.array([split] * found.num_rows, type=pa.string())
+            found = found.add_column(2, "split", column)
+        parts.append(found)
+    labels = pa.concat_tables(parts)
     gauge = _gauge(row, users)
     if VALUES[0] in counts.columns:
         gauge = f"relevance times value, in values of an average click; {gauge}"

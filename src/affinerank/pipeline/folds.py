@@ -29,7 +29,7 @@ from affinerank.pipeline.lists import Lists, fit_all, side_by_side
 from affinerank.pipeline.weighing import weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.ranker import RankerKind, predict_all
+from affinerank.rankers.ranker import predict_all
 from affinerank.rankers.targets import ClickTargets
 from affinerank.seeds import stage_rng
 
@@ -48,29 +48,6 @@ class Log:
     users: ClickModel | None
     learns: tuple[str, ...]
     seed: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Learner:
-    """A kind of ranker that learns out of fold.
-
-    Attributes:
-        kind: Its row.
-        settings: Of that row.
-        features: ``[n_docs, n_features]`` as it reads them.
-        weights: Whether it learns weights; where not, it explains clicks only.
-        alone: Whether no other kind explains clicks.
-    """
-
-    kind: RankerKind
-    settings: Any
-    features: Matrix
-    weights: bool = True
-    alone: bool = True
-
-    def title(self, name: str) -> str:
-        """Tell apart what two kinds learn of the same clicks."""
-        return name if self.alone or name != CLICKS else f"{name} {self.kind.name}"
 
 
 def learn_in_folds(
@@ -98,11 +75,11 @@ def learn_in_folds(
     if not any(log.learns for log in logs):
         return [[] for _ in logs]
     found: list[list[Fold]] = [[] for _ in logs]
-    jobs = list(_jobs(logs, _learners(ranker, settings, features)))
+    jobs = list(_jobs(logs, ranker, settings, features))
     for number, (learns, weighs, predicts) in enumerate(_parts(len(offsets) - 1, seed)):
         progress("learning out of fold", number, FOLDS)
         scores: list[dict[str, Floats]] = [{} for _ in logs]
-        for learner, asked in jobs:
+        for kind, how, own_features, asked, mark in jobs:
             usable = [
                 (name, places, targets)
                 for name, places in asked
@@ -112,18 +89,14 @@ def learn_in_folds(
             if not usable:
                 continue
             given = side_by_side([targets for _, _, targets in usable])
-            lists = Lists(learner.features, given, offsets)
-            fitted = fit_all(
-                learner.kind.name,
-                lists.part(learns),
-                seeds=[logs[places[0]].seed for _, places, _ in usable],
-                settings=learner.settings,
-                held_out=lists.part(weighs),
-            )
-            by_each = predict_all([one.kept for one in fitted], learner.features)
+            lists = Lists(own_features, given, offsets)
+            seeds = [logs[places[0]].seed for _, places, _ in usable]
+            part, held = lists.part(learns), lists.part(weighs)
+            fitted = fit_all(kind, part, seeds=seeds, settings=how, held_out=held)
+            by_each = predict_all([one.kept for one in fitted], own_features)
             for (name, places, _), own in zip(usable, by_each, strict=True):
                 for place in places:
-                    scores[place][learner.title(name)] = own
+                    scores[place][name + mark] = own
         for log, folds, own_scores in zip(logs, found, scores, strict=True):
             if log.learns:
                 folds.append(Fold(weighs, predicts, own_scores))
@@ -166,43 +139,44 @@ def _parts(n_queries: int, seed: int) -> Iterator[tuple[Bools, Bools, Bools]]:
         yield ~predicts & ~weighs, weighs, predicts
 
 
-def _learners(ranker: str, settings: Any, features: Matrix) -> list[Learner]:
-    """Return the kind that was asked for, and the one that learns beside it."""
-    kind = RANKERS[ranker]
-    how = _with(settings, patience=max((kind.patience or 8) // 2, 1))
-    if kind.rates:
-        how = _with(how, learning_rate=kind.rates[-1])
-    if kind.beside is None:
-        return [Learner(kind, how, features)]
-    (other,) = _learners(kind.beside, RANKERS[kind.beside].settings(), features)
-    missing = np.isnan(features)
-    if missing.any() and not other.kind.reads_missing:  # put medians there
-        some = np.where(missing.all(axis=0), 0.0, features)  # a column without values
-        features = np.where(missing, np.nanmedian(some, axis=0), features)
-    first = Learner(kind, how, other.features, weights=False)
-    return [first, replace(other, features=features, alone=False)]
-
-
 def _jobs(
-    logs: Sequence[Log], learners: Sequence[Learner]
-) -> Iterator[tuple[Learner, list[tuple[str, list[int]]]]]:
+    logs: Sequence[Log], ranker: str, settings: Any, features: Matrix
+) -> Iterator[tuple[str, Any, Matrix, list[tuple[str, list[int]]], str]]:
     """Yield what is trained together: clicks that are explained, then weights.
 
-    Logs that ask the same of the same clicks share it: each has their places.
+    By the kind that was asked for; or, of one with another ``beside`` it, weights by
+    that one alone, and clicks by both, which a mark tells apart.
+
+    Yields:
+        Kind, settings and features as it reads them; what it learns, each with the
+        places of the logs that ask the same of the same clicks; and the mark.
     """
-    asked: dict[tuple[str, int, int, int], list[int]] = {}
+    shared: dict[tuple[str, int, int, int], list[int]] = {}
     for i, log in enumerate(logs):
         for name in log.learns:
             key = (name, id(log.rows), id(log.users), log.seed)
-            asked.setdefault(key, []).append(i)
-    named = [(key[0], places) for key, places in asked.items()]
-    clicks = [one for one in named if one[0] == CLICKS]
-    weights = [one for one in named if one[0] != CLICKS]
-    for learner in learners:
-        if clicks and learner.kind.explains_clicks:
-            yield learner, clicks
-        if weights and learner.weights:
-            yield learner, weights
+            shared.setdefault(key, []).append(i)
+    asked = [(name, places) for (name, *_), places in shared.items()]
+    clicks = [one for one in asked if one[0] == CLICKS]
+    weights = [one for one in asked if one[0] != CLICKS]
+    kind, mark = RANKERS[ranker], ""
+    while True:
+        how = _with(settings, patience=max((kind.patience or 8) // 2, 1))
+        if kind.rates:
+            how = _with(how, learning_rate=kind.rates[-1])
+        given = kind.name, how, features
+        if clicks and kind.explains_clicks:
+            yield *given, clicks, mark
+        if kind.beside is None:
+            if weights:
+                yield *given, weights, ""
+            return
+        kind = RANKERS[kind.beside]
+        settings, mark = kind.settings(), f" {kind.name}"
+        missing = np.isnan(features)
+        if missing.any() and not kind.reads_missing:  # put medians there
+            some = np.where(missing.all(axis=0), 0.0, features)  # a column without any
+            features = np.where(missing, np.nanmedian(some, axis=0), features)
 
 
 def _targets(name: str, log: Log, queries: Bools) -> Weights | ClickTargets:

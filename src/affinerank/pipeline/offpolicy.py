@@ -113,11 +113,10 @@ class JudgedByClicks:
         never_shown_share: Share of its rank weight on documents that were never shown.
         predicted: Whether their relevance was predicted; otherwise there are bounds.
         exposure: How evenly the estimate rests on impressions.
-        value: Of the ranker; ``None`` if users are known up to gauge.
-        logged: Value of the logged order; ``None`` if users are known up to gauge.
-        against_logged: The difference from the logged order.
-        against_production: The difference from the lists of one ranker that logged,
-            where the counts have several; otherwise the logged order is production's.
+        found: By name: ``value`` of the ranker, and of the ``logged`` order, unless
+            users are known up to gauge; the difference ``against_logged``; and that
+            ``against_production``, the lists of one ranker that logged, where the
+            counts have several; otherwise the logged order is production's.
         second: The difference by a judge that is not told of the users, among the
             documents that were shown, and in units of its own; ``None`` without users.
         judge: Name of that judge.
@@ -127,10 +126,7 @@ class JudgedByClicks:
     never_shown_share: float
     predicted: bool
     exposure: Exposure
-    value: Estimate | None = None
-    logged: Estimate | None = None
-    against_logged: Estimate | None = None
-    against_production: Estimate | None = None
+    found: Mapping[str, Estimate]
     second: Estimate | None = None
     judge: str = ""
 
@@ -142,11 +138,10 @@ class JudgedByClicks:
             "predicted": self.predicted,
             **asdict(self.exposure),
         }
-        for name in ("value", "logged", LOGGED, PRODUCTION):
-            if (found := getattr(self, name)) is not None:
-                about[name] = found.to_dict()
-                if name in (LOGGED, PRODUCTION):
-                    about[name] |= asdict(decide(found, clicks, self.second))
+        for name, found in self.found.items():
+            about[name] = found.to_dict()
+            if name in (LOGGED, PRODUCTION):
+                about[name] |= asdict(decide(found, clicks, self.second))
         if self.second is not None:
             verdict = decide(self.second, clicks).verdict
             said = {"judge": self.judge, **self.second.to_dict(), "verdict": verdict}
@@ -155,11 +150,9 @@ class JudgedByClicks:
 
     def conclude(self, of: str) -> str:
         """Say in words whether the ranker is better than production."""
-        than, found = "production", self.against_production
+        than, found = "production", self.found.get(PRODUCTION)
         if found is None:
-            than, found = "production (the logged order)", self.against_logged
-        if found is None:
-            return ""
+            than, found = "production (the logged order)", self.found[LOGGED]
         if decide(found, 1, self.second).verdict == "cannot be decided":
             why = "two judges disagree, so the users may be wrong"
             return f"cannot tell if {self.ranker} is better than {than}: {why}"
@@ -356,15 +349,14 @@ class _Log:
             predicted = predict(rows, self.users, self.folds, new)
         bounds = predicted is None and unknown > MOST_NEVER_SHOWN
         about: dict[str, Any] = {"bounds": bounds, "predicted": predicted}
-        found: dict[str, Any] = {"logged": self.estimate(logged_weights(rows, at))}
+        found = {"logged": self.estimate(logged_weights(rows, at))}
         for other, lists in self.lists.items():
             if shown:
                 given = shown_weights(new, rows, at, lists=lists)
             found[other] = self.estimate(given - logged_weights(lists, at), **about)
         found["value"] = self.estimate(given, **about)
-        rests_on = exposure(rows, weights, given)
-        never = self._never_shown(whole)
-        return JudgedByClicks(name, never, predicted is not None, rests_on, **found)
+        never, rests_on = self._never_shown(whole), exposure(rows, weights, given)
+        return JudgedByClicks(name, never, predicted is not None, rests_on, found)
 
     def compared(
         self,
@@ -402,14 +394,14 @@ class _Log:
             progress=progress,
         )
         pairs = zip(over.items(), found, strict=True)
-        wide: Any = {key: self._clustered(each, own) for (key, own), each in pairs}
+        wide = {key: self._clustered(each, own) for (key, own), each in pairs}
         return [
             JudgedByClicks(
                 name,
                 self._never_shown(own),
                 predicts,
                 exposure(rows, weights, over[name, LOGGED]),
-                **{other: wide[name, other] for other in self.lists},
+                {other: wide[name, other] for other in self.lists},
             )
             for name, own in given.items()
         ]

@@ -23,10 +23,8 @@ def held_out(counts: ClickCounts) -> ClickCounts:
 
 def held_part(counts: ClickCounts) -> ClickCounts:
     """Return the held-out part of counts that are split, or all of them."""
-    if "split" not in counts.keys:
-        return counts
-    held = counts.select("split", HELD_OUT)
-    if not len(held.rank):
+    held = held_out(counts) if "split" in counts.keys else counts
+    if not len(held.rank) and held is not counts:
         raise DataError(
             f"the counts are split, and none are marked {HELD_OUT!r}; count with "
             "--holdout 0.2"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats
+from affinerank.arrays import Bools
 from affinerank.defaults import PAPER, RECIPE
 from affinerank.errors import warn
 from affinerank.pipeline.lists import Lists, fit_all
@@ -75,7 +75,8 @@ def fit_chosen(
         how = replace(settings, learning_rate=rate, patience=patience)
         fitted = fit(learnt, seeds=seeds, settings=how, held_out=judged)
         for i, one in enumerate(fitted):
-            smooth = _smoothed(np.array(one.trace))
+            near = np.pad(one.trace, 1, mode="edge")  # held-out clicks are noisy
+            smooth = (near[:-2] + near[1:-1] + near[2:]) / 3.0
             best = int(np.argmax(smooth))
             chosen[i] = max(chosen[i], (float(smooth[best]), best + 1, rate))
             outside[i, rate] = one.kept
@@ -100,12 +101,6 @@ def fit_chosen(
             report = {**one.report, **about}
             found[i] = replace(one, report=report, importance=worth)
     return [found[i] for i in range(len(seeds))]
-
-
-def _smoothed(trace: Floats) -> Floats:
-    """Average each value with its neighbours: held-out clicks are noisy."""
-    inside = np.pad(trace, 1, mode="edge")
-    return (inside[:-2] + inside[1:-1] + inside[2:]) / 3.0
 
 
 def _held_out(lists: Lists, seed: int) -> Bools | None:

@@ -347,20 +347,17 @@ class World:
             if trained:
                 own = for_features(settings, self.part("train").mapping.names)
                 how = Training(own, early_stopping, require_recipe(recipe), progress)
-                found = self._judged_all(*fit(self._drawn_all(trained, how), how), how)
+                logs: dict[object, list[Cell]] = {}
+                for cell in trained:
+                    logs.setdefault(cell.log, []).append(cell)
+                parts = in_parallel(lambda own: self._drawn(own, how), logs.values())
+                drawn = {one.cell: one for part in parts for one in part}
+                fitted = fit([drawn[cell] for cell in trained], how)
+                found = self._judged_all(*fitted, how)
         return [
             found.get(cell) or self._measured(cell, self.production(cell.run).value)
             for cell in cells
         ]
-
-    def _drawn_all(self, cells: Sequence[Cell], how: Training) -> list[Drawn]:
-        """Draw the clicks of each log, once, and find users that can be found there."""
-        logs: dict[object, list[Cell]] = {}
-        for cell in cells:
-            logs.setdefault(cell.log, []).append(cell)
-        parts = in_parallel(lambda own: self._drawn(own, how), logs.values())
-        drawn = {one.cell: one for part in parts for one in part}
-        return [drawn[cell] for cell in cells]
 
     def _drawn(self, cells: Sequence[Cell], how: Training) -> list[Drawn]:
         """Draw one log; users estimated from several logs at once are found later."""
