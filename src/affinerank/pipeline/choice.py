@@ -244,7 +244,10 @@ def train_chosen(
         COMPARED, counts, data, users, seed=how.seed, progress=progress
     )
     given: dict[str, Any] = {"strict": strict, "progress": progress}
-    choice = compare(counts, data, known, settings=how, started=started, **given)
+    scores, rows, parts = hold_out(
+        counts, data, known, settings=how, started=started, **given
+    )
+    choice = Choice(judge_all(scores, rows, known), how.folds, parts)
     for text in filter(None, (choice.disagreement, choice.advice)):
         warn(text)
     given |= {"estimators": [choice.trained], **how.training()}
@@ -252,19 +255,6 @@ def train_chosen(
     [(name, one)] = trained.rankers.items()
     noted = replace(one, provenance={**one.provenance, "choice": choice.to_dict()})
     return replace(trained, rankers={name: noted}, estimate=estimated), choice
-
-
-def compare(
-    counts: ClickCounts,
-    data: RankingDataset,
-    users: ClickModel | None,
-    *,
-    settings: ChoiceSettings,
-    **more: Any,
-) -> Choice:
-    """Train the estimators by parts, and judge them; ``more`` as of ``hold_out``."""
-    scores, rows, parts = hold_out(counts, data, users, settings=settings, **more)
-    return Choice(judge_all(scores, rows, users), settings.folds, parts)
 
 
 def hold_out(

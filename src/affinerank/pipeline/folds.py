@@ -55,8 +55,8 @@ def learn_in_folds(
     features: Matrix,
     offsets: Ints,
     *,
-    ranker: str,
-    settings: Any,
+    ranker: str = QUICK,
+    settings: Any = None,
     seed: int = 0,
     progress: Progress = quiet,
 ) -> list[list[Fold]]:
@@ -67,8 +67,8 @@ def learn_in_folds(
         features: ``[n_docs, n_features]`` mapped.
         offsets: ``[n_queries + 1]``.
         ranker: A row of ``RANKERS``.
-        settings: Of that row; patience is added, and the learning rate is the
-            highest of its ``rates``, where it has some.
+        settings: Of that row, its defaults where left out; patience is added, and the
+            learning rate is the highest of its ``rates``, where it has some.
         seed: Of the parts.
         progress: Called after each part.
     """
@@ -110,15 +110,8 @@ def learn_quickly(
     """Train what one log asks for, by the quick ranker."""
     if not log.learns:
         return []
-    [folds] = learn_in_folds(
-        [log],
-        filled_features(data),
-        data.offsets,
-        ranker=QUICK,
-        settings=RANKERS[QUICK].settings(),
-        seed=log.seed,
-        progress=progress,
-    )
+    given = [log], filled_features(data), data.offsets
+    [folds] = learn_in_folds(*given, seed=log.seed, progress=progress)
     return folds
 
 
@@ -161,22 +154,23 @@ def _jobs(
     weights = [one for one in asked if one[0] != CLICKS]
     kind, mark = RANKERS[ranker], ""
     while True:
-        how = _with(settings, patience=max((kind.patience or 8) // 2, 1))
+        how = settings or kind.settings()
+        changed: dict[str, Any] = {"patience": max((kind.patience or 8) // 2, 1)}
         if kind.rates:
-            how = _with(how, learning_rate=kind.rates[-1])
-        given = kind.name, how, features
+            changed["learning_rate"] = kind.rates[-1]
+        own = {f.name for f in fields(how)}
+        how = replace(how, **{n: v for n, v in changed.items() if n in own})
         if clicks and kind.explains_clicks:
-            yield *given, clicks, mark
+            yield kind.name, how, features, clicks, mark
         if kind.beside is None:
-            if weights:
-                yield *given, weights, ""
-            return
+            break
         kind = RANKERS[kind.beside]
-        settings, mark = kind.settings(), f" {kind.name}"
-        missing = np.isnan(features)
+        settings, mark, missing = None, f" {kind.name}", np.isnan(features)
         if missing.any() and not kind.reads_missing:  # put medians there
             some = np.where(missing.all(axis=0), 0.0, features)  # a column without any
             features = np.where(missing, np.nanmedian(some, axis=0), features)
+    if weights:
+        yield kind.name, how, features, weights, ""
 
 
 def _targets(name: str, log: Log, queries: Bools) -> Weights | ClickTargets:
@@ -226,9 +220,3 @@ def _differ(targets: Weights | ClickTargets, learns: Bools, offsets: Ints) -> bo
     query = np.repeat(np.arange(len(sizes)), sizes)
     away = np.abs(centred(targets.weight, known, query))
     return bool(away.max(initial=0.0) > 1e-9)
-
-
-def _with(settings: Any, **values: Any) -> Any:
-    """Change the settings that this kind of ranker has."""
-    own = {field.name for field in fields(settings)}
-    return replace(settings, **{k: v for k, v in values.items() if k in own})
