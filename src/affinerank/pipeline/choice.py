@@ -43,7 +43,7 @@ import pyarrow.compute as pc
 from affinerank.arrays import Floats, Ids, Ints, Rng
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
+from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, RANKER, RECIPE
@@ -52,7 +52,7 @@ from affinerank.estimators import Weights
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
 from affinerank.pipeline.judges import second_judge
-from affinerank.pipeline.parts import train_part
+from affinerank.pipeline.parts import matched_rows, train_part
 from affinerank.pipeline.recipe import LEAST_QUERIES
 from affinerank.pipeline.training import Trained, train
 from affinerank.pipeline.weighing import users_for, weigh
@@ -277,8 +277,7 @@ def hold_out(
     """
     now = start = monotonic() if started is None else started
     part = train_part(counts)
-    rows = rows_of(part, data)
-    note_unmatched(rows)
+    rows = matched_rows(part, data)
     rng = stage_rng("choice", settings.seed)
     fold = _dealt(rows, settings.folds, rng)
     stage = f"holding out for {', '.join(estimators)}: part"

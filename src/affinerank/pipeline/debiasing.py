@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import VALUES
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows, document_ids, note_unmatched, rows_of
+from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.parquet import arrow_column
 from affinerank.defaults import ESTIMATOR
 from affinerank.errors import DataError
 from affinerank.estimators import Estimator, Fold, Weights
@@ -24,6 +23,7 @@ from affinerank.estimators.correction import standard_error
 from affinerank.estimators.value import value_variance
 from affinerank.files import PathLike, written_whole
 from affinerank.pipeline.folds import Log, learn_quickly
+from affinerank.pipeline.parts import ids_of, matched_rows
 from affinerank.pipeline.weighing import learns_of, rows_named, weigh, with_clip
 from affinerank.progress import Progress, quiet
 
@@ -79,12 +79,13 @@ def debias(
     parts = []
     for split in splits:
         part = counts if split is None else counts.select("split", split)
-        rows, ids = _numbered(part, data)
+        rows = matched_rows(part, data)
         folds: Sequence[Fold] = ()
         if data is not None and (users is not None or not row.needs_users):
             log = Log(rows, users, learns_of(spec), seed)
             folds = learn_quickly(log, data, progress)
-        found = _labels(rows, ids, weigh(rows, spec, users, folds=folds))
+        weights = weigh(rows, spec, users, folds=folds)
+        found = _labels(rows, ids_of(part, data), weights)
         if split is not None:
             column = pa.array([split] * found.num_rows, type=pa.string())
             found = found.add_column(2, "split", column)
@@ -118,18 +119,6 @@ def save_labels(labels: pa.Table, path: PathLike) -> dict[str, Any]:
         "gauge": metadata[GAUGE.encode()].decode(),
         "written": str(path),
     }
-
-
-def _numbered(
-    counts: ClickCounts, data: RankingDataset | None
-) -> tuple[ClickRows, pa.Table]:
-    """Rows of counts, and what their documents are called."""
-    if data is None:
-        return rows_of(counts), document_ids(counts)
-    rows = rows_of(counts, data)
-    note_unmatched(rows)
-    ids = data.query_ids[data.query_of_doc], data.doc_ids
-    return rows, pa.table(list(map(arrow_column, ids)), ["query_id", "doc_id"])
 
 
 def _labels(rows: ClickRows, ids: pa.Table, weights: Weights) -> pa.Table:

@@ -19,13 +19,13 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.affine import EstimatedBy
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
+from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FREQUENT, FeatureMapping
 from affinerank.data.mapped import taken
 from affinerank.defaults import METHOD, METHOD_FROM_CLICKED_LISTS, METHOD_FROM_SWAPS
 from affinerank.errors import ConfigError, warn
-from affinerank.pipeline.parts import train_part
+from affinerank.pipeline.parts import matched_rows, train_part
 from affinerank.progress import Progress, quiet
 from affinerank.seeds import stage_rng
 
@@ -52,8 +52,7 @@ def estimate_users(
         truth: The users of a simulation, to compare with.
         progress: Called at each stage.
     """
-    rows = rows_of(train_part(counts), data)
-    note_unmatched(rows)
+    rows = matched_rows(train_part(counts), data)
     features = None if data is None else filled_features(data)
     found = estimate_from_rows(
         rows, features, data, settings=settings, truth=truth, progress=progress

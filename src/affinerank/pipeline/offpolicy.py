@@ -15,7 +15,7 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import grouped
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
-from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
+from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import BASELINE, CORRECTION, METHOD
 from affinerank.errors import AffineRankError, ConfigError, DataError, warn
@@ -51,13 +51,18 @@ from affinerank.evaluation.refits import (
     mean_alpha,
 )
 from affinerank.evaluation.significance import conclude
-from affinerank.evaluation.unseen import by_information, can_predict, predict
+from affinerank.evaluation.unseen import (
+    by_information,
+    can_predict,
+    out_of_fold,
+    predict,
+)
 from affinerank.notebook import Tabular
 from affinerank.pipeline.estimation import filled_features
 from affinerank.pipeline.evaluation import learnt_by
 from affinerank.pipeline.folds import Log, learn_quickly
 from affinerank.pipeline.judges import second_judge
-from affinerank.pipeline.parts import held_part, train_part
+from affinerank.pipeline.parts import held_part, matched_rows, train_part
 from affinerank.pipeline.weighing import learns_of, rows_named, weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.ranker import Ranker, score
@@ -248,8 +253,7 @@ def evaluate_from_clicks(
     """
     how = settings or OffPolicySettings()
     held = held_part(counts)
-    rows = rows_of(held, data)
-    note_unmatched(rows)
+    rows = matched_rows(held, data)
     seen = learnt_by(rankers, data, rows.sessions > 0, "that the counts are of")
     rows = rows.of_queries(~seen)
     production = _production(held, how.production)
@@ -313,8 +317,7 @@ def gain_over_logged(
         data: Features of the documents.
         users: How users click.
     """
-    rows = rows_of(counts, data)
-    note_unmatched(rows)
+    rows = matched_rows(counts, data)
     log = _corrected(rows, data, users, CORRECTION, None)
     over = log.over_logged(score(ranker, data), DCG_10, rows)
     return log.estimate(over).least * mean_alpha(rows, log.users or users)
@@ -437,12 +440,11 @@ def _uncorrected(rows: ClickRows, data: RankingDataset, seed: int) -> list[Float
     """Scores of a ranker that learnt uncorrected clicks out of fold, if it can."""
     if not _can_learn(rows, data):
         return []
-    scores = np.zeros(rows.n_docs)
     with suppress(AffineRankError):  # a part in which no query was issued
-        for fold in learn_quickly(Log(rows, None, (BASELINE,), seed), data):
-            here = fold.predicts[rows.query_of_doc]
-            scores[here] = fold.scores.get(BASELINE, scores)[here]
-    return [scores] if scores.any() else []
+        folds = learn_quickly(Log(rows, None, (BASELINE,), seed), data)
+        scores = out_of_fold(folds, BASELINE, rows)
+        return [scores] if scores.any() else []
+    return []
 
 
 def _require_known(unknown: Mapping[str, float], why: str) -> None:

@@ -1,8 +1,17 @@
-"""Which part of counts a stage takes: learnt from, or held out."""
+"""Which part of counts a stage takes, and what its documents are called."""
 
 from __future__ import annotations
 
+from affinerank.arrow import pa
 from affinerank.clicks.counts import HELD_OUT, KEPT, ClickCounts
+from affinerank.clicks.rows import (
+    ClickRows,
+    document_ids,
+    note_unmatched,
+    rows_of,
+)
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.parquet import arrow_column
 from affinerank.errors import ConfigError, DataError
 
 
@@ -30,3 +39,18 @@ def held_part(counts: ClickCounts) -> ClickCounts:
             "--holdout 0.2"
         )
     return held
+
+
+def matched_rows(counts: ClickCounts, data: RankingDataset | None) -> ClickRows:
+    """Number the documents of counts as the data do; warn of those they lack."""
+    rows = rows_of(counts, data)
+    note_unmatched(rows)
+    return rows
+
+
+def ids_of(counts: ClickCounts, data: RankingDataset | None) -> pa.Table:
+    """``query_id`` and ``doc_id`` of each document, as rows of counts number them."""
+    if data is None:
+        return document_ids(counts)
+    ids = data.query_ids[data.query_of_doc], data.doc_ids
+    return pa.table(list(map(arrow_column, ids)), ["query_id", "doc_id"])

@@ -22,14 +22,14 @@ from affinerank.bias.swap_plan import (
 )
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows, document_ids, rows_of
+from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, JUDGE
 from affinerank.errors import ConfigError, DataError
 from affinerank.evaluation.rank_weights import DCG_10, logged_weights, shown_weights
 from affinerank.files import written_whole
 from affinerank.metrics import discount
-from affinerank.pipeline.parts import train_part
+from affinerank.pipeline.parts import ids_of, train_part
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.ranker import Ranker, score
 
@@ -154,29 +154,24 @@ def plan_swaps(
         names = ("rank", "alpha", "beta", "alpha_error", "beta_error")
         by_rank = pa.table(dict(zip(names, columns, strict=True))).to_pylist()
     by_uniform = needed(variance, uniform(board, lengths), wanted)
-    table = _table(board, plan, part if data is None else data)
+    table = _table(board, plan, ids_of(part, data))
     told = (goal, now, wanted, plan.error, by_uniform, table)
     return SwapPlan(*told, by_rank, difference)
 
 
-def _table(board: Board, plan: Any, source: ClickCounts | RankingDataset) -> pa.Table:
+def _table(board: Board, plan: Any, ids: pa.Table) -> pa.Table:
     """One row for each swap, with the ids of its documents."""
     used = np.flatnonzero(plan.sessions)
     upper, lower = (each[used] for each in plan.swaps)
-    if isinstance(source, ClickCounts):
-        ids = document_ids(source)
-        query, names = ids["query_id"], ids["doc_id"]
-    else:
-        query = pa.array(np.asarray(source.query_ids)[source.query_of_doc])
-        names = pa.array(np.asarray(source.doc_ids))
+    first, second = (ids.take(pa.array(board.doc[each])) for each in (upper, lower))
     sessions = plan.sessions[used]
     worth = discount(board.rank[upper]) - discount(board.rank[lower])
     loss = sessions * worth * (board.relevance[upper] - board.relevance[lower])
     return pa.table(
         {
-            "query_id": query.take(pa.array(board.doc[upper])),
-            "upper_doc": names.take(pa.array(board.doc[upper])),
-            "lower_doc": names.take(pa.array(board.doc[lower])),
+            "query_id": first["query_id"],
+            "upper_doc": first["doc_id"],
+            "lower_doc": second["doc_id"],
             "upper_rank": board.rank[upper],
             "lower_rank": board.rank[lower],
             "sessions": sessions.astype(np.int64),

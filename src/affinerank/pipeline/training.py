@@ -15,7 +15,7 @@ from affinerank import limits
 from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows, Unmatched, note_unmatched, rows_of
+from affinerank.clicks.rows import ClickRows, Unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FREQUENT, FeatureMapping
 from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE, TREES
@@ -25,7 +25,7 @@ from affinerank.files import new_folder
 from affinerank.notebook import Tabular
 from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.lists import Lists, fit_all
-from affinerank.pipeline.parts import train_part
+from affinerank.pipeline.parts import matched_rows, train_part
 from affinerank.pipeline.recipe import fit_chosen, require_recipe
 from affinerank.pipeline.safeguards import SAFEGUARDS, Safeguard
 from affinerank.pipeline.weighing import (
@@ -90,31 +90,23 @@ class Trained(Tabular):
 
         All of them appear, or none does. Returns what was written, as plain data.
         """
-        names = self._folders()
-        targets = {key: folder / name for key, name in names.items()}
-        if len(targets) == 1:
+        names = dict.fromkeys(self.rankers, "")
+        if len(names) == 1:
             next(iter(self.rankers.values())).save(folder)
         else:
+            one_seed = len({seed for _, seed in names}) == 1
             with new_folder(folder) as aside:
-                for key, ranker in self.rankers.items():
-                    ranker.save(aside / names[key])
-        rows = zip(self._rows(), targets.values(), strict=True)
+                for (estimator, seed), ranker in self.rankers.items():
+                    plain = re.sub(r"[^\w.-]+", "-", estimator).strip("-")
+                    own = plain if one_seed else f"{plain}-{seed}"
+                    names[estimator, seed] = own
+                    ranker.save(aside / own)
+        rows = zip(self._rows(), names.values(), strict=True)
         return {
-            "rankers": [{**row, "written": str(target)} for row, target in rows],
+            "rankers": [{**row, "written": str(folder / own)} for row, own in rows],
             "unmatched": asdict(self.unmatched),
             "imputed": list(self.imputed),
             "constant": list(self.constant),
-        }
-
-    def _folders(self) -> dict[Name, str]:
-        """Name the folder of each ranker; one alone has none of its own."""
-        if len(self.rankers) == 1:
-            return dict.fromkeys(self.rankers, "")
-        one_seed = len({seed for _, seed in self.rankers}) == 1
-        return {
-            (estimator, seed): plain if one_seed else f"{plain}-{seed}"
-            for estimator, seed in self.rankers
-            for plain in [re.sub(r"[^\w.-]+", "-", estimator).strip("-")]
         }
 
 
@@ -176,11 +168,11 @@ def train(
     require_clips(estimators, clip)
     fit = partial(FeatureMapping.fit, data, impute=not kind.reads_missing)
     mapping = fit(scaling=scaling or kind.scaling, one_hot=_hot(kind, data, categories))
+    how = for_features(asked, mapping.names)
     known, estimate = users_for(
         estimators, counts, data, users, seed=seeds[0], progress=progress
     )
-    rows = rows_of(train_part(counts), data)
-    note_unmatched(rows)
+    rows = matched_rows(train_part(counts), data)
     if strict:
         require_depth(estimators, rows, known)
     specs = [with_clip(name, clip) for name in estimators]
@@ -207,16 +199,15 @@ def train(
         judges = list(map(judging, specs))
         held = weighed(judges, part, mapping.apply(of), [()] * len(specs))
     names = [(str(name), seed) for name in estimators for seed in seeds]
-    given: dict[str, Any] = {"checkpoint": checkpoint, "progress": progress}
-    given["settings"] = for_features(asked, mapping.names)
-    given["seeds"] = [seed for _, seed in names]
+    own = [seed for _, seed in names]
+    given: dict[str, Any] = {"seeds": own, "settings": how, "checkpoint": checkpoint}
     explain = partial(_worth, mapping.names, seeds[0], progress) if importance else None
     choose = partial(fit_chosen, rates=rates, seed=seeds[0])
     train_all = choose if chosen else partial(fit_all, held_out=held)
-    fitted = train_all(ranker, lists, explain=explain, **given)
+    fitted = train_all(ranker, lists, explain=explain, progress=progress, **given)
     by_name = dict(zip(names, fitted, strict=True))
-    how = {"clip": clip, "settings": asdict(asked), "recipe": recipe}
-    origin = partial(_origin, rows, known, how, mapping.names)
+    about = {"clip": clip, "settings": asdict(asked), "recipe": recipe}
+    origin = partial(_origin, rows, known, about, mapping.names)
     seen = _learnt_from(parts, estimators)
     rankers = {
         name: Ranker(ranker, one.kept, mapping, origin(name, one), seen)
