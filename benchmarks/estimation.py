@@ -352,10 +352,10 @@ def train(
 
     def fit(chosen: Sequence[int]) -> list[Any]:
         offsets = world.train.offsets
-        lists = Lists(world.features, offsets, [weights[i] for i in chosen])
+        lists = Lists.of(world.features, offsets, [weights[i] for i in chosen])
         fitted = fit_networks(
             world.features,
-            lists.targets(),
+            lists.targets,
             offsets,
             seeds=[jobs[i][0].run for i in chosen],
             settings=network,

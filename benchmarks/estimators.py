@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
     started = time.perf_counter()
     fitted = fit_all(
         RANKER,
-        Lists(mapping.apply(train).features, train.offsets, weights),
+        Lists.of(mapping.apply(train).features, train.offsets, weights),
         seeds=[seed for seed in range(options.runs) for _ in ESTIMATORS],
         settings=settings,
     )

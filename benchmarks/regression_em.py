@@ -44,7 +44,7 @@ from affinerank.data.catalog import DataSource
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import AffineRankWarning
 from affinerank.pipeline import prepare_simulation, weigh
-from affinerank.pipeline.lists import Lists as Training
+from affinerank.pipeline.lists import side_by_side
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.mlp import NetworkSettings
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> None:
         f"{len(runs)} networks of {options.hidden}; {em}"
     )
     weights = weigh(rows, "affine", users)
-    targets = Training(features, data.offsets, [weights] * len(runs)).targets()
+    targets = side_by_side([weights] * len(runs))
 
     timed = replace(network, epochs=options.timed_epochs + 1)
 

@@ -192,9 +192,9 @@ class Metric:
 
     def __str__(self) -> str:
         """Write the metric so that :meth:`parse` gives it back."""
-        settings = [f"gain={self.gain}"] if self.gain != "linear" else []
-        settings += [f"empty={self.empty}"] if self.empty != "skip" else []
-        inner = f"({', '.join(settings)})" if settings else ""
+        own = {key: getattr(self, key) for key in SETTINGS}
+        differ = [f"{k}={v}" for k, v in own.items() if v != SETTINGS[k][0]]
+        inner = f"({', '.join(differ)})" if differ else ""
         return f"{self.name}{inner}" + (f"@{self.cutoff}" if self.cutoff else "")
 
     @property
@@ -277,9 +277,8 @@ def _ranked(
 ) -> _Ranked:
     """Check the arrays, and rank the documents of each query."""
     bounds = np.asarray(offsets, dtype=np.int64)
-    values = np.asarray(scores, dtype=np.float64)
+    values, relevance = (np.asarray(each, np.float64) for each in (scores, labels))
     n = values.size
-    relevance = np.asarray(labels, dtype=np.float64)
     if values.ndim != 1 or values.shape != relevance.shape:
         raise DataError(
             "scores and labels must be one number per document, "

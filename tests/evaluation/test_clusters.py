@@ -48,7 +48,7 @@ def drawn(rng: Rng, alike: float, sessions: int = 20) -> ClickCounts:
 
 def judged(counts: ClickCounts) -> tuple[ClickRows, Weights, UserClusters]:
     rows = rows_of(counts)
-    clusters = UserClusters.of(rows_of(counts, by_user=True))
+    clusters = UserClusters(rows_of(counts, by_user=True))
     return rows, weigh(rows, CORRECTION, KNOWN), clusters
 
 
@@ -75,7 +75,7 @@ def test_the_design_effect_is_the_written_out_ratio() -> None:
         clicks=[3, 2, 4, 1],
         sessions=[4, 6, 4, 6],
     )
-    rows, clusters = rows_of(counts), UserClusters.of(rows_of(counts, by_user=True))
+    rows, clusters = rows_of(counts), UserClusters(rows_of(counts, by_user=True))
     one = np.ones(2)
     weights = Weights(0 * one, one > 0, one[:1], one, slope=one)
     # Click rates are .5 and .5; v = .25 * 10 / 9 each.

@@ -14,6 +14,7 @@ from affinerank.estimators import ESTIMATORS, Weights, affine, ips, naive
 from affinerank.evaluation.offpolicy import (
     Decision,
     Estimate,
+    Exposure,
     Interval,
     by_query,
     decide,
@@ -209,21 +210,21 @@ def test_effective_size_is_the_written_out_ratio(draw_world: Draw) -> None:
     one = np.repeat(given[rows.doc] / USERS.at(rows)[0], 10)
     one = np.sort(one[one > 0])[::-1]
     assert found.impressions == len(one)
-    assert found.effective == pytest.approx(one.sum() ** 2 / (one**2).sum())
+    assert found.effective_impressions == pytest.approx(one.sum() ** 2 / (one**2).sum())
     few = 0.01 * len(one)
     top = one[: int(few)].sum() + (few - int(few)) * one[int(few)]
-    assert found.top_share == pytest.approx(top / one.sum())
+    assert found.top_percent_share == pytest.approx(top / one.sum())
     assert exposure(rows, weights, 0 * given).impressions == 0
     bent = exposure(rows, replace(weights, slope=None), given)
-    assert (bent.impressions, bent.effective, bent.top_share) == (None, None, None)
+    assert bent == Exposure()
 
 
 def test_equal_weights_lose_nothing(draw_world: Draw) -> None:
     rng = np.random.default_rng(8)
     rows = draw_world(5, rng).log(np.full(5, 10), rng)
     found = exposure(rows, weigh(rows, naive.ROW.name), np.ones(rows.n_docs))
-    assert found.effective == pytest.approx(5 * 6 * 10)
-    assert found.top_share == pytest.approx(0.01)
+    assert found.effective_impressions == pytest.approx(5 * 6 * 10)
+    assert found.top_percent_share == pytest.approx(0.01)
 
 
 def interval(low: float, high: float) -> Interval:

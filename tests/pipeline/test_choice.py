@@ -30,13 +30,14 @@ from affinerank.pipeline.choice import (
     Choice,
     ChoiceSettings,
     Judged,
-    compare,
+    hold_out,
     judge_all,
     parse_budget,
     train_chosen,
 )
 from affinerank.pipeline.judges import RANKS
 from affinerank.pipeline.weighing import weigh
+from affinerank.progress import Progress, quiet
 from affinerank.rankers import Ranker, score
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.mlp import NetworkSettings
@@ -94,6 +95,20 @@ def judged(
     """Judge by these clicks two rankers of lists of two documents."""
     rows = rows_of(*two_documents(clicks, times))
     return Choice(judge_all({ESTIMATOR: default, CORRECTION: correction}, rows, users))
+
+
+def compare(
+    counts: ClickCounts,
+    data: RankingDataset,
+    users: ClickModel | None,
+    settings: ChoiceSettings,
+    progress: Progress = quiet,
+) -> Choice:
+    """Train the estimators by parts, and judge them."""
+    scores, rows, parts = hold_out(
+        counts, data, users, settings=settings, progress=progress
+    )
+    return Choice(judge_all(scores, rows, users), settings.folds, parts)
 
 
 KEPT, TURNED = np.array([1.0, 0.0] * 4), np.array([0.0, 1.0] * 4)

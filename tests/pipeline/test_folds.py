@@ -16,7 +16,7 @@ from affinerank.pipeline.lists import Lists
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, RankerKind
-from affinerank.rankers.targets import ClickTargets
+from affinerank.rankers.targets import ClickTargets, Targets
 
 QUERIES, SIZE = 20, 3
 N = QUERIES * SIZE
@@ -103,6 +103,7 @@ def test_a_kind_beside_it_learns_weights_and_explains_clicks_too(gaps: bool) -> 
 def test_lists_tell_corrected_clicks_from_relevance(name: str) -> None:
     clicked = weigh(shown(), name, USERS)
     relevance = replace(clicked, slope=None)
-    lists = Lists(FEATURES, OFFSETS, [clicked, relevance])
-    assert list(lists.targets().noisy) == [True, False]
-    assert list(lists.part(np.arange(QUERIES) > 9).targets().noisy) == [True, False]
+    lists = Lists.of(FEATURES, OFFSETS, [clicked, relevance])
+    for part in (lists, lists.part(np.arange(QUERIES) > 9)):
+        assert isinstance(part.targets, Targets)
+        assert list(part.targets.noisy) == [True, False]

@@ -51,7 +51,7 @@ def lists(n_queries: int) -> Lists:
         np.tile([0.0, 1.0], n_queries), np.ones(n, bool), share, np.zeros(n)
     )
     offsets = np.arange(0, n + 1, 2)
-    return Lists(np.zeros((n, 1), np.float32), offsets, [weights, weights])
+    return Lists.of(np.zeros((n, 1), np.float32), offsets, [weights, weights])
 
 
 def chosen(n_queries: int, **given: Any) -> tuple[list[Fitted], Calls]:

@@ -8,7 +8,7 @@ import affinerank as ar
 from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.clicks.traffic import Simulation
 from affinerank.pipeline.lists import Lists
-from affinerank.rankers.targets import Targets, Validation
+from affinerank.rankers.targets import Targets
 
 YAHOO, MSLR, WIDE = "yahoo-like:60", "mslr-like:40", "yahoo-like:200"
 CLIP = "10/sqrt(n)"
@@ -157,7 +157,7 @@ def problem() -> tuple[Matrix, Targets, Ints]:
 
 
 @cache
-def lesson() -> tuple[Lists, Validation, Matrix]:
+def lesson() -> tuple[Lists, Lists, Matrix]:
     """Two rankers, naive and affine: training, validation, and 50 unseen documents."""
     train, held, users = split_of("train"), split_of("validation"), true_users("fixed")
     mapping = ar.FeatureMapping.fit(train)
@@ -165,11 +165,10 @@ def lesson() -> tuple[Lists, Validation, Matrix]:
     def lists(counts: ar.ClickCounts, data: ar.RankingDataset) -> Lists:
         rows = ar.rows_of(counts, data)
         weights = [ar.weigh(rows, name, users) for name in ("naive", "affine")]
-        return Lists(mapping.apply(data).features, data.offsets, weights)
+        return Lists.of(mapping.apply(data).features, data.offsets, weights)
 
     sim = ar.prepare_simulation(held, users, rankers={"production": production(0)})
     clicks = ar.simulate_counts(sim, 1000, rng=np.random.default_rng(51))
-    other = lists(clicks, held)
-    validation = Validation(other.features, other.targets(), other.offsets)
+    validation = lists(clicks, held)
     unseen = mapping.apply(split_of("test")).features[:50]
     return lists(counts_of("fixed"), train), validation, unseen

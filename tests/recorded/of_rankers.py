@@ -105,7 +105,7 @@ def step() -> Pairs:
 def networks() -> Pairs:
     lists, validation, unseen = lesson()
     settings = replace(TINY, batch_queries=32)
-    given = (lists.features, lists.targets(), lists.offsets)
+    given = (lists.features, lists.targets, lists.offsets)
     for loss in ("lambda", "squared"):
         own = replace(settings, loss=loss)
         with returned(NetworkTrainer, "epoch") as epochs:
@@ -159,7 +159,7 @@ def trees() -> Pairs:
         yield f"trees/objective/{i}/gradient", first
         yield f"trees/objective/{i}/hessian", second
     lists, validation, unseen = lesson()
-    given, names = (lists.features, lists.targets(), lists.offsets), ("naive", "affine")
+    given, names = (lists.features, lists.targets, lists.offsets), ("naive", "affine")
     settings = TreeSettings(trees=20, leaves=8, bins=255, objective="any-sign")
     fitted = fit_trees(*given, seeds=[0, 0], settings=settings)
     for name, scored in zip(names, predicted(fitted, unseen), strict=True):

@@ -33,16 +33,14 @@ class UserClusters:
 
     Attributes:
         rows: By user.
-        bucket: ``[n_rows]`` number of each row's users.
     """
 
     rows: ClickRows
-    bucket: Ints
 
-    @classmethod
-    def of(cls, rows: ClickRows) -> UserClusters:
-        """Take rows that are by user."""
-        return cls(rows, np.asarray(rows.user_bucket, dtype=np.int64))
+    @property
+    def bucket(self) -> Ints:
+        """``[n_rows]`` number of each row's users."""
+        return np.asarray(self.rows.user_bucket, dtype=np.int64)
 
     @property
     def number(self) -> int:
@@ -62,29 +60,22 @@ class UserClusters:
         if weights.slope is None:
             raise ValueError("clusters need weights that are linear in clicks")
         # A cell is what users are told apart by: document, rank, context, segment.
-        keys = [("doc", True), ("rank", True), ("context", rows.has_context)]
-        keys += [("segment", rows.segment is not None)]
-        both = [
-            np.concatenate([getattr(rows, name), getattr(self.rows, name)])
-            for name, there in keys
-            if there
-        ]
+        names = ["doc", "rank", *(["context"] if rows.has_context else [])]
+        names += ["segment"] if rows.segment is not None else []
+        pairs = ((getattr(rows, name), getattr(self.rows, name)) for name in names)
+        both = [np.concatenate(pair) for pair in pairs]
         _, place = np.unique(joint(*both), return_inverse=True)
         at, own = place[: len(rows)], place[len(rows) :]
         slope = np.zeros(len(place))
         slope[at] = weights.slope
-        # Add up the rankers, then each cell and bucket is one row.
-        _, first, row = np.unique(
-            joint(own, self.bucket), return_index=True, return_inverse=True
-        )
-        n, c = (
-            np.bincount(row, each) for each in (self.rows.impressions, self.rows.clicks)
-        )
-        cell, bucket = own[first], self.bucket[first]
-        query, doc = self.rows.query[first], self.rows.doc[first]
+        # Add up the rankers: each cell and bucket is one row.
+        size = int(self.bucket.max()) + 1
+        by_cell = self.rows.added_up(own * size + self.bucket)
+        cell, bucket = np.divmod(by_cell.rank, size)
+        n, c, query = by_cell.impressions, by_cell.clicks, by_cell.query
         shown, clicked = (np.bincount(cell, each, len(place)) for each in (n, c))
         rate = clicked / np.maximum(shown, 1.0)
-        g = weights.share[query] * rank_weights[doc] * slope[cell]
+        g = weights.share[query] * rank_weights[by_cell.doc] * slope[cell]
         r = g * (c - rate[cell] * n)
         spread = rate * (1.0 - rate) * shown / np.maximum(shown - 1.0, 1.0)
         alone = float(np.sum(g**2 * spread[cell] * n * (1.0 - n / shown[cell])))

@@ -127,31 +127,31 @@ def estimate(
         predicted: In place of both, their relevance as predicted.
     """
     given = weights.share[query] * rank_weights
-    noise = given**2 * np.where(weights.known, weights.variance, 0.0)
-    clicking = float(np.sum(noise))
+    clicking = float(np.sum(given**2 * np.where(weights.known, weights.variance, 0.0)))
 
-    def with_unknown(relevance: Floats | float) -> tuple[float, Interval, Interval]:
+    def at(relevance: Floats | float) -> Estimate:
         values = by_query(weights, rank_weights, query, relevance)
         value = float(weights.share @ values)
         sessions = Interval.around(value, clicking, np.inf)
-        return value, sessions, _over_queries(value, values, weights.share)
+        queries = _over_queries(value, values, weights.share)
+        return Estimate(value, value, sessions, queries)
 
     if predicted is not None:
-        value, _, _ = with_unknown(predicted.relevance)
+        value = at(predicted.relevance).least
         open_ = predicted.error(np.where(weights.known, 0.0, given))
         sessions = Interval.around(value, clicking + open_, np.inf)
         queries = _without_groups(value, weights, rank_weights, predicted)
         return Estimate(value, value, sessions, queries)
     if not bounds:
-        value, sessions, queries = with_unknown(0.0)
-        return Estimate(value, value, sessions, queries)
-    least, most = (
-        with_unknown(relevant.astype(np.float64))
-        for relevant in (rank_weights < 0, rank_weights > 0)
+        return at(0.0)
+    signs = rank_weights < 0, rank_weights > 0
+    low, high = (at(relevant.astype(np.float64)) for relevant in signs)
+    spans = (low.sessions, high.sessions), (low.queries, high.queries)
+    ends = (
+        Interval(a.low, b.high, max(a.standard_error, b.standard_error))
+        for a, b in spans
     )
-    return Estimate(
-        least[0], most[0], _spanned(least[1], most[1]), _spanned(least[2], most[2])
-    )
+    return Estimate(low.least, high.most, *ends)
 
 
 def by_query(
@@ -162,8 +162,7 @@ def by_query(
     ``unknown`` is the relevance of documents that are not known.
     """
     value = np.where(weights.known, weights.weight, unknown) * rank_weights
-    added = np.bincount(query, value, minlength=len(weights.share))
-    return added.astype(np.float64)
+    return np.bincount(query, value, len(weights.share)).astype(np.float64)
 
 
 def _over_queries(value: float, values: Floats, share: Floats) -> Interval:
@@ -193,11 +192,6 @@ def _without_groups(
     return Interval.around(value, variance, _freedom(part))
 
 
-def _spanned(least: Interval, most: Interval) -> Interval:
-    error = max(least.standard_error, most.standard_error)
-    return Interval(least.low, most.high, error)
-
-
 def unknown_share(weights: Weights, rank_weights: Floats, query: Ints) -> float:
     """Share of a ranking's weight, over sessions, on documents that are not known."""
     carried = rank_weights * weights.share[query]
@@ -213,13 +207,14 @@ class Exposure:
 
     Attributes:
         impressions: That carry weight.
-        effective: Number of impressions of equal weight that would be worth as much.
-        top_share: Share of the weight on the 1 % that carry the most.
+        effective_impressions: Number of impressions of equal weight that would be worth
+            as much.
+        top_percent_share: Share of the weight on the 1 % that carry the most.
     """
 
     impressions: int | None = None
-    effective: float | None = None
-    top_share: float | None = None
+    effective_impressions: float | None = None
+    top_percent_share: float | None = None
 
 
 def exposure(rows: ClickRows, weights: Weights, rank_weights: Floats) -> Exposure:
@@ -237,13 +232,10 @@ def exposure(rows: ClickRows, weights: Weights, rank_weights: Floats) -> Exposur
     weight, shown = each[order], rows.impressions[order]
     if not len(weight):
         return Exposure(0, 0.0, float("nan"))
-    number = int(shown.sum())
-    before = np.cumsum(shown) - shown
-    among_top = np.clip(TOP * number - before, 0, shown)
-    total = float(shown @ weight)
-    return Exposure(
-        number, total**2 / float(shown @ weight**2), float(among_top @ weight) / total
-    )
+    number, total = int(shown.sum()), float(shown @ weight)
+    among_top = np.clip(TOP * number - (np.cumsum(shown) - shown), 0, shown)
+    effective = total**2 / float(shown @ weight**2)
+    return Exposure(number, effective, float(among_top @ weight) / total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,21 +262,17 @@ def decide(found: Estimate, clicks: int, second: Estimate | None = None) -> Deci
     of them decide, with the reach of the interval and the difference d (with bounds,
     the one nearer to 0; where 0 lies between them no number of clicks decides).
     """
-    least, most, interval = found.least, found.most, found.queries
-    needed = None
-    if least > 0:
-        needed = clicks * ((least - interval.low) / least) ** 2
-    elif most < 0:
-        needed = clicks * ((interval.high - most) / most) ** 2
-    if needed is not None and np.isnan(needed):
-        needed = None
+    low, high, needed = found.queries.low, found.queries.high, np.nan
+    if found.least > 0:
+        needed = clicks * ((found.least - low) / found.least) ** 2
+    elif found.most < 0:
+        needed = clicks * ((high - found.most) / found.most) ** 2
     verdict: Verdict = "undecided"
-    if interval.low > 0:
+    if low > 0:
         verdict = "better"
-    elif interval.high < 0:
+    elif high < 0:
         verdict = "worse"
-    if second is not None and verdict != "undecided":
-        low, high = second.queries.low, second.queries.high
-        if high < 0 < interval.low or interval.high < 0 < low:
-            return Decision("cannot be decided", clicks, None)
-    return Decision(verdict, clicks, needed)
+    other = (second or found).queries
+    if other.high < 0 < low or high < 0 < other.low:
+        return Decision("cannot be decided", clicks, None)
+    return Decision(verdict, clicks, None if np.isnan(needed) else needed)

@@ -181,14 +181,11 @@ def _replicates(
 ) -> Floats:
     """Differences of resamples ``[n, sessions or queries, n_differences]``."""
     progress("refitting users", 0, len(rngs))
-    try:
-        first = source.fit(source.rows, rngs[0].spawn(1)[0])
-    except AffineRankError as error:
-        raise _too_little(str(error)) from None
+    first = _fitted(partial(source.fit, source.rows, rngs[0].spawn(1)[0]), tries=1)
 
     def both(rng: Rng) -> list[Floats]:
         return [
-            _until_fitted(partial(resample, held, source, first, rng))
+            _fitted(partial(resample, held, source, first, rng))
             for resample in (_sessions_again, _half_of_queries)
         ]
 
@@ -200,22 +197,17 @@ def _replicates(
     return np.array(drawn)
 
 
-def _until_fitted(resample: Callable[[], Floats]) -> Floats:
-    """Draw a resample again if it holds too little."""
-    fault = ""
-    for _ in range(TRIES):
-        try:
-            return resample()
-        except AffineRankError as error:
-            fault = str(error)
-    raise _too_little(fault)
-
-
-def _too_little(fault: str) -> DataError:
-    return DataError(
-        f"users cannot be refitted to resamples of the clicks ({fault}); give more of "
-        "those they were estimated from (--estimated-from)"
-    )
+def _fitted(fit: Callable[[], Any], tries: int = TRIES) -> Any:
+    """Fit users; draw a resample that holds too little again."""
+    try:
+        return fit()
+    except AffineRankError as error:
+        if tries > 1:
+            return _fitted(fit, tries - 1)
+        raise DataError(
+            f"users cannot be refitted to resamples of the clicks ({error}); give more "
+            "of those they were estimated from (--estimated-from)"
+        ) from None
 
 
 def _sessions_again(held: Differences, source: Source, first: Any, rng: Rng) -> Floats:

@@ -112,6 +112,15 @@ def can_predict(folds: Sequence[Fold]) -> bool:
     return bool(folds) and all(CLICKS in fold.scores for fold in folds)
 
 
+def out_of_fold(folds: Sequence[Fold], name: str, rows: ClickRows) -> Floats:
+    """``[n_docs]`` score by the ranker of other queries; 0 where none learnt."""
+    scores = np.zeros(rows.n_docs)
+    for fold in folds:
+        here = fold.predicts[rows.query_of_doc]
+        scores[here] = fold.scores.get(name, scores)[here]
+    return scores
+
+
 def predict(
     rows: ClickRows,
     users: ClickModel,
@@ -160,10 +169,7 @@ def _expected(columns: Sequence[Column], link: UnitLink) -> tuple[Floats, Floats
 def _columns(rows: ClickRows, folds: Sequence[Fold], scores: Floats) -> list[Column]:
     query, n_queries = rows.query_of_doc, rows.n_queries
     size = np.maximum(np.bincount(query, minlength=n_queries), 1)
-    learnt = np.zeros(rows.n_docs)
-    for fold in folds:
-        here = fold.predicts[query]
-        learnt[here] = fold.scores[CLICKS][here]
+    learnt = out_of_fold(folds, CLICKS, rows)
     by_clicks, judged = (
         (np.bincount(query, each, minlength=n_queries) / size)[query]
         for each in (learnt, scores)

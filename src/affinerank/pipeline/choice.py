@@ -43,7 +43,7 @@ import pyarrow.compute as pc
 from affinerank.arrays import Floats, Ids, Ints, Rng
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
+from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, RANKER, RECIPE
@@ -52,7 +52,7 @@ from affinerank.estimators import Weights
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
 from affinerank.pipeline.judges import second_judge
-from affinerank.pipeline.parts import train_part
+from affinerank.pipeline.parts import matched_rows, train_part
 from affinerank.pipeline.recipe import LEAST_QUERIES
 from affinerank.pipeline.training import Trained, train
 from affinerank.pipeline.weighing import users_for, weigh
@@ -244,29 +244,17 @@ def train_chosen(
         COMPARED, counts, data, users, seed=how.seed, progress=progress
     )
     given: dict[str, Any] = {"strict": strict, "progress": progress}
-    choice = compare(counts, data, known, settings=how, started=started, **given)
+    scores, rows, parts = hold_out(
+        counts, data, known, settings=how, started=started, **given
+    )
+    choice = Choice(judge_all(scores, rows, known), how.folds, parts)
     for text in filter(None, (choice.disagreement, choice.advice)):
         warn(text)
     given |= {"estimators": [choice.trained], **how.training()}
     trained = train(counts, data, known, **given)
-    rankers = {
-        name: replace(one, provenance={**one.provenance, "choice": choice.to_dict()})
-        for name, one in trained.rankers.items()
-    }
-    return replace(trained, rankers=rankers, estimate=estimated), choice
-
-
-def compare(
-    counts: ClickCounts,
-    data: RankingDataset,
-    users: ClickModel | None,
-    *,
-    settings: ChoiceSettings,
-    **more: Any,
-) -> Choice:
-    """Train the estimators by parts, and judge them; ``more`` as of ``hold_out``."""
-    scores, rows, parts = hold_out(counts, data, users, settings=settings, **more)
-    return Choice(judge_all(scores, rows, users), settings.folds, parts)
+    [(name, one)] = trained.rankers.items()
+    noted = replace(one, provenance={**one.provenance, "choice": choice.to_dict()})
+    return replace(trained, rankers={name: noted}, estimate=estimated), choice
 
 
 def hold_out(
@@ -289,23 +277,22 @@ def hold_out(
     """
     now = start = monotonic() if started is None else started
     part = train_part(counts)
-    rows = rows_of(part, data)
-    note_unmatched(rows)
+    rows = matched_rows(part, data)
     rng = stage_rng("choice", settings.seed)
     fold = _dealt(rows, settings.folds, rng)
-    sizes, stage = (
-        np.diff(data.offsets),
-        f"holding out for {', '.join(estimators)}: part",
-    )
+    stage = f"holding out for {', '.join(estimators)}: part"
+    sizes = np.diff(data.offsets)
     scores = {name: np.zeros(rows.n_docs) for name in estimators}
     longest = final = 0.0
     done = 0
-    while done < settings.folds and not (
-        done and now - start + longest + final > settings.budget
-    ):
+    while done < settings.folds:
+        if done and now - start + longest + final > settings.budget:
+            break
         progress(stage, done, settings.folds)
         others = rng.permutation(np.flatnonzero((fold >= 0) & (fold != done)))
-        kept = _drawn(others, sizes, DOCUMENTS * settings.budget)
+        fits = np.cumsum(sizes[others]) <= DOCUMENTS * settings.budget
+        fits[:QUERIES] = True
+        kept = np.sort(others[fits])
         learnt = _of_queries(part, data.query_ids[kept])
         of, unseen = map(data.select_queries, (kept, np.flatnonzero(fold == done)))
         began = monotonic()
@@ -319,8 +306,7 @@ def hold_out(
         longest = max(longest, now - began)
         final = longest * sizes[fold >= 0].sum() / sizes[kept].sum() / len(estimators)
     progress(stage, settings.folds, settings.folds)
-    judged = (fold >= 0) & (fold < done)
-    return scores, rows.of_queries(judged), done
+    return scores, rows.of_queries((fold >= 0) & (fold < done)), done
 
 
 def judge_all(
@@ -386,13 +372,6 @@ def _dealt(rows: ClickRows, folds: int, rng: Rng) -> Ints:
     fold = np.full(rows.n_queries, -1)
     fold[issued] = rng.permutation(len(issued)) % folds
     return fold
-
-
-def _drawn(queries: Ints, sizes: Ints, most: float) -> Ints:
-    """Keep the first queries that have at most so many documents together."""
-    fits = np.cumsum(sizes[queries]) <= most
-    fits[:QUERIES] = True
-    return np.sort(queries[fits])
 
 
 def _of_queries(counts: ClickCounts, ids: Ids) -> ClickCounts:

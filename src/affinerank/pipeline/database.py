@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pyarrow.parquet as pq
 
 from affinerank.clicks.engines import engine_errors, open_table, without_password
@@ -32,37 +30,25 @@ def database_source(
     if not (mark and table):
         raise ConfigError(f"{name}: expected a table after #, as in {name}#features")
     own, taken = list_id or "query_id", chosen or Chosen()
-    read = partial(_read, url, table, missing, own, taken)
+    keys = [taken.named(key) for key in (own, "doc_id", "label")]
+
+    def read(split: Split | None) -> RankingDataset:
+        """Read the table through a Parquet file, in the order of its ids."""
+        del split
+        with scratch_folder() as folder, open_table(url, table=table) as rows:
+            file = folder / "features.parquet"
+            with engine_errors(name):
+                used = {*keys, *OF_LOGS.split()}
+                names = [n for n in rows.columns if n in used or taken(n)]
+                order = [n for n in keys[:2] if n in names]
+                ordered = rows.select(names).order_by(order)
+                batches = ordered.to_pyarrow_batches(chunk_size=ROWS_AT_ONCE)
+                with pq.ParquetWriter(file, batches.schema) as writer:
+                    for batch in batches:
+                        writer.write_batch(batch)
+            try:
+                return read_parquet(file, missing=missing, list_id=own, chosen=taken)
+            except DataError as error:
+                raise DataError(str(error).replace(str(file), name)) from None
+
     return DataSource(name, (), False, read)
-
-
-def _read(
-    url: str,
-    table: str,
-    missing: Missing,
-    list_id: str,
-    chosen: Chosen,
-    split: Split | None,
-) -> RankingDataset:
-    """Read a table through a Parquet file, in the order of its ids."""
-    del split
-    name = f"{without_password(url)}#{table}"
-    own = [chosen.named(n) for n in (list_id, "doc_id", "label")]
-    with scratch_folder() as folder, open_table(url, table=table) as rows:
-        file = folder / "features.parquet"
-        with engine_errors(name):
-            used = {*own, *OF_LOGS.split()}
-            names = [n for n in rows.columns if n in used or chosen(n)]
-            order = [n for n in own[:2] if n in names]
-            batches = (
-                rows.select(names)
-                .order_by(order)
-                .to_pyarrow_batches(chunk_size=ROWS_AT_ONCE)
-            )
-            with pq.ParquetWriter(file, batches.schema) as writer:
-                for batch in batches:
-                    writer.write_batch(batch)
-        try:
-            return read_parquet(file, missing=missing, list_id=list_id, chosen=chosen)
-        except DataError as error:
-            raise DataError(str(error).replace(str(file), name)) from None

@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import VALUES
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows, document_ids, note_unmatched, rows_of
+from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.parquet import arrow_column
 from affinerank.defaults import ESTIMATOR
 from affinerank.errors import DataError
 from affinerank.estimators import Estimator, Fold, Weights
@@ -24,6 +23,7 @@ from affinerank.estimators.correction import standard_error
 from affinerank.estimators.value import value_variance
 from affinerank.files import PathLike, written_whole
 from affinerank.pipeline.folds import Log, learn_quickly
+from affinerank.pipeline.parts import ids_of, matched_rows
 from affinerank.pipeline.weighing import learns_of, rows_named, weigh, with_clip
 from affinerank.progress import Progress, quiet
 
@@ -73,23 +73,24 @@ def debias(
         raise DataError("the counts hold no impressions, so there is nothing to label")
     spec = with_clip(estimator, clip)
 
-    def labelled(part: ClickCounts) -> pa.Table:
-        rows, ids = _numbered(part, data)
+    splits: list[str | None] = [None]
+    if "split" in counts.keys:
+        splits = counts.column("split").unique().to_pylist()
+    parts = []
+    for split in splits:
+        part = counts if split is None else counts.select("split", split)
+        rows = matched_rows(part, data)
         folds: Sequence[Fold] = ()
         if data is not None and (users is not None or not row.needs_users):
             log = Log(rows, users, learns_of(spec), seed)
             folds = learn_quickly(log, data, progress)
-        return _labels(rows, ids, weigh(rows, spec, users, folds=folds))
-
-    if "split" not in counts.keys:
-        labels = labelled(counts)
-    else:
-        parts = []
-        for value in counts.column("split").unique().to_pylist():
-            part = labelled(counts.select("split", value))
-            column = pa.array([value] * part.num_rows, type=pa.string())
-            parts.append(part.add_column(2, "split", column))
-        labels = pa.concat_tables(parts)
+        weights = weigh(rows, spec, users, folds=folds)
+        found = _labels(rows, ids_of(part, data), weights)
+        if split is not None:
+            column = pa.array([split] * found.num_rows, type=pa.string())
+            found = found.add_column(2, "split", column)
+        parts.append(found)
+    labels = pa.concat_tables(parts)
     gauge = _gauge(row, users)
     if VALUES[0] in counts.columns:
         gauge = f"relevance times value, in values of an average click; {gauge}"
@@ -99,11 +100,9 @@ def debias(
 
 def save_labels(labels: pa.Table, path: PathLike) -> dict[str, Any]:
     """Write labels as Parquet, whole or not at all; return a summary."""
-    for name in ("relevance", "value", "standard_error", "standard_deviation"):
-        if (
-            name in labels.column_names
-            and not pc.all(pc.is_finite(labels[name])).as_py()
-        ):
+    numbers = {"relevance", "value", "standard_error", "standard_deviation"}
+    for name in numbers.intersection(labels.column_names):
+        if not pc.all(pc.is_finite(labels[name])).as_py():
             raise DataError(
                 f"{path}: {name} would not be finite: clicks are divided by too little "
                 "at some rank; clip (--clip), or check alpha of the users"
@@ -122,30 +121,17 @@ def save_labels(labels: pa.Table, path: PathLike) -> dict[str, Any]:
     }
 
 
-def _numbered(
-    counts: ClickCounts, data: RankingDataset | None
-) -> tuple[ClickRows, pa.Table]:
-    """Rows of counts, and what their documents are called."""
-    if data is None:
-        return rows_of(counts), document_ids(counts)
-    rows = rows_of(counts, data)
-    note_unmatched(rows)
-    query, doc = data.query_ids[data.query_of_doc], data.doc_ids
-    names = {"query_id": arrow_column(query), "doc_id": arrow_column(doc)}
-    return rows, pa.table(names)
-
-
 def _labels(rows: ClickRows, ids: pa.Table, weights: Weights) -> pa.Table:
-    error = {"standard_error": standard_error(weights, rows)}
-    if rows.values is not None:
-        of_clicks = error["standard_error"] ** 2
-        error["standard_error"] = np.sqrt(of_clicks + value_variance(weights, rows))
     if weights.kappa is not None:
         deviation = np.sqrt(weights.variance)
         error = {"standard_deviation": deviation, "own_clicks": weights.kappa}
+    else:
+        own = standard_error(weights, rows)
+        if rows.values is not None:
+            own = np.sqrt(own**2 + value_variance(weights, rows))
+        error = {"standard_error": own}
     columns = {
-        "query_id": ids["query_id"],
-        "doc_id": ids["doc_id"],
+        **{name: ids[name] for name in ids.column_names},
         "relevance" if rows.values is None else "value": weights.weight,
         **error,
         "impressions": rows.by_doc(rows.impressions).astype(np.int64),

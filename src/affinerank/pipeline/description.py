@@ -83,7 +83,6 @@ def describe(
     try:
         profile = profile_production(data, judged, progress=progress, **given)
     except DataError as error:
-        profile = {"not_trained": str(error)}
-    else:
-        profile["judged_on"] = "test" if tested else "the same data"
-    return {**about, "production": profile}
+        return {**about, "production": {"not_trained": str(error)}}
+    on = {"judged_on": "test" if tested else "the same data"}
+    return {**about, "production": profile | on}

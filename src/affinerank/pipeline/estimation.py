@@ -19,13 +19,13 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.affine import EstimatedBy
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
+from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FREQUENT, FeatureMapping
 from affinerank.data.mapped import taken
 from affinerank.defaults import METHOD, METHOD_FROM_CLICKED_LISTS, METHOD_FROM_SWAPS
 from affinerank.errors import ConfigError, warn
-from affinerank.pipeline.parts import train_part
+from affinerank.pipeline.parts import matched_rows, train_part
 from affinerank.progress import Progress, quiet
 from affinerank.seeds import stage_rng
 
@@ -52,9 +52,7 @@ def estimate_users(
         truth: The users of a simulation, to compare with.
         progress: Called at each stage.
     """
-    kept = train_part(counts)
-    rows = rows_of(kept, data)
-    note_unmatched(rows)
+    rows = matched_rows(train_part(counts), data)
     features = None if data is None else filled_features(data)
     found = estimate_from_rows(
         rows, features, data, settings=settings, truth=truth, progress=progress
@@ -105,10 +103,9 @@ def estimate_from_rows(
     }
     by = EstimatedBy(method.name, with_features, how.least_clicks)
     users = _noted(found.users, about, by)
-    seen = found.pools.impressions
     error = None
     if isinstance(truth, TrustModel) and isinstance(users, TrustModel):
-        error = gauge_error(users, truth, seen)
+        error = gauge_error(users, truth, found.pools.impressions)
     elif truth is not None:
         error = error_by_row(users, truth, rows)
     return replace(
@@ -122,9 +119,8 @@ def hold_users_against_log(
     """Warn where a log clearly prefers other users to those given."""
     from affinerank.bias.mixture.comparison import hold_against_log
 
-    rows = rows_of(train_part(counts))
-    rng = stage_rng("held out", seed)
-    doubt = hold_against_log(rows, users, LEAST_CLICKS, rng)
+    given = rows_of(train_part(counts)), users, LEAST_CLICKS
+    doubt = hold_against_log(*given, stage_rng("held out", seed))
     if doubt is not None and doubt.clear:
         warn(
             f"{name} do not fit this log: users estimated from it predict its held-out "
@@ -191,22 +187,21 @@ def _chosen(
 def only_clicked_lists(rows: ClickRows) -> bool:
     """Whether every query has as many clicks as sessions, and queries are many."""
     clicks = np.bincount(rows.query, rows.clicks, rows.n_queries)
-    issued = rows.sessions > 0
-    enough = int(issued.sum()) >= MANY_QUERIES
-    return enough and bool(np.all(clicks[issued] >= rows.sessions[issued]))
+    enough = np.count_nonzero(rows.sessions) >= MANY_QUERIES
+    return bool(enough and np.all(clicks >= rows.sessions))
 
 
 def _about_log(pools: RankPools, data: RankingDataset | None) -> list[str]:
     """Notes on what was filled in or pooled: missing values, rare ranks."""
-    notes = []
-    lacking = {} if data is None else data.missing_values()
-    for name in () if data is None else data.categories:
-        lacking.pop(name, None)  # not filled: a document without a brand is of none
+    notes, lacking = [], {}
+    if data is not None:  # categories are not filled: who has no brand is of none
+        found = data.missing_values().items()
+        lacking = {name: n for name, n in found if name not in data.categories}
     if lacking:
-        names = ", ".join([*list(lacking)[:5], *(["..."] if len(lacking) > 5 else [])])
+        names = [*lacking][:5] + ["..."] * (len(lacking) > 5)
         notes.append(
-            f"{sum(lacking.values()):,} missing values ({names}) were filled with the "
-            "median of their feature"
+            f"{sum(lacking.values()):,} missing values ({', '.join(names)}) were "
+            "filled with the median of their feature"
         )
     if pools.shared:
         notes.append(f"few clicks: ranks {', '.join(pools.shared)} share their values")

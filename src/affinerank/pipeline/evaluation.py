@@ -48,25 +48,18 @@ class ByLabels(Tabular):
         for row in rows:
             if other := compared.get(row["ranker"]):
                 names = ("difference", "low", "high", "p_corrected")
-                against = {name: getattr(other, name) for name in names}
-                row |= {"second": other.second, "against": against}
+                row["second"] = other.second
+                row["against"] = {name: getattr(other, name) for name in names}
         return list(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: mean, standard error and 95 % interval of each."""
-        return {
-            "metric": self.metric,
-            "queries": self.queries,
-            "left_out": self.left_out,
-            "relevant_above": self.relevant_above,
-            "rankers": [
-                {"ranker": name, **values.summary()}
-                for name, values in self.rankers.items()
-            ],
-            "comparisons": [asdict(comparison) for comparison in self.comparisons],
+        of = self.metric.split(" (")[0]
+        named = self.rankers.items()
+        return asdict(self) | {
+            "rankers": [{"ranker": name, **own.summary()} for name, own in named],
             "conclusions": [
                 conclude(c.first, c.second, (c.difference,) * 2, c.low, c.high, of)
-                for of in (self.metric.split(" (")[0],)
                 for c in self.comparisons
             ],
         }
@@ -83,12 +76,7 @@ def evaluate_rankers(
 
     Queries that one of them learnt from are left out.
     """
-    seen = learnt_by(rankers, data)
-    if seen.all():
-        raise DataError(
-            f"the rankers learnt from all {len(seen):,} queries of the data, so there "
-            "are none to judge by; hold queries out before training"
-        )
+    seen = learnt_by(rankers, data, np.ones(data.n_queries, dtype=bool), "of the data")
     if seen.any():
         data = data.select_queries(np.flatnonzero(~seen))
     relevance = data.relevance(relevant_above)
@@ -108,7 +96,17 @@ def evaluate_rankers(
     return ByLabels(*about, int(seen.sum()))
 
 
-def learnt_by(rankers: Mapping[str, Ranker], data: RankingDataset) -> Bools:
-    """``[n_queries]`` whether one of the rankers learnt from the query."""
+def learnt_by(
+    rankers: Mapping[str, Ranker], data: RankingDataset, among: Bools, of: str
+) -> Bools:
+    """``[n_queries]`` queries ``among`` these that a ranker learnt from; reject all."""
     known = {name for ranker in rankers.values() for name in ranker.learnt_from}
-    return np.array([str(name) in known for name in data.query_ids], dtype=bool)
+    seen = np.array([str(name) in known for name in data.query_ids], dtype=bool)
+    seen &= among
+    if seen.any() and np.array_equal(seen, among):
+        raise DataError(
+            f"the rankers learnt from all {int(seen.sum()):,} queries {of}, "
+            f"{str(data.query_ids[seen][0])!r} for one, so there are none to judge by; "
+            "hold queries out before training (count --holdout 0.2)"
+        )
+    return seen

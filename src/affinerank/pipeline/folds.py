@@ -23,12 +23,14 @@ from affinerank.defaults import QUICK
 from affinerank.estimators import Weights
 from affinerank.estimators.evidence import CLICKS, Fold
 from affinerank.estimators.unit import UnitLink
+from affinerank.evaluation.rank_weights import centred
 from affinerank.pipeline.estimation import filled_features
+from affinerank.pipeline.lists import Lists, fit_all, side_by_side
 from affinerank.pipeline.weighing import weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.ranker import RankerKind, predict_all
-from affinerank.rankers.targets import ClickTargets, Targets, Validation
+from affinerank.rankers.ranker import predict_all
+from affinerank.rankers.targets import ClickTargets
 from affinerank.seeds import stage_rng
 
 FOLDS = 5
@@ -48,36 +50,13 @@ class Log:
     seed: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Learner:
-    """A kind of ranker that learns out of fold.
-
-    Attributes:
-        kind: Its row.
-        settings: Of that row.
-        features: ``[n_docs, n_features]`` as it reads them.
-        weights: Whether it learns weights; where not, it explains clicks only.
-        alone: Whether no other kind explains clicks.
-    """
-
-    kind: RankerKind
-    settings: Any
-    features: Matrix
-    weights: bool = True
-    alone: bool = True
-
-    def title(self, name: str) -> str:
-        """Tell apart what two kinds learn of the same clicks."""
-        return name if self.alone or name != CLICKS else f"{name} {self.kind.name}"
-
-
 def learn_in_folds(
     logs: Sequence[Log],
     features: Matrix,
     offsets: Ints,
     *,
-    ranker: str,
-    settings: Any,
+    ranker: str = QUICK,
+    settings: Any = None,
     seed: int = 0,
     progress: Progress = quiet,
 ) -> list[list[Fold]]:
@@ -88,36 +67,36 @@ def learn_in_folds(
         features: ``[n_docs, n_features]`` mapped.
         offsets: ``[n_queries + 1]``.
         ranker: A row of ``RANKERS``.
-        settings: Of that row; patience is added, and the learning rate is the
-            highest of its ``rates``, where it has some.
+        settings: Of that row, its defaults where left out; patience is added, and the
+            learning rate is the highest of its ``rates``, where it has some.
         seed: Of the parts.
         progress: Called after each part.
     """
     if not any(log.learns for log in logs):
         return [[] for _ in logs]
-    learners = _learners(ranker, settings, features)
     found: list[list[Fold]] = [[] for _ in logs]
+    jobs = list(_jobs(logs, ranker, settings, features))
     for number, (learns, weighs, predicts) in enumerate(_parts(len(offsets) - 1, seed)):
         progress("learning out of fold", number, FOLDS)
         scores: list[dict[str, Floats]] = [{} for _ in logs]
-        for learner, asked in _asked(logs, learners):
-            firsts = [(logs_of[0], name) for logs_of, name in asked]
-            targets = [_targets(name, logs[i], ~predicts) for i, name in firsts]
-            usable = [i for i, t in enumerate(targets) if _differ(t, learns, offsets)]
+        for kind, how, own_features, asked, mark in jobs:
+            usable = [
+                (name, places, targets)
+                for name, places in asked
+                for targets in [_targets(name, logs[places[0]], ~predicts)]
+                if _differ(targets, learns, offsets)
+            ]
             if not usable:
                 continue
-            given = learner.features, [targets[i] for i in usable], offsets
-            fitted = learner.kind.fit(
-                *_part(*given, learns),
-                seeds=[logs[firsts[i][0]].seed for i in usable],
-                settings=learner.settings,
-                validation=Validation(*_part(*given, weighs)),
-            )
-            by_each = predict_all([one.kept for one in fitted], learner.features)
-            for i, own in zip(usable, by_each, strict=True):
-                logs_of, name = asked[i]
-                for place in logs_of:
-                    scores[place][learner.title(name)] = own
+            given = side_by_side([targets for _, _, targets in usable])
+            lists = Lists(own_features, given, offsets)
+            seeds = [logs[places[0]].seed for _, places, _ in usable]
+            part, held = lists.part(learns), lists.part(weighs)
+            fitted = fit_all(kind, part, seeds=seeds, settings=how, held_out=held)
+            by_each = predict_all([one.kept for one in fitted], own_features)
+            for (name, places, _), own in zip(usable, by_each, strict=True):
+                for place in places:
+                    scores[place][name + mark] = own
         for log, folds, own_scores in zip(logs, found, scores, strict=True):
             if log.learns:
                 folds.append(Fold(weighs, predicts, own_scores))
@@ -131,15 +110,8 @@ def learn_quickly(
     """Train what one log asks for, by the quick ranker."""
     if not log.learns:
         return []
-    [folds] = learn_in_folds(
-        [log],
-        filled_features(data),
-        data.offsets,
-        ranker=QUICK,
-        settings=RANKERS[QUICK].settings(),
-        seed=log.seed,
-        progress=progress,
-    )
+    given = [log], filled_features(data), data.offsets
+    [folds] = learn_in_folds(*given, seed=log.seed, progress=progress)
     return folds
 
 
@@ -160,50 +132,45 @@ def _parts(n_queries: int, seed: int) -> Iterator[tuple[Bools, Bools, Bools]]:
         yield ~predicts & ~weighs, weighs, predicts
 
 
-def _learners(ranker: str, settings: Any, features: Matrix) -> list[Learner]:
-    """Return the kind that was asked for, and the one that learns beside it."""
-    kind = RANKERS[ranker]
-    how = _with(settings, patience=max((kind.patience or 8) // 2, 1))
-    if kind.rates:
-        how = _with(how, learning_rate=kind.rates[-1])
-    if kind.beside is None:
-        return [Learner(kind, how, features)]
-    (other,) = _learners(kind.beside, RANKERS[kind.beside].settings(), features)
-    if kind.reads_missing and not other.kind.reads_missing:
-        other = replace(other, features=_filled(features))
-    first = Learner(kind, how, features, weights=False)
-    return [first, replace(other, alone=False)]
-
-
-def _filled(features: Matrix) -> Matrix:
-    """Put medians in place of missing values."""
-    missing = np.isnan(features)
-    if not missing.any():
-        return features
-    some = np.where(missing.all(axis=0), 0.0, features)  # a column without any value
-    return np.where(missing, np.nanmedian(some, axis=0), features)
-
-
-def _asked(
-    logs: Sequence[Log], learners: Sequence[Learner]
-) -> Iterator[tuple[Learner, list[tuple[list[int], str]]]]:
+def _jobs(
+    logs: Sequence[Log], ranker: str, settings: Any, features: Matrix
+) -> Iterator[tuple[str, Any, Matrix, list[tuple[str, list[int]]], str]]:
     """Yield what is trained together: clicks that are explained, then weights.
 
-    Logs that ask the same of the same clicks share it.
+    By the kind that was asked for; or, of one with another ``beside`` it, weights by
+    that one alone, and clicks by both, which a mark tells apart.
+
+    Yields:
+        Kind, settings and features as it reads them; what it learns, each with the
+        places of the logs that ask the same of the same clicks; and the mark.
     """
-    asked: dict[tuple[str, int, int, int], list[int]] = {}
+    shared: dict[tuple[str, int, int, int], list[int]] = {}
     for i, log in enumerate(logs):
         for name in log.learns:
             key = (name, id(log.rows), id(log.users), log.seed)
-            asked.setdefault(key, []).append(i)
-    named = [(logs_of, key[0]) for key, logs_of in asked.items()]
-    clicks = [(logs_of, name) for logs_of, name in named if name == CLICKS]
-    weights = [(logs_of, name) for logs_of, name in named if name != CLICKS]
-    for learner in learners:
-        if clicks and learner.kind.explains_clicks:
-            yield learner, clicks
-        if weights and learner.weights:
-            yield learner, weights
+            shared.setdefault(key, []).append(i)
+    asked = [(name, places) for (name, *_), places in shared.items()]
+    clicks = [one for one in asked if one[0] == CLICKS]
+    weights = [one for one in asked if one[0] != CLICKS]
+    kind, mark = RANKERS[ranker], ""
+    while True:
+        how = settings or kind.settings()
+        changed: dict[str, Any] = {"patience": max((kind.patience or 8) // 2, 1)}
+        if kind.rates:
+            changed["learning_rate"] = kind.rates[-1]
+        own = {f.name for f in fields(how)}
+        how = replace(how, **{n: v for n, v in changed.items() if n in own})
+        if clicks and kind.explains_clicks:
+            yield kind.name, how, features, clicks, mark
+        if kind.beside is None:
+            break
+        kind = RANKERS[kind.beside]
+        settings, mark, missing = None, f" {kind.name}", np.isnan(features)
+        if missing.any() and not kind.reads_missing:  # put medians there
+            some = np.where(missing.all(axis=0), 0.0, features)  # a column without any
+            features = np.where(missing, np.nanmedian(some, axis=0), features)
+    if weights:
+        yield kind.name, how, features, weights, ""
 
 
 def _targets(name: str, log: Log, queries: Bools) -> Weights | ClickTargets:
@@ -246,44 +213,10 @@ def click_targets(link: UnitLink) -> ClickTargets:
 
 def _differ(targets: Weights | ClickTargets, learns: Bools, offsets: Ints) -> bool:
     """Whether there is anything to learn from these queries."""
-    docs = _docs(learns, offsets)
+    sizes = np.diff(offsets)
     if isinstance(targets, ClickTargets):
-        return bool(targets.clicks[:, docs].any())
-    known = targets.known[docs]
-    weight = np.where(known, targets.weight[docs], 0.0)
-    query = np.repeat(np.arange(int(learns.sum())), np.diff(offsets)[learns])
-    size = np.maximum(np.bincount(query, known, minlength=int(learns.sum())), 1.0)
-    mean = np.bincount(query, weight, minlength=len(size)) / size
-    counts = targets.share[learns] > 0
-    away = np.where(known & counts[query], weight - mean[query], 0.0)
-    return bool(np.abs(away).max(initial=0.0) > 1e-9)
-
-
-def _part(
-    features: Matrix, targets: Sequence[Any], offsets: Ints, queries: Bools
-) -> tuple[Matrix, Targets | ClickTargets, Ints]:
-    """Features, targets of each ranker, and boundaries of some queries."""
-    docs = _docs(queries, offsets)
-    bounds = np.concatenate([[0], np.cumsum(np.diff(offsets)[queries])])
-    if not isinstance(targets[0], ClickTargets):
-        weights = np.stack([one.weight[docs] for one in targets])
-        known = np.stack([one.known[docs] for one in targets])
-        share = np.stack([one.share[queries] for one in targets])
-        return features[docs], Targets(weights, known, share), bounds
-    slots = max(one.clicks.shape[2] for one in targets)
-    found = []
-    for f in fields(ClickTargets):
-        parts = (getattr(one, f.name)[:, docs] for one in targets)
-        wide = [np.pad(p, ((0, 0), (0, 0), (0, slots - p.shape[2]))) for p in parts]
-        found.append(np.concatenate(wide))
-    return features[docs], ClickTargets(*found), bounds
-
-
-def _docs(queries: Bools, offsets: Ints) -> Bools:
-    return np.repeat(queries, np.diff(offsets))
-
-
-def _with(settings: Any, **values: Any) -> Any:
-    """Change the settings that this kind of ranker has."""
-    own = {field.name for field in fields(settings)}
-    return replace(settings, **{k: v for k, v in values.items() if k in own})
+        return bool(targets.clicks[:, np.repeat(learns, sizes)].any())
+    known = targets.known & np.repeat(learns & (targets.share > 0), sizes)
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    away = np.abs(centred(targets.weight, known, query))
+    return bool(away.max(initial=0.0) > 1e-9)

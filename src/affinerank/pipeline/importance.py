@@ -8,12 +8,11 @@ import numpy as np
 
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION
 from affinerank.errors import DataError, warn
-from affinerank.pipeline.lists import Lists
-from affinerank.pipeline.parts import held_part
+from affinerank.pipeline.lists import side_by_side
+from affinerank.pipeline.parts import held_part, matched_rows
 from affinerank.pipeline.weighing import weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.importance import REPEATS, Importance, by_permutation
@@ -45,8 +44,7 @@ def feature_importance(
         seed: Of the permutations.
         progress: Called after each feature.
     """
-    rows = rows_of(held_part(counts), data)
-    note_unmatched(rows)
+    rows = matched_rows(held_part(counts), data)
     weights = weigh(rows, estimator, users)
     learnt = np.isin(data.query_ids.astype(str), list(ranker.learnt_from))
     asked, left = weights.share > 0, np.where(learnt, 0.0, weights.share)
@@ -60,14 +58,13 @@ def feature_importance(
             "there is no query with clicks that the ranker did not learn from; hold "
             "queries out before training (count --holdout)"
         )
-    features = ranker.mapping.apply(data).features
-    targets = Lists(features, data.offsets, [replace(weights, share=left)]).targets()
+    mapped = ranker.mapping.apply(data)
     return by_permutation(
         ranker.model,
-        ranker.mapping.names,
-        features,
-        targets,
-        data.offsets,
+        mapped.feature_names,
+        mapped.features,
+        side_by_side([replace(weights, share=left)]),
+        mapped.offsets,
         rng=stage_rng("importance", seed),
         repeats=repeats,
         progress=progress,

@@ -57,15 +57,13 @@ def save_judgments(
     rows = list(zip(*names, grade.tolist(), strict=True))
     with written_whole(Path(path)) as aside:
         aside.write_text(JUDGMENTS[to](rows), encoding="utf-8")
+    numbers = enumerate(np.bincount(grade, minlength=grades + 1))
     return {
         "judged": len(rows),
         "queries": len({query for query, _, _ in rows}),
         "left out": f"{labels.num_rows - len(rows):,} documents with fewer than "
         f"{least_impressions:,} impressions",
-        "grades": ", ".join(
-            f"{g}: {n:,}"
-            for g, n in enumerate(np.bincount(grade, minlength=grades + 1))
-        ),
+        "grades": ", ".join(f"{g}: {n:,}" for g, n in numbers),
         "written": str(path),
     }
 
@@ -81,10 +79,8 @@ def _qrels(rows: Rows) -> str:
 
 
 def _quepid(rows: Rows) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(
-        [("query", "docid", "rating"), *rows]
-    )
+    text, head = io.StringIO(newline=""), ("query", "docid", "rating")
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
     return text.getvalue()
 
 
@@ -92,13 +88,12 @@ def _opensearch(rows: Rows) -> str:
     ratings: dict[str, list[dict[str, str]]] = {}
     for query, doc, grade in rows:
         ratings.setdefault(query, []).append({"docId": doc, "rating": str(grade)})
+    judged = [{"query": query, "ratings": own} for query, own in ratings.items()]
     body = {
         "name": "affinerank",
         "description": "Debiased clicks, graded",
         "type": "IMPORT_JUDGMENT",
-        "judgmentRatings": [
-            {"query": query, "ratings": own} for query, own in ratings.items()
-        ],
+        "judgmentRatings": judged,
     }
     return json.dumps(body, ensure_ascii=False) + "\n"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,65 +13,79 @@ from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.estimators import Weights
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.ranker import Fitted
-from affinerank.rankers.targets import Targets, Validation
+from affinerank.rankers.ranker import Fitted, Model
+from affinerank.rankers.targets import ClickTargets, Targets, Validation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lists:
+class Lists(Validation):
     """Queries as rankers read them, with what each ranker learns there.
 
     Attributes:
         features: ``[n_docs, n_features]`` mapped.
+        targets: Of all rankers.
         offsets: ``[n_queries + 1]``.
-        weights: Of each ranker.
         categories: Columns of features that are codes of categories.
-        limits: ``[3, n_docs]`` of what documents can bring, for safe learning.
     """
 
-    features: Matrix
-    offsets: Ints
-    weights: Sequence[Weights]
+    targets: Any
     categories: Sequence[int] = ()
-    limits: Floats | None = None
 
-    def targets(self) -> Targets:
-        """Put the weights side by side."""
-        return Targets(
-            np.stack([w.weight for w in self.weights]),
-            np.stack([w.known for w in self.weights]),
-            np.stack([w.share for w in self.weights]),
-            [w.slope is not None for w in self.weights],
-            [w.rank for w in self.weights],
-            self.limits,
-        )
+    @classmethod
+    def of(
+        cls,
+        features: Matrix,
+        offsets: Ints,
+        weights: Sequence[Weights],
+        categories: Sequence[int] = (),
+        limits: Floats | None = None,
+    ) -> Lists:
+        """Put the weights of each ranker side by side.
 
-    def of_ranker(self, i: int) -> Lists:
-        """Keep what one ranker learns."""
-        return replace(self, weights=[self.weights[i]])
+        ``limits [3, n_docs]`` are those of what documents can bring, for safe learning.
+        """
+        noisy = [own.slope is not None for own in weights]
+        rank = [own.rank for own in weights]
+        given = replace(side_by_side(weights), noisy=noisy, rank=rank, limits=limits)
+        return cls(features, given, offsets, categories)
+
+    def of_rankers(self, places: Sequence[int]) -> Lists:
+        """Keep what some rankers learn."""
+        own = self.targets
+        kept: Any = {n: getattr(own, n)[places] for n in ("weights", "known", "share")}
+        kept |= {n: [getattr(own, n)[i] for i in places] for n in ("noisy", "rank")}
+        return replace(self, targets=replace(own, **kept))
 
     def part(self, queries: Bools) -> Lists:
         """Keep some queries."""
-        sizes = np.diff(self.offsets)
+        sizes, own = np.diff(self.offsets), self.targets
         docs = np.repeat(queries, sizes)
-        made = {
-            number: replace(
-                weights,
-                weight=weights.weight[docs],
-                known=weights.known[docs],
-                share=weights.share[queries],
-                variance=np.empty(0),
-                slope=None if weights.slope is None else np.empty(0),
-                kappa=None,
-                rank=None if weights.rank is None else weights.rank[docs],
-            )
-            for number, weights in {id(w): w for w in self.weights}.items()
-        }
+        names = ["weights", "known", "limits"]
+        if isinstance(own, ClickTargets):
+            names = [f.name for f in fields(ClickTargets)]
+        arrays = {name: getattr(own, name) for name in names}
+        kept: Any = {n: a if a is None else a[:, docs] for n, a in arrays.items()}
+        if isinstance(own, Targets):
+            kept["share"] = own.share[:, queries]
+            kept["rank"] = [rank if rank is None else rank[docs] for rank in own.rank]
         offsets = np.concatenate([[0], np.cumsum(sizes[queries])])
-        of_each = [made[id(weights)] for weights in self.weights]
-        limits = None if self.limits is None else self.limits[:, docs]
-        given = (self.features[docs], offsets, of_each, self.categories, limits)
-        return Lists(*given)
+        given = self.features[docs], replace(own, **kept), offsets
+        return Lists(*given, self.categories)
+
+
+def side_by_side(learnt: Sequence[Any]) -> Any:
+    """Put weights, or clicks, of each ranker side by side: ``Targets`` or the like."""
+    if not isinstance(learnt[0], ClickTargets):
+        weights = np.stack([own.weight for own in learnt])
+        known = np.stack([own.known for own in learnt])
+        return Targets(weights, known, np.stack([own.share for own in learnt]))
+    slots = max(own.clicks.shape[2] for own in learnt)
+    found = []
+    for f in fields(ClickTargets):
+        parts = [getattr(own, f.name) for own in learnt]
+        wide = [np.pad(p, ((0, 0), (0, 0), (0, slots - p.shape[2]))) for p in parts]
+        found.append(np.concatenate(wide))
+    return ClickTargets(*found)
 
 
 def fit_all(
@@ -83,24 +97,28 @@ def fit_all(
     held_out: Lists | None = None,
     lengths: Sequence[int] | None = None,
     checkpoint: Path | None = None,
+    explain: Callable[[Model, Lists], Any] | None = None,
     progress: Progress = quiet,
 ) -> list[Fitted]:
-    """Train rankers on shared features, one for each of ``lists.weights``."""
-    validation = None
-    if held_out is not None:
-        validation = Validation(held_out.features, held_out.targets(), held_out.offsets)
+    """Train rankers on shared features, one for each of the targets.
+
+    ``explain`` is what is asked of each ranker, with the queries held out, if any.
+    """
     kind = RANKERS[ranker]
-    planned: dict[str, Any] = {} if lengths is None else {"lengths": lengths}
-    if lists.categories:
-        planned["categories"] = lists.categories
-    return kind.fit(
+    more = {"lengths": lengths, "categories": lists.categories or None}
+    fitted = kind.fit(
         lists.features,
-        lists.targets(),
+        lists.targets,
         lists.offsets,
         seeds=seeds,
         settings=settings or kind.settings(),
-        validation=validation,
+        validation=held_out,
         checkpoint=checkpoint,
         progress=progress,
-        **planned,
+        **{name: value for name, value in more.items() if value is not None},
     )
+    if explain is not None and held_out is not None:
+        for i, one in enumerate(fitted):
+            worth = explain(one.kept, held_out.of_rankers([i]))
+            fitted[i] = replace(one, importance=worth)
+    return fitted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats
+from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import grouped
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
-from affinerank.clicks.rows import ClickRows, note_unmatched, rows_of
+from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import BASELINE, CORRECTION, METHOD
 from affinerank.errors import AffineRankError, ConfigError, DataError, warn
@@ -51,13 +51,18 @@ from affinerank.evaluation.refits import (
     mean_alpha,
 )
 from affinerank.evaluation.significance import conclude
-from affinerank.evaluation.unseen import by_information, can_predict, predict
+from affinerank.evaluation.unseen import (
+    by_information,
+    can_predict,
+    out_of_fold,
+    predict,
+)
 from affinerank.notebook import Tabular
 from affinerank.pipeline.estimation import filled_features
 from affinerank.pipeline.evaluation import learnt_by
 from affinerank.pipeline.folds import Log, learn_quickly
 from affinerank.pipeline.judges import second_judge
-from affinerank.pipeline.parts import held_part, train_part
+from affinerank.pipeline.parts import held_part, matched_rows, train_part
 from affinerank.pipeline.weighing import learns_of, rows_named, weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.ranker import Ranker, score
@@ -73,6 +78,7 @@ FEW = (
     "need users that are known: what relevance 0 and 1 are"
 )
 WORTH = "what clicks on them are worth is not known"
+LOGGED, PRODUCTION = "against_logged", "against_production"
 HELD = "the held-out clicks, for want of those they were estimated from"
 LEAST_QUERIES = 20  # from which relevance of other documents is predicted
 
@@ -112,11 +118,10 @@ class JudgedByClicks:
         never_shown_share: Share of its rank weight on documents that were never shown.
         predicted: Whether their relevance was predicted; otherwise there are bounds.
         exposure: How evenly the estimate rests on impressions.
-        value: Of the ranker; ``None`` if users are known up to gauge.
-        logged: Value of the logged order; ``None`` if users are known up to gauge.
-        against_logged: The difference from the logged order.
-        against_production: The difference from the lists of one ranker that logged,
-            where the counts have several; otherwise the logged order is production's.
+        found: By name: ``value`` of the ranker, and of the ``logged`` order, unless
+            users are known up to gauge; the difference ``against_logged``; and that
+            ``against_production``, the lists of one ranker that logged, where the
+            counts have several; otherwise the logged order is production's.
         second: The difference by a judge that is not told of the users, among the
             documents that were shown, and in units of its own; ``None`` without users.
         judge: Name of that judge.
@@ -126,10 +131,7 @@ class JudgedByClicks:
     never_shown_share: float
     predicted: bool
     exposure: Exposure
-    value: Estimate | None = None
-    logged: Estimate | None = None
-    against_logged: Estimate | None = None
-    against_production: Estimate | None = None
+    found: Mapping[str, Estimate]
     second: Estimate | None = None
     judge: str = ""
 
@@ -139,41 +141,28 @@ class JudgedByClicks:
             "ranker": self.ranker,
             "never_shown_share": self.never_shown_share,
             "predicted": self.predicted,
-            "impressions": self.exposure.impressions,
-            "effective_impressions": self.exposure.effective,
-            "top_percent_share": self.exposure.top_share,
+            **asdict(self.exposure),
         }
-        names = ("value", "logged", "against_logged", "against_production")
-        for name in names:
-            found: Estimate | None = getattr(self, name)
-            if found is not None:
-                about[name] = found.to_dict()
+        for name, found in self.found.items():
+            about[name] = found.to_dict()
+            if name in (LOGGED, PRODUCTION):
+                about[name] |= asdict(decide(found, clicks, self.second))
         if self.second is not None:
             verdict = decide(self.second, clicks).verdict
-            about["second_judge"] = {
-                "judge": self.judge,
-                **self.second.to_dict(),
-                "verdict": verdict,
-            }
-        for name in names[2:]:
-            if (found := getattr(self, name)) is not None:
-                about[name] |= asdict(decide(found, clicks, self.second))
+            said = {"judge": self.judge, **self.second.to_dict(), "verdict": verdict}
+            about["second_judge"] = said
         return about
 
     def conclude(self, of: str) -> str:
         """Say in words whether the ranker is better than production."""
-        than, found = "production", self.against_production
+        than, found = "production", self.found.get(PRODUCTION)
         if found is None:
-            than, found = "production (the logged order)", self.against_logged
-        if found is None:
-            return ""
+            than, found = "production (the logged order)", self.found[LOGGED]
         if decide(found, 1, self.second).verdict == "cannot be decided":
             why = "two judges disagree, so the users may be wrong"
             return f"cannot tell if {self.ranker} is better than {than}: {why}"
-        at = found.queries
-        return conclude(
-            self.ranker, than, (found.least, found.most), at.low, at.high, of
-        )
+        span, at = (found.least, found.most), found.queries
+        return conclude(self.ranker, than, span, at.low, at.high, of)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -192,7 +181,7 @@ class ByClicks(Tabular):
         production: Name of the ranker compared with, where several logged.
         user_buckets: Number of clusters of users that intervals rest on; ``None`` if
             sessions count as independent.
-        values: Whether clicks have a value: then that is judged, not relevance.
+        units: Of values and differences, in words.
         refits: How estimated users were refitted, ``replicates`` and ``to`` what;
             ``None`` if users are known, or not needed.
     """
@@ -207,7 +196,7 @@ class ByClicks(Tabular):
     left_out: int = 0
     production: str | None = None
     user_buckets: int | None = None
-    values: bool = False
+    units: str = RELEVANCE
     refits: Mapping[str, Any] | None = None
 
     def _line(self) -> str:
@@ -219,23 +208,11 @@ class ByClicks(Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "metric": self.metric,
-            "estimator": self.estimator,
+        of = f"{self.metric} on future queries"
+        return asdict(self) | {
             "users_estimated": self.refits is not None,
-            "units": VALUES * self.values + (CLICKS if self.refits else RELEVANCE),
-            "refits": self.refits,
-            "queries": self.queries,
-            "sessions": self.sessions,
-            "clicks": self.clicks,
-            "among": self.among,
-            "left_out": self.left_out,
-            "production": self.production,
-            "user_buckets": self.user_buckets,
             "rankers": [row.to_dict(self.clicks) for row in self.rankers],
-            "conclusions": [
-                row.conclude(f"{self.metric} on future queries") for row in self.rankers
-            ],
+            "conclusions": [row.conclude(of) for row in self.rankers],
         }
 
 
@@ -274,59 +251,58 @@ def evaluate_from_clicks(
             out, the part ``train`` of ``counts``, or else the held-out clicks.
         progress: Called after each refit.
     """
-    chosen = settings or OffPolicySettings()
+    how = settings or OffPolicySettings()
     held = held_part(counts)
-    rows = rows_of(held, data)
-    note_unmatched(rows)
-    seen = _learnt_by(rankers, data, rows)
-    rows = rows.of_queries(~seen) if seen.any() else rows
-    production = _production(held, chosen.production)
-    log = _corrected(rows, data, users, chosen.estimator, chosen.seed)
+    rows = matched_rows(held, data)
+    seen = learnt_by(rankers, data, rows.sessions > 0, "that the counts are of")
+    rows = rows.of_queries(~seen)
+    production = _production(held, how.production)
+    log = _corrected(rows, data, users, how.estimator, how.seed)
     if production is not None:
-        own = rows_of(held.select("ranker", production), data)
-        log = replace(log, production=_lists_of(own.of_queries(~seen), rows))
-    if "user_bucket" in held.keys:
-        if log.weights.slope is None:
-            warn(
-                f"{chosen.estimator} is not linear in clicks, so intervals are not "
-                f"clustered by user; use {CORRECTION}"
-            )
-        else:
-            by_user = rows_of(held, data, by_user=True).of_queries(~seen)
-            log = replace(log, clusters=UserClusters.of(by_user))
+        own = rows_of(held.select("ranker", production), data).of_queries(~seen)
+        log = replace(log, lists={**log.lists, PRODUCTION: _lists_of(own, rows)})
+    if "user_bucket" in held.keys and log.weights.slope is None:
+        warn(
+            f"{how.estimator} is not linear in clicks, so intervals are not clustered "
+            f"by user; use {CORRECTION}"
+        )
+    elif "user_bucket" in held.keys:
+        by_user = rows_of(held, data, by_user=True).of_queries(~seen)
+        log = replace(log, clusters=UserClusters(by_user))
     scores = {name: score(ranker, data) for name, ranker in rankers.items()}
     refits = None
     if log.users is None or not log.up_to_gauge:
-        found = [log.valued(name, new, chosen) for name, new in scores.items()]
+        found = [log.valued(name, new, how) for name, new in scores.items()]
     else:
-        source = _source(log.users, counts, log.rows, data, estimated_from)
-        found = log.compared(scores, log.users, source, chosen, progress)
+        source = _source(log.users, counts, rows, data, estimated_from)
+        found = log.compared(scores, log.users, source, how, progress)
         to = HELD if source.held_out else LEARNT
-        refits = {"replicates": chosen.replicates, "to": to}
+        refits = {"replicates": how.replicates, "to": to}
     if log.users is not None:
-        again = _second(scores, log, data, chosen)
-        found = [replace(row, **more) for row, more in zip(found, again, strict=True)]
+        explaining = [*scores.values(), *_uncorrected(rows, data, how.seed)]
+        judge, weights = second_judge(rows, explaining, log.users)
+        other = replace(log, rows=rows.merged(), weights=weights)
+        for i, new in enumerate(scores.values()):
+            second = other.estimate(over_logged(new, rows, how.rank_weights))
+            found[i] = replace(found[i], second=second, judge=judge)
     return ByClicks(
-        chosen.rank_weights.name,
-        chosen.estimator,
-        int(np.count_nonzero(log.rows.sessions)),
-        log.rows.n_sessions,
-        int(log.rows.clicks.sum()),
-        found,
-        chosen.among,
-        int(seen.sum()),
-        production,
-        log.clusters.number if log.clusters else None,
-        log.rows.values is not None,
-        refits,
+        metric=how.rank_weights.name,
+        estimator=how.estimator,
+        queries=int(np.count_nonzero(rows.sessions)),
+        sessions=rows.n_sessions,
+        clicks=int(rows.clicks.sum()),
+        rankers=found,
+        among=how.among,
+        left_out=int(seen.sum()),
+        production=production,
+        user_buckets=log.clusters.number if log.clusters else None,
+        units=VALUES * (rows.values is not None) + (CLICKS if refits else RELEVANCE),
+        refits=refits,
     )
 
 
 def gain_over_logged(
-    ranker: Ranker,
-    counts: ClickCounts,
-    data: RankingDataset,
-    users: ClickModel,
+    ranker: Ranker, counts: ClickCounts, data: RankingDataset, users: ClickModel
 ) -> float:
     """Return the DCG@10 of a ranker less that of the logged ranking, as a bare number.
 
@@ -341,65 +317,49 @@ def gain_over_logged(
         data: Features of the documents.
         users: How users click.
     """
-    rows = rows_of(counts, data)
-    note_unmatched(rows)
+    rows = matched_rows(counts, data)
     log = _corrected(rows, data, users, CORRECTION, None)
-    [over] = log.over_logged([score(ranker, data)], DCG_10)
-    gain = estimate(log.weights, over, log.rows.query_of_doc)
-    return gain.least * mean_alpha(log.rows, log.users or users)
+    over = log.over_logged(score(ranker, data), DCG_10, rows)
+    return log.estimate(over).least * mean_alpha(rows, log.users or users)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Log:
-    """Clicks on the logged ranking, corrected."""
+    """Clicks on the logged ranking, corrected; ``lists`` are compared with."""
 
     rows: ClickRows
     weights: Weights
     weigh: Weigh
     users: ClickModel | None
     up_to_gauge: bool
-    folds: Sequence[Fold] = ()
-    production: ClickRows | None = None
+    folds: Sequence[Fold]
+    lists: Mapping[str, ClickRows]
     clusters: UserClusters | None = None
 
     def valued(
         self, name: str, new: Floats, settings: OffPolicySettings
     ) -> JudgedByClicks:
-        """Estimate the value of a ranking, and its difference from the logged."""
-        weights, query, at = self.weights, self.rows.query_of_doc, settings.rank_weights
-        given = ranked_weights(new, self.rows, at)
-        never_shown = self._never_shown(given)
-        if settings.among == "shown":
-            given = shown_weights(new, self.rows, at)
-        unknown = unknown_share(weights, given, query)
-        predicted, values = None, self.rows.values is not None
-        if values:
+        """Estimate the value of a ranking, and its differences from lists."""
+        rows, weights, at = self.rows, self.weights, settings.rank_weights
+        whole = given = ranked_weights(new, rows, at)
+        if shown := settings.among == "shown":
+            given = shown_weights(new, rows, at)
+        unknown = unknown_share(weights, given, rows.query_of_doc)
+        predicted = None
+        if rows.values is not None:
             _require_known({name: unknown}, WORTH)
         elif unknown and self.users is not None and can_predict(self.folds):
-            predicted = predict(self.rows, self.users, self.folds, new)
+            predicted = predict(rows, self.users, self.folds, new)
         bounds = predicted is None and unknown > MOST_NEVER_SHOWN
-
-        def value(given: Floats, **about: Any) -> Estimate:
-            found = estimate(weights, given, query, **about)
-            return self._clustered(found, self.rows, weights, given)
-
         about: dict[str, Any] = {"bounds": bounds, "predicted": predicted}
-        logged = logged_weights(self.rows, at)
-        compared: dict[str, Any] = {"logged": value(logged)}
-        compared["against_logged"] = value(given - logged, **about)
-        if self.production is not None:
-            before = logged_weights(self.production, at)
-            if settings.among == "shown":
-                given = shown_weights(new, self.rows, at, lists=self.production)
-            compared["against_production"] = value(given - before, **about)
-        return JudgedByClicks(
-            name,
-            never_shown,
-            predicted is not None,
-            exposure(self.rows, weights, given),
-            value(given, **about),
-            **compared,
-        )
+        found = {"logged": self.estimate(logged_weights(rows, at))}
+        for other, lists in self.lists.items():
+            if shown:
+                given = shown_weights(new, rows, at, lists=lists)
+            found[other] = self.estimate(given - logged_weights(lists, at), **about)
+        found["value"] = self.estimate(given, **about)
+        never, rests_on = self._never_shown(whole), exposure(rows, weights, given)
+        return JudgedByClicks(name, never, predicted is not None, rests_on, found)
 
     def compared(
         self,
@@ -409,79 +369,66 @@ class _Log:
         settings: OffPolicySettings,
         progress: Progress,
     ) -> list[JudgedByClicks]:
-        """Estimate differences from the logged ranking with estimated users."""
+        """Estimate differences from lists with estimated users."""
         rows, weights, at = self.rows, self.weights, settings.rank_weights
         given = {name: ranked_weights(new, rows, at) for name, new in scores.items()}
         unknown = {
             name: unknown_share(weights, own, rows.query_of_doc)
             for name, own in given.items()
         }
-        predicts, how = can_predict(self.folds) and any(unknown.values()), []
-        if settings.among == "shown":
-            predicts = False
-        elif rows.values is not None:
-            predicts = False
-            _require_known(unknown, WORTH)
-        elif predicts:
-            how = [
-                partial(predict, folds=self.folds, scores=s) for s in scores.values()
-            ]
-        else:
-            _require_known(unknown)
-        over = self.over_logged(scores.values(), at, every=predicts)
-        if self.production is not None:
-            over += self.over_logged(
-                scores.values(), at, every=predicts, lists=self.production
-            )
-            how = how * 2
+        shown, values = settings.among == "shown", rows.values is not None
+        predicts = can_predict(self.folds) and any(unknown.values())
+        predicts = predicts and not (shown or values)
+        if not (shown or predicts):
+            _require_known(unknown, WORTH if values else FEW)
+        over = {
+            (name, other): self.over_logged(new, at, lists, every=predicts)
+            for other, lists in self.lists.items()
+            for name, new in scores.items()
+        }
+        by = partial(predict, folds=self.folds)
+        how = [partial(by, scores=scores[name]) for name, _ in over if predicts]
         found = estimate_differences(
-            Differences(rows, np.stack(over), self.weigh, how),
+            Differences(rows, np.stack([*over.values()]), self.weigh, how),
             users,
             source,
             replicates=settings.replicates,
             rng=stage_rng("estimation", settings.seed, 1),
             progress=progress,
         )
-        found = [
-            self._clustered(each, rows, weights, own)
-            for each, own in zip(found, over, strict=True)
-        ]
+        pairs = zip(over.items(), found, strict=True)
+        wide = {key: self._clustered(each, own) for (key, own), each in pairs}
         return [
             JudgedByClicks(
                 name,
-                self._never_shown(given[name]),
+                self._never_shown(own),
                 predicts,
-                exposure(rows, weights, over[i]),
-                against_logged=found[i],
-                against_production=found[i + len(scores)] if self.production else None,
+                exposure(rows, weights, over[name, LOGGED]),
+                {other: wide[name, other] for other in self.lists},
             )
-            for i, name in enumerate(scores)
+            for name, own in given.items()
         ]
 
+    def estimate(self, given: Floats, **about: Any) -> Estimate:
+        """Estimate the value of rank weights ``[n_docs]``."""
+        found = estimate(self.weights, given, self.rows.query_of_doc, **about)
+        return self._clustered(found, given)
+
     def over_logged(
-        self,
-        scores: Iterable[Floats],
-        rank_weights: RankWeights,
-        *,
-        every: bool = False,
-        lists: ClickRows | None = None,
-    ) -> list[Floats]:
-        """Rank weights of rankings less the logged, among the known documents.
+        self, new: Floats, at: RankWeights, lists: ClickRows, *, every: bool = False
+    ) -> Floats:
+        """Rank weights of a ranking less those of ``lists``, among known documents.
 
-        Or among all, where ``every`` document counts. ``lists`` are other lists than
-        those of the log.
+        Or among all, where ``every`` document counts.
         """
-        rows, known = self.rows, self.weights.known
-        how: dict[str, Any] = {"every": every, "lists": lists}
-        over = [over_logged(new, rows, rank_weights, **how) for new in scores]
-        return over if every else [centred(o, known, rows.query_of_doc) for o in over]
+        over = over_logged(new, self.rows, at, every=every, lists=lists)
+        known, query = self.weights.known, self.rows.query_of_doc
+        return over if every else centred(over, known, query)
 
-    def _clustered(
-        self, found: Estimate, rows: ClickRows, weights: Weights, given: Floats
-    ) -> Estimate:
+    def _clustered(self, found: Estimate, given: Floats) -> Estimate:
         if self.clusters is None:
             return found
-        return self.clusters.widen(found, rows, weights, given)
+        return self.clusters.widen(found, self.rows, self.weights, given)
 
     def _never_shown(self, given: Floats) -> float:
         shown = self.rows.by_doc(self.rows.impressions) > 0
@@ -489,36 +436,18 @@ class _Log:
         return unknown_share(weights, given, self.rows.query_of_doc)
 
 
-def _second(
-    scores: Mapping[str, Floats],
-    log: _Log,
-    data: RankingDataset,
-    settings: OffPolicySettings,
-) -> Iterator[dict[str, Any]]:
-    """Differences from the logged ranking by a judge that is not told of the users."""
-    rows = log.rows
-    explaining = [*scores.values(), *_uncorrected(rows, data, settings.seed)]
-    judge, weights = second_judge(rows, explaining, log.users)
-    for new in scores.values():
-        over = over_logged(new, rows, settings.rank_weights)
-        found = estimate(weights, over, rows.query_of_doc)
-        found = log._clustered(found, rows.merged(), weights, over)
-        yield {"second": found, "judge": judge}
-
-
 def _uncorrected(rows: ClickRows, data: RankingDataset, seed: int) -> list[Floats]:
     """Scores of a ranker that learnt uncorrected clicks out of fold, if it can."""
-    asked, scores = Log(rows, None, (BASELINE,), seed), np.zeros(rows.n_docs)
-    if _too_few(rows) or not data.varying_features():
+    if not _can_learn(rows, data):
         return []
     with suppress(AffineRankError):  # a part in which no query was issued
-        for fold in learn_quickly(asked, data):
-            here = fold.predicts[rows.query_of_doc]
-            scores[here] = fold.scores.get(BASELINE, scores)[here]
-    return [scores] if scores.any() else []
+        folds = learn_quickly(Log(rows, None, (BASELINE,), seed), data)
+        scores = out_of_fold(folds, BASELINE, rows)
+        return [scores] if scores.any() else []
+    return []
 
 
-def _require_known(unknown: Mapping[str, float], why: str = FEW) -> None:
+def _require_known(unknown: Mapping[str, float], why: str) -> None:
     """Reject a ranking much of whose weight is on documents that are not known."""
     for name, share in unknown.items():
         if share > MOST_NEVER_SHOWN:
@@ -557,7 +486,10 @@ def _corrected(
     if users is not None and row.needs_users:
         users = users.to_depth(rows.depth)  # which warns, once
         if seed is not None:
-            folds = _folds(Log(rows, users, learns_of(estimator), seed), data)
+            learns = learns_of(estimator)
+            if not learns and _rests_on_features(rows, data):
+                learns = (EXPLAINED,)
+            folds = learn_quickly(Log(rows, users, learns, seed), data)
     # Own rows by information, where a document has several.
     best = estimator == CORRECTION and can_predict(folds)
     best = best and len(np.unique(rows.doc)) < len(rows)
@@ -569,39 +501,22 @@ def _corrected(
 
     up_to_gauge = row.needs == "gauge" and estimated
     weights = by_estimator(rows, users)
-    return _Log(rows, weights, by_estimator, users, up_to_gauge, folds)
+    lists = {LOGGED: rows}
+    return _Log(rows, weights, by_estimator, users, up_to_gauge, folds, lists)
 
 
-def _folds(log: Log, data: RankingDataset) -> Sequence[Fold]:
-    """Learn rankers out of fold, where something rests on them."""
-    rows, learns = log.rows, log.learns
+def _rests_on_features(rows: ClickRows, data: RankingDataset) -> bool:
+    """Whether documents were never shown, or at several ranks, and can be explained."""
     issued = rows.sessions > 0
     placed = len(rows.merged())
     whole = placed == len(np.unique(rows.doc)) == issued[rows.query_of_doc].sum()
-    if not learns and (whole or _too_few(rows) or not data.varying_features()):
-        return ()
-    return learn_quickly(replace(log, learns=learns or (EXPLAINED,)), data)
+    return not whole and _can_learn(rows, data)
 
 
-def _too_few(rows: ClickRows) -> bool:
-    """Whether there are too few clicks or queries to learn from."""
+def _can_learn(rows: ClickRows, data: RankingDataset) -> bool:
+    """Whether there are clicks and queries enough to learn from, and features."""
     least = min(rows.clicks.sum(), np.count_nonzero(rows.sessions))
-    return bool(least < LEAST_QUERIES)
-
-
-def _learnt_by(
-    rankers: Mapping[str, Ranker], data: RankingDataset, rows: ClickRows
-) -> Bools:
-    """``[n_queries]`` queries of the log that a ranker learnt from; reject all."""
-    issued = rows.sessions > 0
-    seen = learnt_by(rankers, data) & issued
-    if seen.any() and np.array_equal(seen, issued):
-        raise DataError(
-            f"the rankers learnt from all {int(seen.sum()):,} queries that the counts "
-            f"are of, {str(data.query_ids[seen][0])!r} for one, so there are none to "
-            "judge by; hold queries out before training (count --holdout 0.2)"
-        )
-    return seen
+    return bool(least >= LEAST_QUERIES and data.varying_features())
 
 
 def _production(counts: ClickCounts, name: str | None) -> str | None:
@@ -622,9 +537,9 @@ def _lists_of(own: ClickRows, rows: ClickRows) -> ClickRows:
     """Lists of one ranker; those of all rankers for queries that it did not log."""
     has = own.sessions > 0
     rest = rows.of_queries(~has)
-    names = ("doc", "rank", "impressions", "clicks")
     both: dict[str, Any] = {
-        n: np.append(getattr(own, n), getattr(rest, n)) for n in names
+        name: np.append(getattr(own, name), getattr(rest, name))
+        for name in ("doc", "rank", "impressions", "clicks")
     }
     return replace(rows, **both, sessions=own.sessions + rest.sessions)
 

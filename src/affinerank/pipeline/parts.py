@@ -1,8 +1,12 @@
-"""Which part of counts a stage takes: learnt from, or held out."""
+"""Which part of counts a stage takes, and what its documents are called."""
 
 from __future__ import annotations
 
+from affinerank.arrow import pa
 from affinerank.clicks.counts import HELD_OUT, KEPT, ClickCounts
+from affinerank.clicks.rows import ClickRows, document_ids, note_unmatched, rows_of
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.parquet import arrow_column
 from affinerank.errors import ConfigError, DataError
 
 
@@ -23,12 +27,25 @@ def held_out(counts: ClickCounts) -> ClickCounts:
 
 def held_part(counts: ClickCounts) -> ClickCounts:
     """Return the held-out part of counts that are split, or all of them."""
-    if "split" not in counts.keys:
-        return counts
-    held = counts.select("split", HELD_OUT)
-    if not len(held.rank):
+    held = held_out(counts) if "split" in counts.keys else counts
+    if not len(held.rank) and held is not counts:
         raise DataError(
             f"the counts are split, and none are marked {HELD_OUT!r}; count with "
             "--holdout 0.2"
         )
     return held
+
+
+def matched_rows(counts: ClickCounts, data: RankingDataset | None) -> ClickRows:
+    """Number the documents of counts as the data do; warn of those they lack."""
+    rows = rows_of(counts, data)
+    note_unmatched(rows)
+    return rows
+
+
+def ids_of(counts: ClickCounts, data: RankingDataset | None) -> pa.Table:
+    """``query_id`` and ``doc_id`` of each document, as rows of counts number them."""
+    if data is None:
+        return document_ids(counts)
+    ids = data.query_ids[data.query_of_doc], data.doc_ids
+    return pa.table(list(map(arrow_column, ids)), ["query_id", "doc_id"])

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats
+from affinerank.arrays import Bools
 from affinerank.defaults import PAPER, RECIPE
 from affinerank.errors import warn
 from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.ranker import Fitted
+from affinerank.rankers.ranker import Fitted, Model
 from affinerank.seeds import stage_rng
 from affinerank.settings import require_choice
 
@@ -44,7 +44,7 @@ def fit_chosen(
     rates: Sequence[float] | None = None,
     seed: int = 0,
     checkpoint: Path | None = None,
-    explain: Callable[[Fitted, Lists], Fitted] | None = None,
+    explain: Callable[[Model, Lists], Any] | None = None,
     progress: Progress = quiet,
 ) -> list[Fitted]:
     """Choose learning rate and length of each ranker, then train it on all queries.
@@ -68,17 +68,18 @@ def fit_chosen(
         how = replace(settings, learning_rate=tried[-1])
         return fit(lists, seeds=seeds, settings=how, checkpoint=checkpoint)
     chosen: list[tuple[float, int, float]] = [(-np.inf, 1, tried[0]) for _ in seeds]
-    outside: dict[tuple[int, float], Fitted] = {}
+    outside: dict[tuple[int, float], Model] = {}
+    learnt, judged = lists.part(~held), lists.part(held)
+    patience = settings.patience or kind.patience
     for rate in tried:
-        patience = settings.patience or kind.patience
         how = replace(settings, learning_rate=rate, patience=patience)
-        learnt, judged = lists.part(~held), lists.part(held)
         fitted = fit(learnt, seeds=seeds, settings=how, held_out=judged)
         for i, one in enumerate(fitted):
-            smooth = _smoothed(np.array(one.trace))
+            near = np.pad(one.trace, 1, mode="edge")  # held-out clicks are noisy
+            smooth = (near[:-2] + near[1:-1] + near[2:]) / 3.0
             best = int(np.argmax(smooth))
             chosen[i] = max(chosen[i], (float(smooth[best]), best + 1, rate))
-            outside[i, rate] = one
+            outside[i, rate] = one.kept
     found: dict[int, Fitted] = {}
     rates_taken = dict.fromkeys(rate for _, _, rate in chosen)
     for rate in rates_taken:
@@ -87,7 +88,7 @@ def fit_chosen(
         if checkpoint is not None and len(rates_taken) > 1:  # a file for each training
             resumed = checkpoint.with_name(f"{checkpoint.name}.{rate:g}")
         fitted = fit(
-            replace(lists, weights=[lists.weights[i] for i in own]),
+            lists.of_rankers(own),
             seeds=[seeds[i] for i in own],
             settings=replace(settings, learning_rate=rate, patience=None),
             lengths=[chosen[i][1] for i in own],
@@ -96,22 +97,15 @@ def fit_chosen(
         for i, one in zip(own, fitted, strict=True):
             value, length, _ = chosen[i]
             about = {"learning_rate": rate, "length": length, "held_out": value}
-            found[i] = replace(one, report={**one.report, **about})
-            if explain is not None:
-                said = explain(outside[i, rate], judged.of_ranker(i))
-                found[i] = replace(found[i], importance=said.importance)
+            worth = explain and explain(outside[i, rate], judged.of_rankers([i]))
+            report = {**one.report, **about}
+            found[i] = replace(one, report=report, importance=worth)
     return [found[i] for i in range(len(seeds))]
-
-
-def _smoothed(trace: Floats) -> Floats:
-    """Average each value with its neighbours: held-out clicks are noisy."""
-    inside = np.pad(trace, 1, mode="edge")
-    return (inside[:-2] + inside[1:-1] + inside[2:]) / 3.0
 
 
 def _held_out(lists: Lists, seed: int) -> Bools | None:
     """Draw queries to hold out among those that count; ``None`` if they are too few."""
-    counts = np.flatnonzero(np.any([w.share > 0 for w in lists.weights], axis=0))
+    counts = np.flatnonzero(np.any(lists.targets.share > 0, axis=0))
     if len(counts) < LEAST_QUERIES:
         warn(
             f"{len(counts)} queries were issued, too few to hold some out and choose "

@@ -115,28 +115,20 @@ def train_safe(
     trained = train(
         counts, data, known, estimators=[estimator], **settings.training(), **given
     )
-    about = {
-        "production": production,
-        "share": share,
-        "steps": list(map(asdict, steps)),
-    }
-    rankers = {}
-    for name, one in trained.rankers.items():
-        if production not in one.mapping.names:
-            raise DataError(f"{production} is the same for all documents of each query")
-        column, mapped = one.mapping.names.index(production), one.mapping.apply(data)
-        query = mapped.query_of_doc
-        learnt = one.model.predict(mapped.features)
-        logged = mapped.features[:, column].astype(np.float64)
-        units = spread(logged, query), spread(learnt, query)
-        mixed = Mixed(one.model, column, share, units)
-        told = {**one.provenance, "safe": about}
-        rankers[name] = replace(one, model=mixed, provenance=told)
-    fitted = {
-        name: replace(one, report={**one.report, "share_of_learnt": share})
-        for name, one in trained.fitted.items()
-    }
-    return replace(trained, rankers=rankers, fitted=fitted, estimate=found)
+    told = list(map(asdict, steps))
+    about = {"production": production, "share": share, "steps": told}
+    [(name, one)] = trained.rankers.items()
+    if production not in one.mapping.names:
+        raise DataError(f"{production} is the same for all documents of each query")
+    column, mapped = one.mapping.names.index(production), one.mapping.apply(data)
+    query, learnt = mapped.query_of_doc, one.model.predict(mapped.features)
+    logged = mapped.features[:, column].astype(np.float64)
+    units = spread(logged, query), spread(learnt, query)
+    mixed = Mixed(one.model, column, share, units)
+    noted = replace(one, model=mixed, provenance={**one.provenance, "safe": about})
+    report = {**trained.fitted[name].report, "share_of_learnt": share}
+    fitted = {name: replace(trained.fitted[name], report=report)}
+    return replace(trained, rankers={name: noted}, fitted=fitted, estimate=found)
 
 
 def steps_of(

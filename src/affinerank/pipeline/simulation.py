@@ -50,20 +50,16 @@ def prepare_simulation(
         traffic: Which queries come, and what is shown.
         seed: Of the production ranker and of which queries are frequent.
     """
-    used = rankers or {
-        "production": train_production_ranker(
-            data, relevant_above=relevant_above, seed=seed
-        )
-    }
-    settings = traffic or Traffic()
-    depth = int(data.docs_per_query.max())
+    given: dict[str, Any] = {"relevant_above": relevant_above, "seed": seed}
+    used = rankers or {"production": train_production_ranker(data, **given)}
+    how, depth = traffic or Traffic(), int(data.docs_per_query.max())
     scores = {name: score(ranker, data) for name, ranker in used.items()}
     return prepare(
         data,
         {name: ranks_by_score(by, data.offsets) for name, by in scores.items()},
         relevance_of(data, relevance, relevant_above),
-        users or users_of(click_model, min(depth, settings.top_k or depth)),
-        traffic=settings,
+        users or users_of(click_model, min(depth, how.top_k or depth)),
+        traffic=how,
         scores=scores,
         rng=stage_rng("traffic", seed),
     )
@@ -113,10 +109,9 @@ def simulation_rankers(
         if match is None:
             rankers[name] = load_ranker(name)
         else:
+            own = int(match[1] or seed)
             rankers[name] = train_production_ranker(
-                data,
-                relevant_above=relevant_above,
-                seed=int(match[1]) if match[1] else seed,
+                data, relevant_above=relevant_above, seed=own
             )
         if equals:
             try:
@@ -153,9 +148,7 @@ def simulate(
     if sessions is not None and not float(sessions).is_integer():
         raise ConfigError(f"sessions must be a whole number, got {sessions}")
     require_choice("context", context, ("none", "last-click"))
-    wanted = (
-        simulation.sessions_for(clicks) if clicks is not None else int(sessions or 0)
-    )
+    wanted = int(sessions or 0) if clicks is None else simulation.sessions_for(clicks)
     rng = stage_rng("clicks", seed)
     about: dict[str, Any] = {"expected_clicks": wanted * simulation.expected_clicks}
     if log is not None:
@@ -170,8 +163,8 @@ def simulate(
         with open_table(str(log)) as table:
             count_log(table, counts, progress=progress, **how)
     elif counts is not None:
-        by_context = context == "last-click"
-        drawn = simulate_counts(simulation, wanted, rng=rng, context=by_context)
+        by = context == "last-click"
+        drawn = simulate_counts(simulation, wanted, rng=rng, context=by)
         drawn.save(counts)
         about |= drawn.summary()
     if save_users is not None:

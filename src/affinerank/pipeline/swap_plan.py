@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.arrays import Floats
 from affinerank.bias.swap_plan import (
     Board,
     design,
@@ -22,14 +22,14 @@ from affinerank.bias.swap_plan import (
 )
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows, document_ids, rows_of
+from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, JUDGE
 from affinerank.errors import ConfigError, DataError
-from affinerank.evaluation.rank_weights import DCG_10, shown_weights
+from affinerank.evaluation.rank_weights import DCG_10, logged_weights, shown_weights
 from affinerank.files import written_whole
 from affinerank.metrics import discount
-from affinerank.pipeline.parts import train_part
+from affinerank.pipeline.parts import ids_of, train_part
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.ranker import Ranker, score
 
@@ -45,11 +45,11 @@ class SwapPlan:
 
     Attributes:
         goal: What it is for, in words.
-        now: Standard error without swaps.
+        error_now: Standard error without swaps.
         target: Standard error wanted.
         error: Standard error that the plan comes to.
-        uniform: Sessions with uniform adjacent swaps that come to the target; ``None``
-            if none do.
+        sessions_of_uniform_swaps: Adjacent ones that come to the target; ``None`` if
+            none do.
         table: ``query_id, upper_doc, lower_doc, upper_rank, lower_rank, sessions, loss
             of DCG``, one row per swap.
         by_rank: Standard error of alpha and beta, where users are the goal.
@@ -57,41 +57,26 @@ class SwapPlan:
     """
 
     goal: str
-    now: float
+    error_now: float
     target: float
     error: float
-    uniform: float | None
+    sessions_of_uniform_swaps: float | None
     table: pa.Table
-    by_rank: tuple[dict[str, float], ...] = ()
+    by_rank: Sequence[dict[str, float]] = ()
     difference: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return totals and ranks as plain data."""
         ranks = ["upper_rank", "lower_rank"]
         sums = [("sessions", "sum"), ("loss", "sum"), ("query_id", "count_distinct")]
-        pairs = self.table.group_by(ranks).aggregate(sums).sort_by("sessions_sum")
-        sessions = int(np.sum(self.table["sessions"].to_numpy()))
-        return {
-            "goal": self.goal,
-            "error_now": self.now,
-            "target": self.target,
-            "error": self.error,
-            "difference": self.difference,
-            "sessions": sessions,
-            "sessions_of_uniform_swaps": self.uniform,
+        names = ["upper", "lower", "sessions", "dcg_lost", "queries"]
+        pairs = self.table.group_by(ranks).aggregate(sums).rename_columns(names)
+        plain = [f.name for f in fields(self) if f.name != "table"]
+        return {name: getattr(self, name) for name in plain} | {
+            "sessions": int(np.sum(self.table["sessions"].to_numpy())),
             "swaps": self.table.num_rows,
             "dcg_lost": float(np.sum(self.table["loss"].to_numpy())),
-            "by_rank": list(self.by_rank),
-            "pairs": [
-                {
-                    "upper": row["upper_rank"],
-                    "lower": row["lower_rank"],
-                    "sessions": int(row["sessions_sum"]),
-                    "queries": row["query_id_count_distinct"],
-                    "dcg_lost": row["loss_sum"],
-                }
-                for row in reversed(pairs.to_pylist())
-            ],
+            "pairs": pairs.sort_by("sessions").to_pylist()[::-1],
         }
 
     def save(self, path: Path) -> None:
@@ -138,7 +123,10 @@ def plan_swaps(
     board = Board.of(rows, alpha, beta, relevance)
     difference = None
     if rankers:
-        over = _difference(rows, data, rankers)
+        of: Any = data
+        ranked = [shown_weights(score(each, of), rows, DCG_10) for each in rankers]
+        first, second = (*ranked, logged_weights(rows, DCG_10))[:2]
+        over = rows.share[rows.query_of_doc] * (first - second)
         affine = weigh(rows, f"{CORRECTION}(rows=information)", users)
         difference = float(np.sum(over * np.where(affine.known, affine.weight, 0.0)))
         off = np.ones(rows.n_docs, dtype=bool)
@@ -162,52 +150,28 @@ def plan_swaps(
     by_rank = []
     if not rankers:
         errors = errors_of(board, board.after(plan.swaps, plan.sessions))
-        for i, (of_alpha, of_beta) in enumerate(zip(*errors, strict=True)):
-            each = {
-                "rank": i + 2,
-                "alpha": float(alpha[i + 1]),
-                "alpha_error": of_alpha,
-            }
-            by_rank.append({**each, "beta": float(beta[i + 1]), "beta_error": of_beta})
-    return SwapPlan(
-        goal,
-        now,
-        wanted,
-        plan.error,
-        needed(variance, uniform(board, lengths), wanted),
-        _table(board, plan, part if data is None else data),
-        tuple(by_rank),
-        difference,
-    )
+        columns = (range(2, depth + 1), alpha[1:].tolist(), beta[1:].tolist(), *errors)
+        names = ("rank", "alpha", "beta", "alpha_error", "beta_error")
+        by_rank = pa.table(dict(zip(names, columns, strict=True))).to_pylist()
+    by_uniform = needed(variance, uniform(board, lengths), wanted)
+    table = _table(board, plan, ids_of(part, data))
+    told = (goal, now, wanted, plan.error, by_uniform, table)
+    return SwapPlan(*told, by_rank, difference)
 
 
-def _difference(rows: ClickRows, data: Any, rankers: tuple[Ranker, ...]) -> Floats:
-    """``[n_docs]`` rank weights of the first ranking less those of the second."""
-    from affinerank.evaluation.rank_weights import logged_weights
-
-    first, *second = (shown_weights(score(r, data), rows, DCG_10) for r in rankers)
-    other = second[0] if second else logged_weights(rows, DCG_10)
-    return np.asarray(rows.share[rows.query_of_doc] * (first - other))
-
-
-def _table(board: Board, plan: Any, source: ClickCounts | RankingDataset) -> pa.Table:
+def _table(board: Board, plan: Any, ids: pa.Table) -> pa.Table:
     """One row for each swap, with the ids of its documents."""
     used = np.flatnonzero(plan.sessions)
     upper, lower = (each[used] for each in plan.swaps)
-    if isinstance(source, ClickCounts):
-        ids = document_ids(source)
-        query, names = ids["query_id"], ids["doc_id"]
-    else:
-        query = pa.array(np.asarray(source.query_ids)[source.query_of_doc])
-        names = pa.array(np.asarray(source.doc_ids))
+    first, second = (ids.take(pa.array(board.doc[each])) for each in (upper, lower))
     sessions = plan.sessions[used]
     worth = discount(board.rank[upper]) - discount(board.rank[lower])
     loss = sessions * worth * (board.relevance[upper] - board.relevance[lower])
     return pa.table(
         {
-            "query_id": query.take(pa.array(board.doc[upper])),
-            "upper_doc": names.take(pa.array(board.doc[upper])),
-            "lower_doc": names.take(pa.array(board.doc[lower])),
+            "query_id": first["query_id"],
+            "upper_doc": first["doc_id"],
+            "lower_doc": second["doc_id"],
             "upper_rank": board.rank[upper],
             "lower_rank": board.rank[lower],
             "sessions": sessions.astype(np.int64),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from affinerank import limits
+from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows, Unmatched, note_unmatched, rows_of
+from affinerank.clicks.rows import ClickRows, Unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FREQUENT, FeatureMapping
 from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE, TREES
@@ -24,7 +25,7 @@ from affinerank.files import new_folder
 from affinerank.notebook import Tabular
 from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.lists import Lists, fit_all
-from affinerank.pipeline.parts import train_part
+from affinerank.pipeline.parts import matched_rows, train_part
 from affinerank.pipeline.recipe import fit_chosen, require_recipe
 from affinerank.pipeline.safeguards import SAFEGUARDS, Safeguard
 from affinerank.pipeline.weighing import (
@@ -40,9 +41,9 @@ from affinerank.pipeline.weighing import (
 )
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.importance import by_gain, by_permutation
+from affinerank.rankers.importance import Importance, by_gain, by_permutation
 from affinerank.rankers.parameters import for_features, without_monotone
-from affinerank.rankers.ranker import Fitted, Ranker, RankerKind
+from affinerank.rankers.ranker import Fitted, Model, Ranker, RankerKind
 from affinerank.seeds import stage_rng
 from affinerank.settings import Spec, from_pairs, require_choice
 
@@ -89,38 +90,24 @@ class Trained(Tabular):
 
         All of them appear, or none does. Returns what was written, as plain data.
         """
-        targets = self._folders(folder)
-        if len(targets) == 1:
+        names = dict.fromkeys(self.rankers, "")
+        if len(names) == 1:
             next(iter(self.rankers.values())).save(folder)
         else:
+            one_seed = len({seed for _, seed in names}) == 1
             with new_folder(folder) as aside:
-                for name, ranker in self.rankers.items():
-                    ranker.save(aside / targets[name].name)
-        rows = [
-            {
-                "estimator": name[0],
-                "seed": name[1],
-                **self.fitted[name].report,
-                "written": str(target),
-            }
-            for name, target in targets.items()
-        ]
+                for (estimator, seed), ranker in self.rankers.items():
+                    plain = re.sub(r"[^\w.-]+", "-", estimator).strip("-")
+                    own = plain if one_seed else f"{plain}-{seed}"
+                    names[estimator, seed] = own
+                    ranker.save(aside / own)
+        rows = zip(self._rows(), names.values(), strict=True)
         return {
-            "rankers": rows,
+            "rankers": [{**row, "written": str(folder / own)} for row, own in rows],
             "unmatched": asdict(self.unmatched),
             "imputed": list(self.imputed),
             "constant": list(self.constant),
         }
-
-    def _folders(self, folder: Path) -> dict[Name, Path]:
-        if len(self.rankers) == 1:
-            return dict.fromkeys(self.rankers, folder)
-        one_seed = len({seed for _, seed in self.rankers}) == 1
-        found = {}
-        for estimator, seed in self.rankers:
-            plain = re.sub(r"[^\w.-]+", "-", estimator).strip("-")
-            found[estimator, seed] = folder / (plain if one_seed else f"{plain}-{seed}")
-        return found
 
 
 def train(
@@ -176,49 +163,52 @@ def train(
     kind = RANKERS[ranker]
     asked = settings or kind.settings()
     chosen = require_recipe(recipe) and kind.patience and validation is None
-    guard = None if safe is None else _safeguarded(kind, safe)
+    guard = None if safe is None else SAFEGUARDS[safe]
+    _require_able(kind, guard, importance, chosen or validation)
     require_clips(estimators, clip)
-    _require_held_out(importance, bool(chosen) or validation is not None)
     fit = partial(FeatureMapping.fit, data, impute=not kind.reads_missing)
     mapping = fit(scaling=scaling or kind.scaling, one_hot=_hot(kind, data, categories))
     how = for_features(asked, mapping.names)
     known, estimate = users_for(
         estimators, counts, data, users, seed=seeds[0], progress=progress
     )
-    rows = rows_of(train_part(counts), data)
-    note_unmatched(rows)
+    rows = matched_rows(train_part(counts), data)
     if strict:
         require_depth(estimators, rows, known)
-    parts = [(rows, data)]
     specs = [with_clip(name, clip) for name in estimators]
     mapped = mapping.apply(data)
     within = mapped.features
     if (mapping.codes or not mapping.by_list) and any(map(learns_of, specs)):
         # What other queries say of a document is not served, so it may use its list.
         within = fit(one_hot=FREQUENT).apply(data).features
-    logs = [Log(rows, known, learns_of(spec), seeds[0]) for spec in specs]
-    given: dict[str, Any] = {"settings": how, "progress": progress}
-    free = {**given, "settings": without_monotone(asked)}
-    outside = learn_in_folds(logs, within, data.offsets, ranker=ranker, **free)
-    weighed = relevant_above, len(seeds)
-    lists = _lists(specs, rows, known, mapped, *weighed, outside)
-    if guard is not None:
-        lists = replace(lists, limits=guard.limits(rows))
-    held = None
+    outside = learn_in_folds(
+        [Log(rows, known, learns_of(spec), seeds[0]) for spec in specs],
+        within,
+        data.offsets,
+        ranker=ranker,
+        settings=without_monotone(asked),
+        progress=progress,
+    )
+    weighed = partial(_lists, users=known, above=relevant_above, times=len(seeds))
+    bounds = None if guard is None else guard.limits(rows)
+    lists = weighed(specs, rows, mapped, outside, bounds)
+    parts, held = [(rows, data)], None
     if validation is not None:
         part, of = rows_of(*validation), validation[1]
         parts.append((part, of))
-        judges, none = [judging(spec) for spec in specs], [()] * len(specs)
-        held = _lists(judges, part, known, mapping.apply(of), *weighed, none)
+        judges = list(map(judging, specs))
+        held = weighed(judges, part, mapping.apply(of), [()] * len(specs))
     names = [(str(name), seed) for name in estimators for seed in seeds]
-    given |= {"seeds": [seed for _, seed in names], "checkpoint": checkpoint}
-    explain = partial(_explained, mapping.names, seeds[0], progress)
-    choice = {"rates": rates, "seed": seeds[0]} if chosen else None
-    fitted = _fit(ranker, lists, held, choice, explain if importance else None, given)
-    seen = _learnt_from(parts, estimators)
-    about = _about(rows, known, asked, clip, recipe)
+    own = [seed for _, seed in names]
+    given: dict[str, Any] = {"seeds": own, "settings": how, "checkpoint": checkpoint}
+    explain = partial(_worth, mapping.names, seeds[0], progress) if importance else None
+    choose = partial(fit_chosen, rates=rates, seed=seeds[0])
+    train_all = choose if chosen else partial(fit_all, held_out=held)
+    fitted = train_all(ranker, lists, explain=explain, progress=progress, **given)
     by_name = dict(zip(names, fitted, strict=True))
-    origin = partial(_origin, about, mapping.names)
+    about = {"clip": clip, "settings": asdict(asked), "recipe": recipe}
+    origin = partial(_origin, rows, known, about, mapping.names)
+    seen = _learnt_from(parts, estimators)
     rankers = {
         name: Ranker(ranker, one.kept, mapping, origin(name, one), seen)
         for name, one in by_name.items()
@@ -229,14 +219,21 @@ def train(
     return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed, unused)
 
 
-def _safeguarded(kind: RankerKind, safe: str) -> Safeguard:
-    if not kind.takes_limits:
+def _require_able(
+    kind: RankerKind, guard: Safeguard | None, importance: bool, held_out: object
+) -> None:
+    """Reject limits that the ranker does not heed, and importance of no queries."""
+    if guard is not None and not kind.takes_limits:
         able = [row.name for row in RANKERS.values() if row.takes_limits]
         raise ConfigError(
             f"the ranker {kind.name} cannot learn within limits; --safe is for "
             f"{' and '.join(able)}"
         )
-    return SAFEGUARDS[safe]
+    if importance and not held_out:
+        raise ConfigError(
+            f"importance needs held-out queries: train by the recipe {RECIPE}, or with "
+            "validation (--patience)"
+        )
 
 
 def _hot(kind: RankerKind, data: RankingDataset, how: str | None) -> int | None:
@@ -256,86 +253,56 @@ def _hot(kind: RankerKind, data: RankingDataset, how: str | None) -> int | None:
 def _lists(
     specs: Sequence[Spec],
     rows: ClickRows,
-    users: ClickModel | None,
     data: RankingDataset,
-    relevant_above: float,
-    times: int,
     outside: Sequence[Sequence[Fold]],
+    limits: Floats | None = None,
+    *,
+    users: ClickModel | None,
+    above: float,
+    times: int,
 ) -> Lists:
     """Weigh clicks by each estimator, for so many rankers each; ``data`` are mapped."""
-    labels = labels_for(specs, data, relevant_above)
-    weights = []
-    for spec, folds in zip(specs, outside, strict=True):
-        found = weigh(rows, spec, users, labels=labels, folds=folds)
-        weights += [found] * times
+    labels = labels_for(specs, data, above)
+    weights = [
+        found
+        for spec, folds in zip(specs, outside, strict=True)
+        for found in [weigh(rows, spec, users, labels=labels, folds=folds)] * times
+    ]
     codes = [i for i, n in enumerate(data.feature_names) if n in data.categories]
-    return Lists(data.features, data.offsets, weights, codes)
+    return Lists.of(data.features, data.offsets, weights, codes, limits)
 
 
-def _about(
-    rows: ClickRows,
-    users: ClickModel | None,
-    settings: Any,
-    clip: str | float | None,
-    recipe: str,
-) -> dict[str, Any]:
-    """What all rankers of a training have in common, for the reader of their files."""
-    return {
-        "clip": clip,
-        "clicks": int(rows.clicks.sum()),
-        "sessions": rows.n_sessions,
-        "users": dict(users.provenance) if users else None,
-        "settings": asdict(settings),
-        "recipe": recipe,
-    }
-
-
-def _explained(
-    names: Sequence[str], seed: int, progress: Progress, fitted: Fitted, held: Lists
-) -> Fitted:
+def _worth(
+    names: Sequence[str], seed: int, progress: Progress, model: Model, held: Lists
+) -> Importance:
     """Measure what features are worth on held-out queries."""
+    given: Any = held.features, held.targets, held.offsets
     rng = stage_rng("importance", seed)
-    given = held.features, held.targets(), held.offsets
-    found = by_permutation(fitted.kept, names, *given, rng=rng, progress=progress)
-    return replace(fitted, importance=found)
-
-
-def _fit(
-    ranker: str,
-    lists: Lists,
-    held: Lists | None,
-    choice: dict[str, Any] | None,
-    explain: Callable[[Fitted, Lists], Fitted] | None,
-    given: dict[str, Any],
-) -> list[Fitted]:
-    """Train by a choice of rate and length, or as the settings say."""
-    if choice is not None:
-        return fit_chosen(ranker, lists, explain=explain, **choice, **given)
-    fitted = fit_all(ranker, lists, held_out=held, **given)
-    if explain is None or held is None:
-        return fitted
-    return [explain(one, held.of_ranker(i)) for i, one in enumerate(fitted)]
-
-
-def _require_held_out(importance: bool, held_out: bool) -> None:
-    if importance and not held_out:
-        raise ConfigError(
-            f"importance needs held-out queries: train by the recipe {RECIPE}, or with "
-            "validation (--patience)"
-        )
+    return by_permutation(model, names, *given, rng=rng, progress=progress)
 
 
 def _origin(
-    about: dict[str, Any], names: Sequence[str], name: Name, fitted: Fitted
+    rows: ClickRows,
+    users: ClickModel | None,
+    how: Mapping[str, Any],
+    features: Sequence[str],
+    name: Name,
+    fitted: Fitted,
 ) -> dict[str, Any]:
     """What a ranker of this name learnt from, for the reader of its file."""
     (row,) = rows_named([name[0]])
-    by = "labels" if row.needs == "labels" else "clicks"
-    found = fitted.importance or by_gain(fitted.kept, names)
+    found = fitted.importance or by_gain(fitted.kept, features)
     worth = {"queries": found.queries, "features": found.rows()}
-    told = {} if found.gain is found.loss is None else {"importance": worth}
-    origin = {"trained_on": by, "estimator": name[0], "seed": name[1]}
-    return {**origin, **about, **told}
+    return {
+        "trained_on": "labels" if row.needs == "labels" else "clicks",
+        "estimator": name[0],
+        "seed": name[1],
+        "clicks": int(rows.clicks.sum()),
+        "sessions": rows.n_sessions,
+        "users": dict(users.provenance) if users else None,
+        **how,
+        **({} if found.gain is found.loss is None else {"importance": worth}),
+    }
 
 
 def _learnt_from(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints
+from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
@@ -56,13 +57,10 @@ def weigh(
                 f"{row.name} learns labels, which have no value: count without --value"
             )
         return row.weigh(evidence)
-    found = dataclasses.replace(row.weigh(evidence), rank=_shown_at(rows))
+    # Ranks in few bytes: hundreds of weights are held at once.
+    rank: Any = np.minimum(rows.shown_rank, np.iinfo(np.int16).max).astype(np.int16)
+    found = replace(row.weigh(evidence), rank=rank)
     return valued(found, rows, users if row.needs_users else None)
-
-
-def _shown_at(rows: ClickRows) -> Ints:
-    """Ranks in few bytes: hundreds of weights are held at once."""
-    return np.minimum(rows.shown_rank, np.iinfo(np.int16).max).astype(np.int16)
 
 
 def learns_of(estimator: str | Spec) -> tuple[str, ...]:
@@ -97,7 +95,7 @@ def rows_named(estimators: Iterable[str | Spec]) -> list[Estimator]:
 def with_clip(estimator: str | Spec, clip: str | float | None) -> Spec:
     """Give an estimator that divides its clipping rule."""
     spec = Spec.of(estimator)
-    names = [f.name for f in dataclasses.fields(ESTIMATORS[spec.name].options)]
+    names = [f.name for f in fields(ESTIMATORS[spec.name].options)]
     if clip is None or "clip" not in names or "clip" in dict(spec.parameters):
         return spec
     return Spec(spec.name, (*spec.parameters, ("clip", clip)))
@@ -108,13 +106,13 @@ def require_clips(estimators: Sequence[str | Spec], clip: str | float | None) ->
     if clip is None:
         return
     parse_clip(clip, 1)
-    specs = [Spec.of(estimator) for estimator in estimators]
+    specs = list(map(Spec.of, estimators))
     if all(with_clip(spec, clip) == spec for spec in specs):
-        names = [spec.name for spec in specs]
+        names = ", ".join(spec.name for spec in specs)
         divide = [name for name in ESTIMATORS if with_clip(name, clip).parameters]
         raise ConfigError(
-            f"{', '.join(names)} does not divide by alpha, so there is nothing to "
-            f"clip; --clip is for {', '.join(divide)}"
+            f"{names} does not divide by alpha, so there is nothing to clip; --clip is "
+            f"for {', '.join(divide)}"
         )
 
 
@@ -127,8 +125,7 @@ def judging(estimator: str | Spec) -> Spec:
     spec = Spec.of(estimator)
     if learns_of(spec):
         return Spec.parse(JUDGE)
-    kept = tuple(p for p in spec.parameters if p[0] != "clip")
-    return Spec(spec.name, kept)
+    return Spec(spec.name, tuple(p for p in spec.parameters if p[0] != "clip"))
 
 
 def labels_for(
@@ -179,12 +176,11 @@ def users_for(
     from affinerank.bias.method import EstimationSettings
     from affinerank.pipeline.estimation import estimate_users
 
-    settings = EstimationSettings(seed=seed)
+    estimate = partial(estimate_users, counts, data, progress=progress)
     try:
-        found = estimate_users(counts, data, settings=settings, progress=progress)
+        found = estimate(settings=EstimationSettings(seed=seed))
     except DataError as refused:
         # A poor estimate may do for a ranker, which leans on features too: say so.
-        settings = EstimationSettings(method=METHOD, seed=seed)
-        found = estimate_users(counts, data, settings=settings, progress=progress)
+        found = estimate(settings=EstimationSettings(METHOD, seed=seed))
         warn(f"poor users: {refused}")
     return found.users, found

@@ -41,7 +41,7 @@ from affinerank.files import PathLike
 from affinerank.metrics import MetricValues, ranks_by_score
 from affinerank.pipeline.estimation import estimate_from_rows
 from affinerank.pipeline.folds import Log, learn_in_folds
-from affinerank.pipeline.lists import Lists, fit_all
+from affinerank.pipeline.lists import Lists, fit_all, side_by_side
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.recipe import fit_chosen, require_recipe
 from affinerank.pipeline.simulation import users_of
@@ -50,7 +50,6 @@ from affinerank.progress import Progress, quiet
 from affinerank.rankers import mlp
 from affinerank.rankers.parameters import for_features
 from affinerank.rankers.ranker import Fitted, Model, Ranker, judge, predict_all, score
-from affinerank.rankers.targets import Targets
 from affinerank.seeds import stage_rng
 from affinerank.settings import Spec, require_at_least
 from affinerank.threads import in_parallel
@@ -251,12 +250,10 @@ class World:
                     f"splits there are {has}"
                 )
             raw = self._dealt(source, split) if dealt else source.read(split)
-            first = split == "train"
-            mapping = (
-                FeatureMapping.fit(raw, one_hot=FREQUENT)
-                if first
-                else self.part("train").mapping
-            )
+            if split == "train":
+                mapping = FeatureMapping.fit(raw, one_hot=FREQUENT)
+            else:
+                mapping = self.part("train").mapping
             self._parts[split] = Part(raw, mapping, mapping.apply(raw).features)
         return self._parts[split]
 
@@ -298,7 +295,9 @@ class World:
         split: Split = "validation" if held_out else "train"
         data = self.part(split).raw
         if cell.click_model is None or cell.policy is None or cell.clicks is None:
-            return _no_clicks(data), None
+            none, nothing = np.zeros(0, dtype=np.int64), np.zeros(0)
+            columns = (none, none, none, nothing, nothing, data.query_of_doc)
+            return ClickRows(*columns, np.zeros(data.n_queries)), None
         production = self.production(cell.run)
         simulation = prepare(
             data,
@@ -346,33 +345,50 @@ class World:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AffineRankWarning)
             if trained:
-                chosen = require_recipe(recipe)
                 own = for_features(settings, self.part("train").mapping.names)
-                how = Training(own, early_stopping, chosen, progress)
+                how = Training(own, early_stopping, require_recipe(recipe), progress)
                 logs: dict[object, list[Cell]] = {}
                 for cell in trained:
                     logs.setdefault(cell.log, []).append(cell)
                 parts = in_parallel(lambda own: self._drawn(own, how), logs.values())
                 drawn = {one.cell: one for part in parts for one in part}
-                given = [drawn[cell] for cell in trained]
-                found = self._judged_all(*fit(given, how), how)
+                fitted = fit([drawn[cell] for cell in trained], how)
+                found = self._judged_all(*fitted, how)
         return [
             found.get(cell) or self._measured(cell, self.production(cell.run).value)
             for cell in cells
         ]
 
+    def _drawn(self, cells: Sequence[Cell], how: Training) -> list[Drawn]:
+        """Draw one log; users estimated from several logs at once are found later."""
+        rows, true = self.draw(cells[0])
+        held = self.draw(cells[0], held_out=True)[0] if how.early else rows
+        train, users = self.part("train"), {None: true, TRUE: true}
+        for cell in cells:
+            if cell.users in users or stacked(cell):
+                continue
+            asked = self._estimation(cell, how)
+            # Of few clicks fewer make a pool: an estimate that is poor is measured.
+            least = asked.least_clicks
+            while least >= 1 and pool_ranks(rows, least).n_pools == 1:
+                least /= 2
+            asked = replace(asked, least_clicks=least)
+            given = rows, train.features, train.raw
+            users[cell.users] = estimate_from_rows(*given, settings=asked).users
+        return [Drawn(cell, rows, held, users.get(cell.users)) for cell in cells]
+
     def _fit_jointly(
         self, drawn: Sequence[Drawn], how: Training
     ) -> tuple[list[Drawn], list[Fitted]]:
         """Estimate users and train rankers in one."""
+        part, held_out = self.part("validation") if how.early else None, None
 
-        def targets(one: Drawn, users: Any) -> Targets:
-            weights = self._weigh(replace(one, users=users), "validation")
-            return self._lists("validation", [weights]).targets()
+        def targets(one: Drawn, users: Any) -> Any:
+            found = self._weigh(replace(one, users=users), "validation")
+            return side_by_side([found])
 
-        held_out = None
-        if how.early:
-            part, judges = self.part("validation"), [partial(targets, d) for d in drawn]
+        if part is not None:
+            judges = [partial(targets, one) for one in drawn]
             held_out = HeldOutLogs(part.features, part.raw.offsets, judges)
         found = self._estimated(drawn, how, train_on=True, held_out=held_out)
         pairs = zip(drawn, found, strict=True)
@@ -391,24 +407,11 @@ class World:
         if how.chosen:
             fitted = fit_chosen(name, lists, seed=self.seed, **given)
             return known, [replace(one, model=one.kept) for one in fitted]
-        held_out = None
         if how.early:
             by = [self._weigh(one, "validation") for one in known]
-            held_out = self._lists("validation", by)
-        given["progress"] = how.progress
+            given["held_out"] = self._lists("validation", by)
         with self.turn():
-            return known, fit_all(name, lists, held_out=held_out, **given)
-
-    def _estimated(
-        self, drawn: Sequence[Drawn], how: Training, **more: Any
-    ) -> list[Estimate]:
-        """Estimate from the logs of cells at once, by their method, which ranks too."""
-        logs = [one.rows for one in drawn], self.part("train").features
-        asked = [self._estimation(one.cell, how.settings) for one in drawn]
-        fit_many: Any = METHODS[asked[0].method].fit_many
-        with self.turn():
-            found: list[Estimate] = fit_many(*logs, asked, how.progress, **more)
-        return found
+            return known, fit_all(name, lists, progress=how.progress, **given)
 
     def _with_users(self, drawn: Sequence[Drawn], how: Training) -> list[Drawn]:
         """Estimate users by methods that rank too, each from all its logs at once."""
@@ -419,11 +422,29 @@ class World:
             made = self._estimated(list(own.values()), replace(how, progress=quiet))
             pairs = zip(own, made, strict=True)
             found |= {(log, users): each.users for log, each in pairs}
-        keys = ((one.cell.log, one.cell.users) for one in drawn)
         return [
-            replace(one, users=found.get(key, one.users))
-            for key, one in zip(keys, drawn, strict=True)
+            replace(one, users=found.get((one.cell.log, one.cell.users), one.users))
+            for one in drawn
         ]
+
+    def _estimated(
+        self, drawn: Sequence[Drawn], how: Training, **more: Any
+    ) -> list[Estimate]:
+        """Estimate from the logs of cells at once, by their method, which ranks too."""
+        logs = [one.rows for one in drawn], self.part("train").features
+        asked = [self._estimation(one.cell, how) for one in drawn]
+        fit_many: Any = METHODS[asked[0].method].fit_many
+        with self.turn():
+            found: list[Estimate] = fit_many(*logs, asked, how.progress, **more)
+        return found
+
+    def _estimation(self, cell: Cell, how: Training) -> EstimationSettings:
+        spec = Spec.parse(cell.users or "")
+        own = {"method": spec.name, "seed": self.seed + cell.run, "replicates": 0}
+        network: Any = None
+        if isinstance(how.settings, mlp.ROW.settings):
+            network = how.settings
+        return replace(spec.settings(EstimationSettings, **own), network=network)
 
     def _judged_all(
         self, drawn: Sequence[Drawn], fitted: Sequence[Fitted], how: Training
@@ -441,34 +462,15 @@ class World:
         return found
 
     def _measured(self, cell: Cell, value: MetricValues, **more: Any) -> Measured:
-        return Measured(
-            value.mean,
-            tuple(value.values.tolist()),
-            self.part("train").raw.n_queries,
-            self.production(cell.run).digest,
-            **more,
-        )
+        values, queries = tuple(value.values.tolist()), self.part("train").raw.n_queries
+        digest = self.production(cell.run).digest
+        return Measured(value.mean, values, queries, digest, **more)
 
-    def _drawn(self, cells: Sequence[Cell], how: Training) -> list[Drawn]:
-        """Draw the clicks of one log, once, and find the users of each cell.
-
-        But for those that are estimated from several logs at once, later.
-        """
-        rows, true = self.draw(cells[0])
-        held = self.draw(cells[0], held_out=True)[0] if how.early else rows
-        train, users = self.part("train"), {None: true, TRUE: true}
-        for cell in cells:
-            if cell.users not in users and not stacked(cell):
-                asked = self._estimation(cell, how.settings)
-                # Of few clicks fewer make a pool: an estimate that is poor is measured.
-                while (
-                    asked.least_clicks >= 1
-                    and pool_ranks(rows, asked.least_clicks).n_pools == 1
-                ):
-                    asked = replace(asked, least_clicks=asked.least_clicks / 2)
-                given = rows, train.features, train.raw
-                users[cell.users] = estimate_from_rows(*given, settings=asked).users
-        return [Drawn(cell, rows, held, users.get(cell.users)) for cell in cells]
+    def _judged(self, models: Sequence[Model]) -> list[MetricValues]:
+        """nDCG@10 of each model on the test split."""
+        test, above = self.part("test"), self.data.relevant_above
+        scores = predict_all(models, test.features)
+        return in_parallel(lambda row: judge(row, test.raw, above), list(scores))
 
     def _weighed(self, drawn: Sequence[Drawn], settings: Any) -> list[Weights]:
         """Weigh the clicks of each cell, with rankers of other queries where asked."""
@@ -487,12 +489,6 @@ class World:
         pairs = zip(drawn, folds, strict=True)
         return in_parallel(lambda pair: self._weigh(pair[0], "train", pair[1]), pairs)
 
-    def _estimation(self, cell: Cell, settings: Any) -> EstimationSettings:
-        spec = Spec.parse(cell.users or "")
-        own = {"method": spec.name, "seed": self.seed + cell.run, "replicates": 0}
-        network: Any = settings if isinstance(settings, mlp.ROW.settings) else None
-        return replace(spec.settings(EstimationSettings, **own), network=network)
-
     def _weigh(self, one: Drawn, split: Split, folds: Sequence[Fold] = ()) -> Weights:
         spec, rows = Spec.parse(one.cell.estimator), one.rows
         if split == "validation":
@@ -505,13 +501,7 @@ class World:
 
     def _lists(self, split: Split, weights: Sequence[Weights]) -> Lists:
         part = self.part(split)
-        return Lists(part.features, part.raw.offsets, weights)
-
-    def _judged(self, models: Sequence[Model]) -> list[MetricValues]:
-        """nDCG@10 of each model on the test split."""
-        test, above = self.part("test"), self.data.relevant_above
-        scores = predict_all(models, test.features)
-        return in_parallel(lambda row: judge(row, test.raw, above), list(scores))
+        return Lists.of(part.features, part.raw.offsets, weights)
 
     def _ranked(self, ranker: Ranker, splits: Iterable[Split]) -> Production:
         train, test = self.part("train").raw, self.part("test").raw
@@ -578,9 +568,3 @@ def _about(one: Drawn) -> dict[str, Any]:
         n = rows.impressions
         alpha, beta = (rows.by_rank(n * v) / seen for v in users.at(rows))
     return about | {"alpha": tuple(alpha.tolist()), "beta": tuple(beta.tolist())}
-
-
-def _no_clicks(data: RankingDataset) -> ClickRows:
-    none, nothing = np.zeros(0, dtype=np.int64), np.zeros(0)
-    columns = (none, none, none, nothing, nothing)
-    return ClickRows(*columns, data.query_of_doc, np.zeros(data.n_queries))
