@@ -26,9 +26,10 @@ def say(text: str) -> None:
     faults.print(_plain(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def line(text: str) -> None:
-    """Print one line on stdout."""
-    out.print(_plain(text), markup=False, highlight=False, soft_wrap=True)
+def line(*lines: str) -> None:
+    """Print lines on stdout."""
+    for text in lines:
+        out.print(_plain(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def table(
@@ -222,6 +223,24 @@ def swap_plan(about: Mapping[str, Any]) -> None:
     table(heads, (tuple(map(_number, row.values())) for row in about["by_rank"]))
 
 
+def exported(about: Mapping[str, Any]) -> None:
+    """Print what was written, and how well it agrees with the ranker."""
+    lines = {
+        "written": f"{about['path']}\n{about['about']}",
+        "features": f"{about['n_features']:,}",
+    }
+    if parity := about["parity"]:
+        lines["compared"] = (
+            f"{parity['documents']:,} documents of {parity['lists']:,} lists, scored "
+            "by the file and by the ranker"
+        )
+        lines["max difference"] = (
+            f"{parity['max_difference']:.3g} "
+            f"({parity['relative']:.2g} of the largest score)"
+        )
+    notes(lines)
+
+
 def importance(about: Mapping[str, Any]) -> None:
     """Print the features that are worth most."""
     rows = about["features"]
@@ -290,7 +309,8 @@ def _concluded(about: Mapping[str, Any]) -> None:
 
 
 def counted(about: Mapping[str, Any]) -> None:
-    """Print what was counted."""
+    """Print what was counted, below what was found."""
+    findings(about["findings"])
     names = "rows sessions queries documents ranks impressions clicks"
     rows = {name: about[name] for name in names.split()}
     dropped = about["dropped"]
@@ -441,18 +461,20 @@ def _verdict(difference: Mapping[str, Any]) -> str:
     )
 
 
-def findings(report: Any, *, to_stderr: bool) -> None:
+def findings(found: Iterable[Mapping[str, Any]], console: Console = out) -> None:
     """Print what is wrong or peculiar about a log, with example rows."""
-    if not report.findings:
-        return
-    rows = []
-    for found in report.findings:
-        kind, number = "fault" if found.fault else "note", f"{found.number:,}"
-        write = partial(json.dumps, default=str, ensure_ascii=False)  # ids as they are
-        examples = map(write, found.examples[:3])
-        rows.append((kind, found.what, f"{number} {found.unit}", "\n".join(examples)))
-    console = faults if to_stderr else out
-    table(("", "what", "how many", "for example"), rows, console)
+    write = partial(json.dumps, default=str, ensure_ascii=False)  # ids as they are
+    rows = [
+        (
+            "fault" if row["fault"] else "note",
+            row["what"],
+            f"{row['number']:,} {row['unit']}",
+            "\n".join(map(write, row["examples"][:3])),
+        )
+        for row in found
+    ]
+    if rows:
+        table(("", "what", "how many", "for example"), rows, console)
 
 
 def _by_rank(ranks: Iterable[int], rows: Mapping[str, Iterable[float | None]]) -> None:
