@@ -61,38 +61,35 @@ def description(about: Mapping[str, Any]) -> None:
     kind = " (synthetic)" if about["synthetic"] else ""
     part = f", {about['split']} split" if about["split"] else ""
     line(f"{about['data']}{kind}{part}")
-    rows = {name: about[name] for name in ("queries", "documents", "features")}
-    rows["documents per query"] = (
-        f"mean {sizes['mean']:.1f}, median {sizes['median']:g}, "
-        f"{sizes['min']} to {sizes['max']}"
-    )
     values = (f"{name} ({n} values)" for name, n in about["categories"].items())
-    rows["categories"] = ", ".join(values) or "none"
-    rows["missing values"] = about["missing_values"]
-    rows["labels"] = "none"
+    rows = {name: about[name] for name in ("queries", "documents", "features")} | {
+        "documents per query": f"mean {sizes['mean']:.1f}, median {sizes['median']:g}, "
+        f"{sizes['min']} to {sizes['max']}",
+        "categories": ", ".join(values) or "none",
+        "missing values": about["missing_values"],
+        "labels": "  ".join(f"{value}: {s:.3f}" for value, s in (shares or {}).items())
+        or "none",
+    }
     if shares is not None:
-        rows["labels"] = "  ".join(f"{value}: {s:.3f}" for value, s in shares.items())
         above = f"share of labels above {about['relevant_above']:g}"
         rows[above] = f"{about['relevant_share']:.4f}"
     notes(rows)
-    found = about["production"]
-    if found is None:
-        return
+    found = about["production"] or {}
     if "not_trained" in found:
         line(f"no production ranker: {found['not_trained']}")
-        return
-    line(
-        f"production ranker: LambdaMART on {found['queries_learnt_from']} random "
-        f"queries, mean of {found['draws']} draws"
-    )
-    relevant = found["relevant_share_by_rank"]
-    _by_rank(range(1, len(relevant) + 1), {"relevant": relevant})
-    values = found["nDCG@10"]
-    line(
-        f"nDCG@10 {sum(values) / len(values):.3f} "
-        f"({', '.join(f'{v:.3f}' for v in values)}) on {found['judged_on']}; linear "
-        f"gain, {found['queries_skipped']} queries without a relevant document skipped"
-    )
+    elif found:
+        line(
+            f"production ranker: LambdaMART on {found['queries_learnt_from']} random "
+            f"queries, mean of {found['draws']} draws"
+        )
+        relevant, values = found["relevant_share_by_rank"], found["nDCG@10"]
+        _by_rank(range(1, len(relevant) + 1), {"relevant": relevant})
+        line(
+            f"nDCG@10 {sum(values) / len(values):.3f} "
+            f"({', '.join(f'{v:.3f}' for v in values)}) on {found['judged_on']}; "
+            f"linear gain, {found['queries_skipped']} queries without a relevant "
+            "document skipped"
+        )
 
 
 def demonstration(demo: Any, report: Path) -> None:
