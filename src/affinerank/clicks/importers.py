@@ -44,6 +44,13 @@ SEARCHES = pa.schema(
     }
 )
 CLICKS = pa.schema({name: pa.string() for name in ("session_id", "doc_id")})
+PAGES = pa.schema(
+    {
+        **{name: pa.string() for name in ("session_id", "query_id", "doc_id")},
+        "rank": pa.int32(),
+        "clicked": pa.bool_(),
+    }
+)
 # Of searches seen twice the first counts. UBI_LOG takes what else the log has.
 UBI_SHOWN = """
     CREATE TABLE shown AS
@@ -194,7 +201,12 @@ def _write(rows: Iterable[tuple[Any, ...]], schema: pa.Schema, path: Path) -> No
     with pq.ParquetWriter(path, schema) as writer:
         left = iter(rows)
         while some := list(islice(left, ROWS_AT_ONCE)):
-            writer.write_table(pa.table(list(zip(*some, strict=True)), schema=schema))
+            writer.write_table(_table(some, schema))
+
+
+def _table(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [() for _ in schema]
+    return pa.table(columns, schema=schema)
 
 
 def read_tiangong(*paths: PathLike) -> ImportedLog:
@@ -231,14 +243,7 @@ def read_tiangong(*paths: PathLike) -> ImportedLog:
                 (session, query, str(document), rank, bool(click))
                 for rank, (document, click) in page
             ]
-    return ImportedLog(_table(rows), {"result pages": pages})
-
-
-def _table(rows: Iterable[tuple[str, str, str, int, bool]]) -> pa.Table:
-    ids = {name: pa.string() for name in ("session_id", "query_id", "doc_id")}
-    schema = pa.schema({**ids, "rank": pa.int32(), "clicked": pa.bool_()})
-    columns = list(zip(*rows, strict=True)) or [() for _ in schema]
-    return pa.table(columns, schema=schema)
+    return ImportedLog(_table(rows, PAGES), {"result pages": pages})
 
 
 def _lines(path: PathLike) -> Iterator[tuple[int, str, str]]:
