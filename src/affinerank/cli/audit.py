@@ -57,5 +57,5 @@ def audit(
     )
     with written_whole(output) as aside:
         aside.write_text(audit_page(found), encoding="utf-8")
-    lines = [*found.lines(), f"written: {output}"]
-    return {**found.to_dict(), "written": str(output)}, lambda _: display.line(*lines)
+    text = "\n".join([*found.lines(), f"written: {output}"])
+    return {**found.to_dict(), "written": str(output)}, lambda _: display.line(text)

@@ -8,13 +8,7 @@ from typing import Annotated
 from typer import Argument
 
 from affinerank.cli import display
-from affinerank.cli.options import (
-    Data,
-    DataOptions,
-    Result,
-    Seed,
-    require_writable,
-)
+from affinerank.cli.options import Data, DataOptions, Result, Seed, require_writable
 from affinerank.defaults import RELEVANT_ABOVE
 from affinerank.progress import Progress
 

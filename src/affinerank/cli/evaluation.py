@@ -9,13 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from affinerank.cli import display
-from affinerank.cli.options import (
-    DataOptions,
-    Days,
-    Result,
-    Seed,
-    load_held_against,
-)
+from affinerank.cli.options import DataOptions, Days, Result, Seed, load_held_against
 from affinerank.defaults import CORRECTION, RELEVANT_ABOVE
 from affinerank.errors import ConfigError, DataError
 from affinerank.progress import Progress

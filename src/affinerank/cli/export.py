@@ -5,23 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from affinerank.cli import display
-from affinerank.cli.options import (
-    DataOptions,
-    Model,
-    Output,
-    Result,
-    require_writable,
-)
+from affinerank.cli.options import DataOptions, Model, Output, Result, require_writable
 from affinerank.errors import ConfigError
 
 
 def export(
-    model: Model,
-    *,
-    to: str,
-    output: Output,
-    data: str | None = None,
-    of: DataOptions,
+    model: Model, *, to: str, output: Output, data: str | None = None, of: DataOptions
 ) -> Result:
     """Write a ranker for another system, and check what was written.
 
