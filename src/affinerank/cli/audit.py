@@ -20,9 +20,7 @@ from affinerank.progress import Progress
 
 
 def audit(
-    source: Annotated[
-        str, Argument(metavar="LOG|COUNTS", help="A log, or counts of one.")
-    ],
+    source: Annotated[str, Argument(metavar="LOG|COUNTS")],
     *,
     output: Output = Path("audit.html"),
     data: str | None = None,
@@ -37,6 +35,7 @@ def audit(
     Example: affinerank audit log.parquet --data yahoo-like:500 -o audit.html
 
     Options:
+        source: A log, or counts of one.
         output: Page to write, HTML.
         days: Days that it is of, where the log has no dates.
     """

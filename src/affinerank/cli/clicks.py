@@ -105,13 +105,7 @@ def simulate(
 
 
 def count(
-    log: Annotated[
-        str | None,
-        Argument(
-            metavar="LOG",
-            help="Parquet, CSV or JSON Lines; a pattern; the folder of a Delta table.",
-        ),
-    ] = None,
+    log: Annotated[str | None, Argument(metavar="LOG")] = None,
     *,
     output: Output = Path("counts.parquet"),
     days: Into,
@@ -138,6 +132,7 @@ def count(
     Example: affinerank count log.parquet --holdout 0.2 -o counts.parquet
 
     Options:
+        log: Parquet, CSV or JSON Lines; a pattern; the folder of a Delta table.
         engine: duckdb or spark.
         master: Spark's master URL.
         connection: Connection, as in duckdb:///clicks.duckdb or
@@ -224,14 +219,13 @@ def ubi(
     return {"written": str(output), **found}, display.notes
 
 
-def tiangong(
-    files: Annotated[list[Path], Argument(help="Files of result pages.")],
-    *,
-    output: Output = Path("log.parquet"),
-) -> Result:
+def tiangong(files: list[Path], *, output: Output = Path("log.parquet")) -> Result:
     """Read result pages as in TianGong-ST into a click log.
 
     Example: affinerank import tiangong pages.txt -o log.parquet
+
+    Options:
+        files: Files of result pages.
     """
     from affinerank.clicks.importers import read_tiangong
 

@@ -39,7 +39,7 @@ def describe(
 
 
 def convert(
-    data: Annotated[str, Argument(metavar="IN", help="LETOR text, or DATA.")],
+    data: Annotated[str, Argument(metavar="IN")],
     target: Annotated[Path, Argument(metavar="OUT.parquet")],
     *,
     of: DataOptions,
@@ -47,6 +47,9 @@ def convert(
     """Write ranking data as Parquet: query_id, doc_id, label, f1 .. fn.
 
     Example: affinerank data convert yahoo-like:500 data.parquet
+
+    Options:
+        data: LETOR text, or DATA.
     """
     from affinerank.data.parquet import write_parquet
 

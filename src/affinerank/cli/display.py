@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+About = Mapping[str, Any]  # a result, as plain data
 out = Console()
 faults = Console(stderr=True)
 
@@ -32,7 +33,7 @@ def line(text: str) -> None:
     out.print(_plain(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def told(about: Mapping[str, Any], *texts: str) -> None:
+def told(about: About, *texts: str) -> None:
     """Print texts, with values in the place of names; those about nothing are left out.
 
     What a text is about is the first name in it.
@@ -42,7 +43,7 @@ def told(about: Mapping[str, Any], *texts: str) -> None:
             line(text.format_map(about))
 
 
-def listed(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+def listed(rows: Iterable[About], columns: Mapping[str, str]) -> None:
     """Print a table; the text of each column has values in the place of names."""
     table(columns, ([c.format_map(row) for c in columns.values()] for row in rows))
 
@@ -61,7 +62,7 @@ def table(
     console.print(drawn)
 
 
-def notes(about: Mapping[str, Any]) -> None:
+def notes(about: About) -> None:
     """Print names and values below each other; a value is never cut."""
     width = max(len(name) for name in about)
     for name, value in about.items():
@@ -70,7 +71,7 @@ def notes(about: Mapping[str, Any]) -> None:
         line(f"  {name:<{width}}  {below}")
 
 
-def description(about: Mapping[str, Any]) -> None:
+def description(about: About) -> None:
     """Print what ``describe`` found."""
     sizes, shares = about["documents_per_query"], about["label_shares"]
     kind = " (synthetic)" if about["synthetic"] else ""
@@ -141,14 +142,14 @@ def demonstration(demo: Any, report: Path) -> None:
     line(f"The paper's figures at this size, with what held: {report}")
 
 
-def simulated(about: Mapping[str, Any]) -> None:
+def simulated(about: About) -> None:
     """Print what a simulation came to."""
     clicks = f"{about['clicks']:,} (expected {about['expected_clicks']:,.0f})"
     sizes = {name: about[name] for name in ("sessions", "impressions")}
     notes({**sizes, "clicks": clicks, **about["written"]})
 
 
-def reproduced(about: Mapping[str, Any]) -> None:
+def reproduced(about: About) -> None:
     """Print what an experiment came to: its size, and what held of what it measured."""
     profile = f", {about['profile']}" if about["profile"] else ""
     line(f"{about['plan']}{profile}")
@@ -169,7 +170,7 @@ def reproduced(about: Mapping[str, Any]) -> None:
     notes({**rows, "written": "\n".join(about["written"])})
 
 
-def trained(about: Mapping[str, Any]) -> None:
+def trained(about: About) -> None:
     """Print what was trained, below what it was chosen from."""
     if "choice" in about:
         chosen(about["choice"])
@@ -203,7 +204,7 @@ def trained(about: Mapping[str, Any]) -> None:
         )
 
 
-def swap_plan(about: Mapping[str, Any]) -> None:
+def swap_plan(about: About) -> None:
     """Print how many sessions with swaps it takes, and at which ranks."""
     now, error, wanted = (about[name] for name in ("error_now", "error", "target"))
     line(f"to know {about['goal']}: {about['sessions']:,} sessions with a swap each")
@@ -227,7 +228,7 @@ def swap_plan(about: Mapping[str, Any]) -> None:
     table(heads, (map(_number, row.values()) for row in about["by_rank"]))
 
 
-def exported(about: Mapping[str, Any]) -> None:
+def exported(about: About) -> None:
     """Print what was written, and how well it agrees with the ranker."""
     lines = {"written": "{path}\n{about}", "features": "{n_features:,}"}
     if about["parity"]:
@@ -241,7 +242,7 @@ def exported(about: Mapping[str, Any]) -> None:
     notes({name: text.format_map(about) for name, text in lines.items()})
 
 
-def importance(about: Mapping[str, Any]) -> None:
+def importance(about: About) -> None:
     """Print the features that are worth most."""
     rows = about["features"]
     heads = {"gain": "share of gain", "loss": "DCG lost", "standard_error": "+-"}
@@ -252,7 +253,7 @@ def importance(about: Mapping[str, Any]) -> None:
     told(about, "permuted within the lists of {queries:,} held-out queries")
 
 
-def chosen(about: Mapping[str, Any]) -> None:
+def chosen(about: About) -> None:
     """Print which candidates were compared, and which was taken."""
     told(about, "{judged_by}; queries held out in {parts} of {folds} parts")
     rows: dict[str, list[str]] = {}
@@ -271,7 +272,7 @@ def chosen(about: Mapping[str, Any]) -> None:
     told(about, "taken: {best} (falls short least, from 0 to 1)")
 
 
-def evaluated(about: Mapping[str, Any]) -> None:
+def evaluated(about: About) -> None:
     """Print how rankers were judged."""
     told(about, "{metric}; labels above {relevant_above:g} are relevant")
     compared = {row["first"]: row for row in about["comparisons"]}
@@ -293,14 +294,14 @@ def evaluated(about: Mapping[str, Any]) -> None:
         )
 
 
-def _concluded(about: Mapping[str, Any]) -> None:
+def _concluded(about: About) -> None:
     """Print what was left out, and in words which ranker is better."""
     told(about, "left out: {left_out:,} queries that the rankers learnt from")
     for sentence in about["conclusions"]:
         line(sentence)
 
 
-def counted(about: Mapping[str, Any]) -> None:
+def counted(about: About) -> None:
     """Print what was counted, below what was found."""
     findings(about["findings"])
     names = "rows sessions queries documents ranks impressions clicks"
@@ -313,7 +314,7 @@ def counted(about: Mapping[str, Any]) -> None:
     notes({**rows, "written": about["written"]})
 
 
-def estimated(about: Mapping[str, Any]) -> None:
+def estimated(about: About) -> None:
     """Print alpha and beta by rank, how sure they are, and whether trust is there."""
     rows = about["by_rank"]
     line(f"by {about['method']}: {about['why']}")
@@ -362,7 +363,7 @@ def estimated(about: Mapping[str, Any]) -> None:
     )
 
 
-def evaluated_from_clicks(about: Mapping[str, Any]) -> None:
+def evaluated_from_clicks(about: About) -> None:
     """Print how rankers were judged by held-out clicks."""
     told(
         about,
@@ -390,7 +391,7 @@ def evaluated_from_clicks(about: Mapping[str, Any]) -> None:
     _concluded(about)
 
 
-def _judged(row: Mapping[str, Any]) -> dict[str, str]:
+def _judged(row: About) -> dict[str, str]:
     titles = {"value": "value", "logged": "logged ranking"}
     lines = {titles[key]: _estimate(row[key]) for key in titles if key in row}
     verdicts = {"logged": "on future queries", "production": "against production"}
@@ -412,7 +413,7 @@ def _judged(row: Mapping[str, Any]) -> dict[str, str]:
     return lines
 
 
-def _estimate(about: Mapping[str, Any], sign: str = "") -> str:
+def _estimate(about: About, sign: str = "") -> str:
     """A value, and below it both intervals, or bounds."""
     kind, first = "95 %", f"{{estimate:{sign}.4f}}"
     if about["bounds"]:
@@ -426,7 +427,7 @@ def _estimate(about: Mapping[str, Any], sign: str = "") -> str:
     return "\n".join(lines)
 
 
-def _verdict(difference: Mapping[str, Any]) -> str:
+def _verdict(difference: About) -> str:
     verdict, needed = str(difference["verdict"]), difference["clicks_needed"]
     if verdict == "cannot be decided":
         return f"{verdict}: the judges disagree, so the users may be wrong"
@@ -440,7 +441,7 @@ def _verdict(difference: Mapping[str, Any]) -> str:
     )
 
 
-def findings(found: Iterable[Mapping[str, Any]], console: Console = out) -> None:
+def findings(found: Iterable[About], console: Console = out) -> None:
     """Print what is wrong or peculiar about a log, with example rows."""
     write = partial(json.dumps, default=str, ensure_ascii=False)  # ids as they are
     rows = [

@@ -6,19 +6,24 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from affinerank.cli import display
-from affinerank.cli.options import DataOptions, Days, Result, Seed, load_held_against
+from affinerank.cli.options import (
+    DataOptions,
+    Days,
+    Models,
+    Result,
+    Seed,
+    load_held_against,
+)
 from affinerank.defaults import CORRECTION, RELEVANT_ABOVE
 from affinerank.errors import ConfigError, DataError
 from affinerank.progress import Progress
 
 
 def evaluate(
-    models: Annotated[
-        list[Path], Argument(metavar="MODEL...", help="Folders of rankers.")
-    ],
+    models: Models,
     *,
     data: str,
     metric: str | None = None,
@@ -43,6 +48,7 @@ def evaluate(
     Example: affinerank evaluate model --data yahoo-like:500
 
     Options:
+        models: Folders of rankers.
         data: Labelled data, of splits test; with --counts features, of splits the one
             that the counts are of.
         metric: By labels as in nDCG@10 (the default), P@5, RR; by clicks DCG@10 (the

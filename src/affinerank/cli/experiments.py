@@ -12,8 +12,6 @@ from affinerank.cli.options import OtherOutput, Result, Seed, require_writable
 from affinerank.errors import ConfigError
 from affinerank.progress import Progress
 
-PLANS = "figure1 to figure5, all, noise, clipping, real, trees"
-
 
 def demo(
     *,
@@ -37,9 +35,7 @@ def demo(
 
 
 def reproduce(
-    name: Annotated[
-        str, Argument(metavar="NAME", help=f"{PLANS}, or a plan's .toml file.")
-    ],
+    name: Annotated[str, Argument(metavar="NAME")],
     *,
     profile: str | None = None,
     data: Path | None = None,
@@ -55,6 +51,8 @@ def reproduce(
     Example: affinerank reproduce figure1 --profile smoke
 
     Options:
+        name: figure1 to figure5, all, noise, clipping, real, trees, or a plan's .toml
+            file.
         profile: smoke, laptop (the default) or paper: how large.
         data: Folder with real sets, in the place of worlds; real takes that of
             AFFINERANK_DATA by default.
@@ -88,17 +86,14 @@ def reproduce(
 
 
 def report(
-    run: Annotated[
-        Path, Argument(metavar="RUN", help="Folder of a run, finished or not.")
-    ],
-    *,
-    output: OtherOutput = None,
+    run: Annotated[Path, Argument(metavar="RUN")], *, output: OtherOutput = None
 ) -> Result:
     """Write the report of a run: one HTML file that opens offline.
 
     Example: affinerank report figure1-smoke
 
     Options:
+        run: Folder of a run, finished or not.
         output: File (default: RUN/report.html).
     """
     from affinerank.experiments.report import write_report

@@ -1,7 +1,22 @@
 """What commands share: options declared once, how they are read, how results show.
 
 A command is a function: its parameters are arguments, those by keyword options, and the
-section ``Options:`` of its docstring tells what each is for.
+section ``Options:`` of its docstring tells what each is for. Some are the same for all:
+
+Options:
+    as_json: Print JSON, for machines.
+    clip: Least alpha: a number, or 10/sqrt(n).
+    counts: Counts, Parquet; or a folder of days.
+    data: Features: a file, a folder, a table or a world.
+    list_id: Column of the id that a list has, if not query_id.
+    memory: DuckDB spills beyond this.
+    model: Folder of a ranker.
+    output: File to write.
+    relevant_above: Labels above this are relevant; sets of 0 to 2 need 0.
+    seed: Seed of everything random.
+    settings: A setting, as in epochs=12.
+    top_k: Show only the first K documents.
+    users: User model, JSON.
 """
 
 from __future__ import annotations
@@ -10,6 +25,7 @@ import inspect
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
@@ -32,30 +48,18 @@ Data = Annotated[
         "world: yahoo-like:2000, or with a seed of its own yahoo-like:2000@7.",
     ),
 ]
-Counts = Annotated[
-    Path, Argument(metavar="COUNTS", help="Counts, Parquet; or a folder of days.")
-]
-Model = Annotated[Path, Argument(metavar="MODEL", help="Folder of a ranker.")]
-Output = Annotated[Path, Option("-o", "--output", help="File to write.")]
+Counts = Annotated[Path, Argument(metavar="COUNTS")]
+Model = Annotated[Path, Argument(metavar="MODEL")]
+Models = Annotated[list[Path], Argument(metavar="MODEL...")]
+Output = Annotated[Path, Option("-o", "--output")]
 OtherOutput = Annotated[Path | None, Option("-o", "--output")]
 Positive = Annotated[int | None, Option(min=1)]
-Seed = Annotated[int, Option(min=0, max=2**31 - 1, help="Seed of everything random.")]
+Seed = Annotated[int, Option(min=0, max=2**31 - 1)]
 Set = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE")]
-Json = Annotated[bool, Option("--json", help="Print JSON, for machines.")]
-# What options are for that have one meaning wherever they are.
-HELP = {
-    "data": "Features: a file, a folder, a table or a world.",
-    "users": "User model, JSON.",
-    "clip": "Least alpha: a number, or 10/sqrt(n).",
-    "relevant_above": "Labels above this are relevant; sets of 0 to 2 need 0.",
-    "settings": "A setting, as in epochs=12.",
-    "list_id": "Column of the id that a list has, if not query_id.",
-    "top_k": "Show only the first K documents.",
-    "memory": "DuckDB spills beyond this.",
-}
+Json = Annotated[bool, Option("--json")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:
     """How DATA is read: options of every command that reads ranking data.
 
@@ -114,7 +118,7 @@ class DataOptions:
         return source.read(chosen or source.default_split(default))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogReading:
     """How a log is read: options of every command that reads one.
 
@@ -161,7 +165,7 @@ class LogReading:
         return LogOptions(columns=columns, **given, **more)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Days:
     """Days of a folder of counts: options of every command that reads counts.
 
@@ -180,7 +184,7 @@ class Days:
         return ClickCounts.load(counts, since=self.since, until=self.until)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Into:
     """A folder of counts that a day is added to: options of ``count``.
 
@@ -246,14 +250,8 @@ def command(function: Callable[..., Result | None]) -> Callable[..., None]:
     """
     hints = get_type_hints(function, include_extras=True)
     shared = {name: kind for name, kind in hints.items() if kind in SHARED}
-    parameters: list[inspect.Parameter] = []
-    for parameter in _parameters(function):
-        if parameter.name in shared:
-            parameters += _parameters(shared[parameter.name])
-        elif parameter.name != "progress":
-            parameters.append(parameter)
 
-    def run(*, as_json: bool, **given: Any) -> None:
+    def run(*, as_json: Json = False, **given: Any) -> None:
         for name, kind in shared.items():
             given[name] = kind(**{f.name: given.pop(f.name) for f in fields(kind)})
         if "progress" not in hints:
@@ -267,8 +265,13 @@ def command(function: Callable[..., Result | None]) -> Callable[..., None]:
             about, draw = result
             draw(about)
 
-    last = {"default": False, "annotation": Json}
-    parameters.append(inspect.Parameter("as_json", parameters[-1].kind, **last))
+    parameters: list[inspect.Parameter] = []
+    for parameter in _parameters(function):
+        if parameter.name in shared:
+            parameters += _parameters(shared[parameter.name])
+        elif parameter.name != "progress":
+            parameters.append(parameter)
+    parameters.append(_parameters(run)[0])
     run.__name__, (run.__doc__, _) = function.__name__, _documented(function)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -277,30 +280,26 @@ def command(function: Callable[..., Result | None]) -> Callable[..., None]:
 
 def _parameters(owner: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of a command or a type, as typer is to take them."""
-    _, told = _documented(owner)
+    told = _documented(sys.modules[__name__])[1] | _documented(owner)[1]
     hints = get_type_hints(owner, include_extras=True)
-    kinds = {"kind": inspect.Parameter.KEYWORD_ONLY} if inspect.isclass(owner) else {}
-    found = [p.replace(**kinds) for p in inspect.signature(owner).parameters.values()]
-    return [p.replace(annotation=_described(hints[p.name], p, told)) for p in found]
+    found = []
+    for name, parameter in inspect.signature(owner).parameters.items():
+        kind = hints[name]
+        info = Option() if parameter.kind is parameter.KEYWORD_ONLY else Argument()
+        if kind is bool:
+            info.param_decls = (f"--{name}",)  # typer would add --no-name
+        if hasattr(kind, "__metadata__"):
+            kind, info = kind.__origin__, copy(kind.__metadata__[0])
+        info.help = info.help or told.get(name)
+        found.append(parameter.replace(annotation=Annotated[kind, info]))
+    return found
 
 
-def _documented(owner: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+def _documented(owner: object) -> tuple[str, dict[str, str]]:
     """Return what a docstring says before its options, and what it says of each."""
     text, _, options = (inspect.getdoc(owner) or "").partition("\n\nOptions:\n")
     told = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", options, re.MULTILINE)
     return text, {name: " ".join(words.split()) for name, words in told}
-
-
-def _described(hint: Any, parameter: inspect.Parameter, told: dict[str, str]) -> Any:
-    """Return the type of a parameter with what typer must know of it."""
-    name, option = parameter.name, parameter.kind is parameter.KEYWORD_ONLY
-    kind, info = hint, Option() if option else Argument()
-    if hasattr(hint, "__metadata__"):
-        kind, info = hint.__origin__, copy(hint.__metadata__[0])
-    if hint is bool:
-        info.param_decls = (f"--{name}",)  # typer would add --no-name
-    info.help = told.get(name) or info.help or HELP.get(name)
-    return Annotated[kind, info]
 
 
 def load(users: Path | None) -> Any:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from typer import Argument
 
 from affinerank.cli import display
 from affinerank.cli.options import (
     DataOptions,
+    Models,
     Output,
     Positive,
     Result,
@@ -19,10 +17,7 @@ from affinerank.cli.options import (
 
 
 def rank(
-    models: Annotated[
-        list[Path],
-        Argument(metavar="MODEL...", help="Folder of a ranker; two, to interleave."),
-    ],
+    models: Models,
     *,
     data: str,
     output: Output = Path("lists.parquet"),
@@ -36,6 +31,7 @@ def rank(
     Example: affinerank rank model --data yahoo-like:500 --top-k 10 -o lists.parquet
 
     Options:
+        models: Folder of a ranker; two, to interleave.
         policy: Draw lists: {POLICIES}, as in 'epsilon-swap(epsilon=0.2)'.
     """
     from affinerank.arrow import pq
