@@ -15,7 +15,7 @@ from affinerank.cli.options import (
     Output,
     Result,
     Seed,
-    load_held_against,
+    load,
     require_writable,
 )
 from affinerank.defaults import ESTIMATOR
@@ -63,7 +63,7 @@ def debias(
     clicks = days.load(counts)
     labels = debiased(
         clicks,
-        load_held_against(users, clicks, seed),
+        load(users, clicks, seed),
         data=of.read(data),
         estimator=estimator,
         clip=clip,

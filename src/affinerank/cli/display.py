@@ -225,7 +225,7 @@ def swap_plan(about: About) -> None:
     if len(pairs) > 10:
         line(f"and {len(pairs) - 10} more pairs of ranks")
     heads = ("rank", "alpha", "+-", "beta", "+-")
-    table(heads, (map(_number, row.values()) for row in about["by_rank"]))
+    table(heads, ([*map(_number, row.values())] for row in about["by_rank"]))
 
 
 def exported(about: About) -> None:

@@ -15,7 +15,7 @@ from affinerank.cli.options import (
     Models,
     Result,
     Seed,
-    load_held_against,
+    load,
 )
 from affinerank.defaults import CORRECTION, RELEVANT_ABOVE
 from affinerank.errors import ConfigError, DataError
@@ -110,7 +110,7 @@ def evaluate(
         rankers,
         held,
         _data_of(held, data, of),
-        load_held_against(users, held),
+        load(users, held),
         settings=settings,
         estimated_from=source,
         progress=progress,

@@ -14,7 +14,7 @@ from affinerank.cli.options import (
     Model,
     Result,
     Seed,
-    load_held_against,
+    load,
 )
 from affinerank.defaults import CORRECTION
 from affinerank.errors import ConfigError
@@ -53,7 +53,7 @@ def importance(
         raise ConfigError("--counts and --data go together: clicks and features")
     if counts is not None:
         clicks = days.load(counts)
-        known = load_held_against(users, clicks, seed)
+        known = load(users, clicks, seed)
         found = feature_importance(
             ranker,
             clicks,

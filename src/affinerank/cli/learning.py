@@ -17,7 +17,6 @@ from affinerank.cli.options import (
     Seed,
     Set,
     load,
-    load_held_against,
     require_writable,
 )
 from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
@@ -114,7 +113,7 @@ def train(
         raise ConfigError("--save-users is for users that are estimated here")
     clicks, read = days.load(counts), of.read(data)
     if needed:
-        known = load_held_against(users, clicks, seed)
+        known = load(users, clicks, seed)
     same: dict[str, Any] = {"recipe": recipe, "safe": safe}
     same |= {"scaling": scaling, "categories": categories}
     compared = ChoiceSettings(ranker, how, seconds, seed, **same)

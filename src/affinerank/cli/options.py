@@ -302,17 +302,12 @@ def _documented(owner: object) -> tuple[str, dict[str, str]]:
     return text, {name: " ".join(words.split()) for name, words in told}
 
 
-def load(users: Path | None) -> Any:
-    """Read a user model, if one is named."""
+def load(users: Path | None, counts: Any = None, seed: int = 0) -> Any:
+    """Read a user model, if one is named; warn where counts prefer others."""
     from affinerank.clicks.users import load_users
 
-    return None if users is None else load_users(users)
-
-
-def load_held_against(users: Path | None, counts: Any, seed: int = 0) -> Any:
-    """Read a user model, if one is named; warn where the log prefers others."""
-    known = load(users)
-    if known is not None:
+    known = None if users is None else load_users(users)
+    if known is not None and counts is not None:
         from affinerank.pipeline.estimation import hold_users_against_log
 
         hold_users_against_log(counts, known, name=f"the users of {users}", seed=seed)

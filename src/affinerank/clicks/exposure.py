@@ -12,7 +12,7 @@ from affinerank.arrays import Floats, Ints
 from affinerank.arrow import pa, pc, pq
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import EXPOSURE, KEYS, NUMBERS, typed_column
-from affinerank.clicks.policies import Lists, Policy, Selection, probability
+from affinerank.clicks.policies.policy import Lists, Policy, Selection, probability
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.parquet import parquet_errors
 from affinerank.errors import ConfigError, DataError

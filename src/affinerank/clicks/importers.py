@@ -34,23 +34,11 @@ UBI_NOTES = (
     "clicks",
     "clicks without an impression",
 )
-SEARCHES = pa.schema(
-    {
-        "line": pa.int64(),
-        **{name: pa.string() for name in ("session_id", "query_id")},
-        "hits": pa.list_(pa.string()),
-        "timestamp": pa.timestamp("us", "UTC"),
-        "user_id": pa.string(),
-    }
-)
-CLICKS = pa.schema({name: pa.string() for name in ("session_id", "doc_id")})
-PAGES = pa.schema(
-    {
-        **{name: pa.string() for name in ("session_id", "query_id", "doc_id")},
-        "rank": pa.int32(),
-        "clicked": pa.bool_(),
-    }
-)
+TYPES = {"line": pa.int64(), "rank": pa.int32(), "clicked": pa.bool_()}
+TYPES |= {"hits": pa.list_(pa.string()), "timestamp": pa.timestamp("us", "UTC")}
+SEARCHES = ("line", "session_id", "query_id", "hits", "timestamp", "user_id")
+CLICKS = ("session_id", "doc_id")
+PAGES = ("session_id", "query_id", "doc_id", "rank", "clicked")
 # Of searches seen twice the first counts. UBI_LOG takes what else the log has.
 UBI_SHOWN = """
     CREATE TABLE shown AS
@@ -196,17 +184,18 @@ def _moment(value: Any, where: str) -> datetime | None:
         ) from None
 
 
-def _write(rows: Iterable[tuple[Any, ...]], schema: pa.Schema, path: Path) -> None:
+def _write(rows: Iterable[tuple[Any, ...]], columns: Sequence[str], path: Path) -> None:
     """Write rows as Parquet, some at a time."""
-    with pq.ParquetWriter(path, schema) as writer:
+    with pq.ParquetWriter(path, _table([], columns).schema) as writer:
         left = iter(rows)
         while some := list(islice(left, ROWS_AT_ONCE)):
-            writer.write_table(_table(some, schema))
+            writer.write_table(_table(some, columns))
 
 
-def _table(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [() for _ in schema]
-    return pa.table(columns, schema=schema)
+def _table(rows: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pa.Table:
+    """Put rows into columns: text, unless ``TYPES`` says otherwise."""
+    schema = pa.schema([(name, TYPES.get(name, pa.string())) for name in columns])
+    return pa.table(list(zip(*rows, strict=True)) or [()] * len(columns), schema=schema)
 
 
 def read_tiangong(*paths: PathLike) -> ImportedLog:

@@ -32,8 +32,8 @@ class Unmatched:
 
     def __add__(self, other: Unmatched) -> Unmatched:
         """Add what was left out of other queries."""
-        *sums, _ = map(add, astuple(self), astuple(other))
-        return Unmatched(*sums, self.example or other.example)
+        sums: Any = map(add, astuple(self)[:-1], astuple(other)[:-1])
+        return replace(Unmatched(*sums), example=self.example or other.example)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -265,9 +265,9 @@ def rows_of(
         segment = np.asarray(found.indices, dtype=np.int64)[shown]
     values = None
     if VALUES[0] in table.column_names:
-        sums: Any = (table[name] for name in ("clicks", *VALUES))
-        n_docs = len(query_of_doc)
-        values = Values.of(*(np.bincount(doc, each, n_docs) for each in sums))
+        sums = (np.asarray(table[name]) for name in ("clicks", *VALUES))
+        by_doc: Any = (np.bincount(doc, each, len(query_of_doc)) for each in sums)
+        values = Values.of(*by_doc)
     return ClickRows(
         doc=doc[shown],
         rank=rank,
@@ -402,8 +402,9 @@ def _left_out(rows: pa.Table) -> Unmatched:
         rows.num_rows,
         grouped(rows, KEYS[:2]).num_rows,
         len(pc.unique(rows["query_id"])),
-        *(int(np.asarray(rows[name]).sum()) for name in ("impressions", "clicks")),
-        example=tuple(rows.select(KEYS[:2]).slice(0, 1).to_pylist()),
+        int(np.asarray(rows["impressions"]).sum()),
+        int(np.asarray(rows["clicks"]).sum()),
+        tuple(rows.select(KEYS[:2]).slice(0, 1).to_pylist()),
     )
 
 

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from affinerank.arrays import Floats, Ints, Rng
 from affinerank.clicks.models import ClickModel, Shown
 from affinerank.clicks.models.by_segment import SegmentedModel
-from affinerank.clicks.policies import (
-    POLICIES,
+from affinerank.clicks.policies import POLICIES
+from affinerank.clicks.policies.policy import (
     Lists,
     Policy,
     Selection,
+    list_places,
     one_list_each,
     placements,
     probability,
 )
-from affinerank.clicks.policies.policy import list_places
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import ConfigError, DataError
 from affinerank.notebook import Tabular

@@ -104,6 +104,20 @@ class Group:
         return int(self.shown.max(initial=0))
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What policies have in common: the share of the sessions that they take."""
+
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Reject what is no share."""
+        if not 0 <= self.share <= 1:
+            raise ConfigError(
+                f"share of sessions must be from 0 to 1, got {self.share:g}"
+            )
+
+
 @runtime_checkable
 class Selection(Protocol):
     """A policy that draws which documents are shown, from all that could be."""
@@ -287,9 +301,3 @@ def evenly(totals: NDArray[Any], ways: Ints, rng: Rng | None) -> NDArray[Any]:
         spread[some, way] = taken
         left[some] = left[some] - taken
     return spread
-
-
-def require_share(share: float) -> None:
-    """Reject what is no share of sessions."""
-    if not 0 <= share <= 1:
-        raise ConfigError(f"share of sessions must be from 0 to 1, got {share:g}")
