@@ -99,8 +99,9 @@ def train(
     names = list(dict.fromkeys(estimator or [ESTIMATOR]))
     if output.exists():
         raise ConfigError(f"{output}: exists already; choose another name or remove it")
-    reads = [counts, data, users, validation]
-    require_writable(output, checkpoint, save_users, reads=reads)
+    require_writable(
+        output, checkpoint, save_users, reads=[counts, data, users, validation]
+    )
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
     more = len(names) > 1 or any((patience, checkpoint, clip, importance))
@@ -158,7 +159,7 @@ def _trained(
         given |= {"production": production, "estimator": names[0]}
         return train_safe(*on, settings=how, **given), None
     more |= {"ranker": how.ranker, "settings": how.settings, "seeds": [how.seed]}
-    return train(*on, estimators=names, **given, **more), None
+    return train(*on, estimators=names, **{**given, **more}), None
 
 
 def _require_alone(
