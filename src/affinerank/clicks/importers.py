@@ -5,10 +5,12 @@ Each gives ``session_id, query_id, doc_id, rank, clicked`` and notes on what it 
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -18,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.clicks.engines import connect_duckdb, engine_errors
+from affinerank.clicks.engines import connect_duckdb, copy_to, engine_errors
 from affinerank.clicks.log_files import is_whole
 from affinerank.errors import DataError
 from affinerank.files import PathLike, existing_file, scratch_folder, written_whole
@@ -27,12 +29,8 @@ from affinerank.plain_text import lines_of
 
 UBI_CLICKS = ("click", "item_click", "product_click", "result_click")
 UBI_NOTES = (
-    "searches",
-    "searches without results",
-    "searches seen twice",
-    "events that are not clicks",
-    "clicks",
-    "clicks without an impression",
+    *("searches", "searches without results", "searches seen twice"),
+    *("events that are not clicks", "clicks", "clicks without an impression"),
 )
 TYPES = {"line": pa.int64(), "rank": pa.int32(), "clicked": pa.bool_()}
 TYPES |= {"hits": pa.list_(pa.string()), "timestamp": pa.timestamp("us", "UTC")}
@@ -110,27 +108,23 @@ def import_ubi(
         What was found, and how many times.
     """
     counted: Counter[str] = Counter()
-    with scratch_folder() as folder, engine_errors("the import"):
+    with ExitStack() as stack:
+        folder = stack.enter_context(scratch_folder())
+        stack.enter_context(engine_errors("the import"))
         searches, clicks = folder / "searches.parquet", folder / "clicks.parquet"
         _write(_ubi_searches(queries, counted), SEARCHES, searches)
         _write(_ubi_clicks(events, click_actions, counted), CLICKS, clicks)
         connection = connect_duckdb(memory, str(folder))
-        try:
-            for name, path in (("searches", searches), ("clicks", clicks)):
-                quoted = str(path).replace("'", "''")
-                connection.raw_sql(f"CREATE VIEW {name} AS FROM '{quoted}'")
-            connection.raw_sql(UBI_SHOWN)
-            [(again, unseen, timed, named, shown)] = connection.raw_sql(
-                UBI_FOUND
-            ).fetchall()
-            extra = ["timestamp"] * bool(timed) + ["user_id"] * bool(named)
-            log = UBI_LOG.format("".join(f", {name}" for name in extra))
-            with written_whole(Path(target)) as aside:
-                quoted = str(aside).replace("'", "''")
-                how = "FORMAT parquet, COMPRESSION zstd"
-                connection.raw_sql(f"COPY ({log}) TO '{quoted}' ({how})")
-        finally:
-            connection.disconnect()
+        stack.callback(connection.disconnect)
+        for path in (searches, clicks):
+            connection.read_parquet(glob.escape(str(path)), table_name=path.stem)
+        connection.raw_sql(UBI_SHOWN)
+        [sizes] = connection.raw_sql(UBI_FOUND).fetchall()
+        again, unseen, timed, named, shown = sizes
+        extra = ["timestamp"] * bool(timed) + ["user_id"] * bool(named)
+        log = UBI_LOG.format("".join(f", {name}" for name in extra))
+        aside = stack.enter_context(written_whole(Path(target)))
+        copy_to(log, aside, connection.table("shown"), "COMPRESSION zstd")
     found = {"searches seen twice": again, "clicks without an impression": unseen}
     return {"impressions": shown, **dict.fromkeys(UBI_NOTES, 0), **counted, **found}
 

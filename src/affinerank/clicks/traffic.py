@@ -111,6 +111,8 @@ class Simulation(Tabular):
         query_share: ``[n_queries]`` probability of each query.
         ranker_share: ``[n_rankers]`` probability of each ranker.
         shown: ``[n_queries]`` length of the list shown.
+        rival: ``[n_rankers, n_docs]`` place of that document in the next ranker's list,
+            where there are several.
     """
 
     data: RankingDataset
@@ -123,6 +125,7 @@ class Simulation(Tabular):
     query_share: Floats
     ranker_share: Floats
     shown: Ints
+    rival: Ints | None = None
 
     def _line(self) -> str:
         return f"{self.data!r} ranked by {', '.join(self.names)}, {self.users!r}"
@@ -143,19 +146,12 @@ class Simulation(Tabular):
     def lists(self, ranker: Ints | int, query: Ints | None = None) -> Lists:
         """Lists of one ranker; or of the ranker and query of each session."""
         asked = np.arange(self.data.n_queries) if query is None else query
-        rival = None
-        if len(self.names) > 1:  # the next ranker's list
-            place = np.empty_like(self.order)
-            _, within = list_places(self.data.docs_per_query)
-            np.put_along_axis(place, self.order, within[None], axis=1)
-            rival = np.take_along_axis(np.roll(place, -1, axis=0), self.order, axis=1)
-            rival = rival.ravel()
         return Lists(
             ranker * self.data.n_docs + self.data.offsets[asked],
             self.data.docs_per_query[asked],
             self.shown[asked],
             self.scores.ravel(),
-            rival,
+            None if self.rival is None else self.rival.ravel(),
         )
 
     @property
@@ -268,6 +264,7 @@ def prepare(
     shown = np.minimum(data.docs_per_query, settings.top_k or data.docs_per_query)
     order = np.stack([_order(data, name, rankings[name]) for name in names])
     by = scores or {name: -rankings[name].astype(np.float64) for name in names}
+    rival = np.stack([rankings[name] for name in (*names[1:], names[0])]) - 1
     return Simulation(
         data=data,
         order=order,
@@ -279,6 +276,7 @@ def prepare(
         query_share=query_share / query_share.sum(),
         ranker_share=shares / shares.sum(),
         shown=shown,
+        rival=np.take_along_axis(rival, order, axis=1) if len(names) > 1 else None,
     )
 
 
