@@ -12,7 +12,7 @@ from affinerank.arrays import Floats, Ints
 from affinerank.arrow import pa, pc, pq
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import EXPOSURE, KEYS, NUMBERS, typed_column
-from affinerank.clicks.policies.policy import Lists, Policy, Selection, probability
+from affinerank.clicks.policies.policy import AnyPolicy, Lists, probability
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.parquet import parquet_errors
 from affinerank.errors import ConfigError, DataError
@@ -58,7 +58,7 @@ def expected_exposure(
 def with_exposure(
     counts: ClickCounts,
     scores: pa.Table,
-    policies: Sequence[Policy | Selection],
+    policies: Sequence[AnyPolicy],
     top_k: int | None = None,
 ) -> ClickCounts:
     """Add what the policy is expected to show, also documents that it never showed.
@@ -102,7 +102,7 @@ def with_exposure(
 
 
 def _chances(
-    scores: pa.Table, policies: Sequence[Policy | Selection], top_k: int | None
+    scores: pa.Table, policies: Sequence[AnyPolicy], top_k: int | None
 ) -> pa.Table:
     """Probability of each document at each rank where it is above 0."""
     table = scores.sort_by("query_id")

@@ -19,8 +19,8 @@ from affinerank.clicks.models import ClickModel, Shown
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.policies import POLICIES
 from affinerank.clicks.policies.policy import (
+    AnyPolicy,
     Lists,
-    Policy,
     Selection,
     list_places,
     one_list_each,
@@ -30,7 +30,7 @@ from affinerank.clicks.policies.policy import (
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import ConfigError, DataError
 from affinerank.notebook import Tabular
-from affinerank.settings import Spec
+from affinerank.settings import Spec, require_at_least
 
 MOST = 10**15  # sessions or clicks; sums of counts stay whole
 SAMPLED = 20_000  # sessions
@@ -58,8 +58,7 @@ class Traffic:
     def __post_init__(self) -> None:
         """Reject what cannot be drawn."""
         self.zipf_exponent()
-        if self.top_k is not None and self.top_k < 1:
-            raise ConfigError(f"top_k must be 1 or more, got {self.top_k}")
+        require_at_least(self, least={"top_k": 1})
         total = sum(policy.share for policy in self.changes())
         if total > 1 + 1e-12:
             raise ConfigError(f"shares of policies add up to 1 at most, got {total:g}")
@@ -78,7 +77,7 @@ class Traffic:
             raise ConfigError(f"top_k must be a number, got {top_k!r:.60}") from None
         return cls(top_k=cut, policies=(str(bare),))
 
-    def changes(self) -> list[Policy | Selection]:
+    def changes(self) -> list[AnyPolicy]:
         """The policies."""
         specs = [Spec.parse(text) for text in self.policies]
         return [spec.settings(POLICIES[spec.name].settings) for spec in specs]
@@ -120,7 +119,7 @@ class Simulation(Tabular):
     names: tuple[str, ...]
     relevance: Floats
     users: ClickModel
-    policies: tuple[Policy | Selection, ...]
+    policies: tuple[AnyPolicy, ...]
     scores: Floats
     query_share: Floats
     ranker_share: Floats
@@ -288,12 +287,9 @@ def _order(data: RankingDataset, name: str, ranks: Ints) -> Ints:
             f"ranker {name!r}: expected a rank for each of {data.n_docs} documents, "
             f"got shape {wanted.shape}"
         )
-    sizes = np.repeat(data.docs_per_query, data.docs_per_query)
-    order = np.full(data.n_docs, -1, dtype=np.int64)
-    inside = np.flatnonzero((wanted >= 1) & (wanted <= sizes))
-    place = np.repeat(data.offsets[:-1], data.docs_per_query) + wanted - 1
-    order[place[inside]] = inside
-    if np.any(order < 0):
+    query, place = list_places(data.docs_per_query)
+    order = np.lexsort((wanted, query))
+    if np.any(wanted[order] != place + 1):
         raise DataError(
             f"ranker {name!r}: the ranks of a query must be 1, 2, ... in some order"
         )

@@ -153,6 +153,9 @@ class Policy(Protocol):
         """The place that each rank shows, for one list of each of ``lengths``: flat."""
 
 
+AnyPolicy = Policy | Selection
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyKind:
     """A row of ``POLICIES``.
@@ -169,10 +172,7 @@ class PolicyKind:
 
 
 def placements(
-    policies: Sequence[Policy | Selection],
-    lists: Lists,
-    sessions: NDArray[Any],
-    rng: Rng | None,
+    policies: Sequence[AnyPolicy], lists: Lists, sessions: NDArray[Any], rng: Rng | None
 ) -> Iterator[Placements]:
     """Where documents are shown, and in how many of each query's ``sessions``."""
     lengths = lists.shown
@@ -248,9 +248,7 @@ def drawn_places(policy: Selection, lists: Lists, rng: Rng) -> Ints:
     return places
 
 
-def one_list_each(
-    policies: Sequence[Policy | Selection], lists: Lists, rng: Rng
-) -> Ints:
+def one_list_each(policies: Sequence[AnyPolicy], lists: Lists, rng: Rng) -> Ints:
     """The place that each rank shows, policies taking their shares of ``lists``."""
     number, place = list_places(lists.shown)
     kind, below = rng.random(len(lists.shown)), 0.0
@@ -266,7 +264,7 @@ def one_list_each(
     return place
 
 
-def probability(policies: Sequence[Policy | Selection], lists: Lists) -> Floats:
+def probability(policies: Sequence[AnyPolicy], lists: Lists) -> Floats:
     """``[n_places, depth]`` probability that a session shows a document at each rank.
 
     Documents of ``lists`` follow each other. Exact wherever the policies' are.
