@@ -126,10 +126,9 @@ def _read_scores(path: Path) -> pa.Table:
     columns = {}
     with parquet_errors(source):
         table = pq.read_table(source)
-        for name in (*KEYS[:2], "score", RIVAL):
-            if name not in table.column_names:
-                if name == RIVAL:
-                    continue
+        known = table.column_names
+        for name in (*KEYS[:2], "score", *([RIVAL] if RIVAL in known else [])):
+            if name not in known:
                 raise DataError(f"has no column {name!r}; write it by affinerank rank")
             if name in KEYS:
                 columns[name] = typed_column(name, table[name])
