@@ -107,7 +107,8 @@ def test_every_option_says_what_it_is_for() -> None:
 
 def test_docstrings_tell_of_options_that_are_there() -> None:
     functions = [function for group in FUNCTIONS.values() for function in group]
-    for owner in (*functions, *options.SHARED):
+    owners: list[Any] = [*functions, *options.SHARED]
+    for owner in owners:
         _, told = options._documented(owner)
         assert set(told) <= set(inspect.signature(owner).parameters)
 

@@ -1,16 +1,19 @@
 """What commands share: options declared once, how they are read, how results show.
 
 A command is a function: its parameters are arguments, those by keyword options, and the
-section ``Options:`` of its docstring tells what each is for. Some are the same for all:
+section ``Options:`` of its docstring tells what each is for. Some are the same for all,
+by name or, in capitals, by what stands for them:
 
 Options:
+    COUNTS: Counts, Parquet; or a folder of days.
+    DATA: A file, a set's folder, a table (duckdb:///shop.duckdb#features), or a world:
+        yahoo-like:2000, or with a seed of its own yahoo-like:2000@7.
+    MODEL: Folder of a ranker.
     as_json: Print JSON, for machines.
     clip: Least alpha: a number, or 10/sqrt(n).
-    counts: Counts, Parquet; or a folder of days.
     data: Features: a file, a folder, a table or a world.
     list_id: Column of the id that a list has, if not query_id.
     memory: DuckDB spills beyond this.
-    model: Folder of a ranker.
     output: File to write.
     relevant_above: Labels above this are relevant; sets of 0 to 2 need 0.
     seed: Seed of everything random.
@@ -40,14 +43,7 @@ from affinerank.errors import ConfigError
 from affinerank.progress import Progress, in_lines
 
 Result = tuple[Any, Callable[[Any], object]]  # plain data, and what draws them
-Data = Annotated[
-    str,
-    Argument(
-        metavar="DATA",
-        help="A file, a set's folder, a table (duckdb:///shop.duckdb#features), or a "
-        "world: yahoo-like:2000, or with a seed of its own yahoo-like:2000@7.",
-    ),
-]
+Data = Annotated[str, Argument(metavar="DATA")]
 Counts = Annotated[Path, Argument(metavar="COUNTS")]
 Model = Annotated[Path, Argument(metavar="MODEL")]
 Models = Annotated[list[Path], Argument(metavar="MODEL...")]
@@ -280,7 +276,7 @@ def command(function: Callable[..., Result | None]) -> Callable[..., None]:
 
 def _parameters(owner: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of a command or a type, as typer is to take them."""
-    told = _documented(sys.modules[__name__])[1] | _documented(owner)[1]
+    (_, told), (_, same) = _documented(owner), _documented(sys.modules[__name__])
     hints = get_type_hints(owner, include_extras=True)
     found = []
     for name, parameter in inspect.signature(owner).parameters.items():
@@ -290,7 +286,7 @@ def _parameters(owner: Callable[..., Any]) -> list[inspect.Parameter]:
             info.param_decls = (f"--{name}",)  # typer would add --no-name
         if hasattr(kind, "__metadata__"):
             kind, info = kind.__origin__, copy(kind.__metadata__[0])
-        info.help = info.help or told.get(name)
+        info.help = told.get(name) or same.get(info.metavar) or same.get(name)
         found.append(parameter.replace(annotation=Annotated[kind, info]))
     return found
 
