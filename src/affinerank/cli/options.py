@@ -218,12 +218,8 @@ class Into:
         if self.into is None:
             return nullcontext(output), output
         day = day_of(self.day, "--day") if self.day else day_of(log)
-
-        def same(one: Path, other: Path) -> bool:
-            return ClickCounts.load(one).equals(ClickCounts.load(other))
-
-        file = self.into / f"{day}.parquet"
-        return new_day(self.into, day, same, again=self.again), file
+        counted = new_day(self.into, day, ClickCounts.load, again=self.again)
+        return counted, self.into / f"{day}.parquet"
 
     def too_old(self) -> list[str]:
         """Remove the days that are older than those to keep."""
