@@ -55,15 +55,14 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
+Version = Annotated[
+    bool,
+    typer.Option("--version", is_eager=True, callback=_print_version, help="Print it."),
+]
+
+
 @app.callback()
-def top_level(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", is_eager=True, callback=_print_version, help="Print it."
-        ),
-    ] = False,
-) -> None:
+def top_level(version: Version = False) -> None:
     """Learn a better ranking from clicks you cannot trust."""
     del version
 

@@ -19,8 +19,7 @@ About = Mapping[str, Any]  # a result, as plain data
 out = Console()
 faults = Console(stderr=True)
 
-RANKS_PRINTED = 20
-FEATURES_PRINTED = 20
+ROWS_PRINTED = 20
 
 
 def say(text: str) -> None:
@@ -247,9 +246,9 @@ def importance(about: About) -> None:
     rows = about["features"]
     heads = {"gain": "share of gain", "loss": "DCG lost", "standard_error": "+-"}
     known = {heads[name]: f"{{{name}:.4f}}" for name in heads if name in rows[0]}
-    listed(rows[:FEATURES_PRINTED], {"feature": "{feature}", **known})
-    if len(rows) > FEATURES_PRINTED:
-        line(f"and {len(rows) - FEATURES_PRINTED:,} features more (--json)")
+    listed(rows[:ROWS_PRINTED], {"feature": "{feature}", **known})
+    if len(rows) > ROWS_PRINTED:
+        line(f"and {len(rows) - ROWS_PRINTED:,} features more (--json)")
     told(about, "permuted within the lists of {queries:,} held-out queries")
 
 
@@ -326,13 +325,13 @@ def estimated(about: About) -> None:
     line("the scale is arbitrary: alpha is 1 and beta 0 at the first rank")
     shown = [
         row | {name: _with_band(row["display"], name) for name in ("alpha", "beta")}
-        for row in rows[:RANKS_PRINTED]
+        for row in rows[:ROWS_PRINTED]
     ]
     columns = {"rank": "{ranks}", "impressions": "{impressions:,}"}
     columns |= {"clicks": "{clicks:,}", "alpha": "{alpha}", "beta": "{beta}"}
     listed(shown, columns)
-    if len(rows) > RANKS_PRINTED:
-        line(f"... and {len(rows) - RANKS_PRINTED} more in the file and with --json")
+    if len(rows) > ROWS_PRINTED:
+        line(f"... and {len(rows) - ROWS_PRINTED} more in the file and with --json")
     for note in about["notes"]:
         line(f"note: {note}")
     if "models" in about:

@@ -34,7 +34,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from typer import Argument, Option
 
@@ -42,6 +42,7 @@ from affinerank.cli import display
 from affinerank.errors import ConfigError
 from affinerank.progress import Progress, in_lines
 
+Readable = str | Path | None
 Result = tuple[Any, Callable[[Any], object]]  # plain data, and what draws them
 Data = Annotated[str, Argument(metavar="DATA")]
 Counts = Annotated[Path, Argument(metavar="COUNTS")]
@@ -98,11 +99,7 @@ class DataOptions:
         return DataSource.parse(data, fold=self.fold, **given)
 
     def read(
-        self,
-        data: str | None,
-        default: Literal["train", "validation", "test"] = "train",
-        *,
-        named: bool = True,
+        self, data: str | None, default: str = "train", *, named: bool = True
     ) -> Any:
         """Read the split named, or the one that a command takes by itself."""
         from affinerank.data.reading import parse_split
@@ -307,9 +304,7 @@ def load(users: Path | None, counts: Any = None, seed: int = 0) -> Any:
 
 
 def require_writable(
-    *paths: Path | None,
-    suffix: str | None = None,
-    reads: Sequence[str | Path | None] = (),
+    *paths: Path | None, suffix: str | None = None, reads: Sequence[Readable] = ()
 ) -> None:
     """Reject outputs that cannot be written, or are read, before the work is done."""
     from affinerank.files import require_other_files, writable
