@@ -1,5 +1,6 @@
 """Help: at once, with an example that runs, and one default for each option."""
 
+import inspect
 import json
 import re
 import shlex
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 import typer
 
-from affinerank.cli import app, main
+from affinerank.cli import COMMANDS as FUNCTIONS
+from affinerank.cli import app, main, options
 from affinerank.defaults import CORRECTION
 from affinerank.estimators import ESTIMATORS
 
@@ -91,6 +93,24 @@ def test_help_lists_the_rows_of_tables(capsys: pytest.CaptureFixture[str]) -> No
         main([name, "--help"])
         printed = "".join(capsys.readouterr().out.split())
         assert ESTIMATORS.choices.replace(" ", "") in printed
+
+
+def test_every_option_says_what_it_is_for() -> None:
+    silent = {
+        (name, option.name)
+        for name, command in COMMANDS.items()
+        for option in command.params
+        if not option.help
+    }
+    assert silent == {("data convert", "target")}
+
+
+def test_docstrings_tell_of_options_that_are_there() -> None:
+    functions = [function for group in FUNCTIONS.values() for function in group]
+    owners: list[Any] = [*functions, *options.SHARED]
+    for owner in owners:
+        _, told = options._documented(owner)
+        assert set(told) <= set(inspect.signature(owner).parameters)
 
 
 def test_an_option_has_one_default() -> None:

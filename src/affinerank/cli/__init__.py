@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import affinerank
+from affinerank import defaults
 from affinerank.cli import (
     audit,
     clicks,
@@ -29,6 +30,7 @@ from affinerank.cli import (
     planning,
     ranking,
 )
+from affinerank.cli.options import Result, command
 from affinerank.errors import AffineRankError, AffineRankWarning
 from affinerank.files import one_line
 
@@ -53,15 +55,14 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
+Version = Annotated[
+    bool,
+    typer.Option("--version", is_eager=True, callback=_print_version, help="Print it."),
+]
+
+
 @app.callback()
-def top_level(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", is_eager=True, callback=_print_version, help="Print it."
-        ),
-    ] = False,
-) -> None:
+def top_level(version: Version = False) -> None:
     """Learn a better ranking from clicks you cannot trust."""
     del version
 
@@ -70,35 +71,30 @@ class Command(TyperCommand):
     """A command whose help lists the rows of tables, loaded when help is printed."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Put names in the place of ``{TABLE}``."""
+        """Put names in the place of ``{TABLE}``, or of ``{DEFAULT}``."""
         for option in self.params:
-            option.help = re.sub(  # type: ignore[attr-defined]
-                r"\{([A-Z_]+)\}",
-                lambda table: getattr(affinerank, table[1]).choices,
-                getattr(option, "help", None) or "",
-            )
+            told = getattr(option, "help", None) or ""
+            option.help = re.sub(r"\{([A-Z_]+)\}", _named, told)  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
 
 
-COMMANDS: dict[typer.Typer, tuple[Callable[..., None], ...]] = {
+def _named(name: re.Match[str]) -> str:
+    return getattr(defaults, name[1], "") or getattr(affinerank, name[1]).choices
+
+
+COMMANDS: dict[typer.Typer, tuple[Callable[..., Result | None], ...]] = {
     app: (
         *(experiments.demo, clicks.simulate, clicks.count, audit.audit),
-        planning.plan_swaps,
-        *(estimation.estimate, debias.debias, learning.train, evaluation.evaluate),
-        *(
-            ranking.rank,
-            importance.importance,
-            export.export,
-            experiments.reproduce,
-            experiments.report,
-        ),
+        *(planning.plan_swaps, estimation.estimate, debias.debias, learning.train),
+        *(evaluation.evaluate, ranking.rank, importance.importance, export.export),
+        *(experiments.reproduce, experiments.report),
     ),
     data_app: (data.describe, data.convert),
     import_app: (clicks.ubi, clicks.tiangong),
 }
 for group, functions in COMMANDS.items():
     for function in functions:
-        group.command(cls=Command)(function)
+        group.command(cls=Command)(command(function))
 app.add_typer(data_app, name="data", no_args_is_help=True)
 app.add_typer(import_app, name="import", no_args_is_help=True)
 

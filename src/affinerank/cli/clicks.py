@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -14,89 +14,58 @@ from affinerank.cli.options import (
     Data,
     DataOptions,
     Into,
-    Json,
-    ListId,
     LogReading,
     Output,
-    RelevantAbove,
+    Positive,
+    Result,
     Seed,
-    Users,
-    bars,
-    command,
     load,
     require_writable,
-    show,
 )
 from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
-
-UsersModel = Annotated[
-    str,
-    Option(
-        help="How users click: {CLICK_MODELS}, with parameters as in "
-        "'trust(eta=2, eps_minus_1=0.35)'."
-    ),
-]
-Rankers = Annotated[
-    list[str] | None,
-    Option(
-        help="production, production:SEED, or a ranker's folder; several share the "
-        "sessions, as in production=0.7."
-    ),
-]
-TopK = Annotated[int | None, Option(min=1, help="Show only the first K documents.")]
-
-Value = Annotated[
-    str | None,
-    Option(help="Column of what a click is worth (purchase, dwell), 0 or more."),
-]
-UserBuckets = Annotated[
-    int | None,
-    Option(
-        min=10,
-        max=1024,
-        help="Count by so many buckets of user_id, as in 100: intervals of evaluate "
-        "are then clustered by user.",
-    ),
-]
+from affinerank.progress import Progress
 
 
-@command
 def simulate(
     data: Data,
     *,
-    clicks: Annotated[float | None, Option(help="Clicks to aim at, as in 1e6.")] = None,
-    sessions: Annotated[
-        float | None, Option(help="Sessions to draw, instead of clicks.")
-    ] = None,
-    users_model: UsersModel = CLICK_MODEL,
-    users: Users = None,
-    ranker: Rankers = None,
-    relevance: Annotated[str, Option(help="binary, or graded: label / 4.")] = (
-        "binary"
-    ),
-    policy: Annotated[
-        list[str] | None,
-        Option(help="Change some lists: {POLICIES}, as in 'swap(share=0.1)'."),
-    ] = None,
-    top_k: TopK = None,
-    queries: Annotated[str, Option(help="uniform, or zipf:S.")] = "uniform",
-    log: Annotated[Path | None, Option(help="Write a session log, Parquet.")] = None,
-    counts: Annotated[Path | None, Option(help="Write counts, Parquet.")] = None,
-    context: Annotated[
-        str, Option(help="Count by the last click above, too: none, last-click.")
-    ] = "none",
-    save_users: Annotated[
-        Path | None, Option(help="Write the true user model, JSON.")
-    ] = None,
-    relevant_above: RelevantAbove = RELEVANT_ABOVE,
+    clicks: float | None = None,
+    sessions: float | None = None,
+    users_model: str = CLICK_MODEL,
+    users: Path | None = None,
+    ranker: list[str] | None = None,
+    relevance: str = "binary",
+    policy: list[str] | None = None,
+    top_k: Positive = None,
+    queries: str = "uniform",
+    log: Path | None = None,
+    counts: Path | None = None,
+    context: str = "none",
+    save_users: Path | None = None,
+    relevant_above: float = RELEVANT_ABOVE,
     of: DataOptions,
     seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
+    progress: Progress,
+) -> Result:
     """Draw users' clicks on labelled data: a session log, or counts.
 
     Example: affinerank simulate yahoo-like:500 --clicks 1e5 --log log.parquet
+
+    Options:
+        clicks: Clicks to aim at, as in 1e6.
+        sessions: Sessions to draw, instead of clicks.
+        users_model: How users click: {CLICK_MODELS}, with parameters as in
+            'trust(eta=2, eps_minus_1=0.35)'.
+        ranker: production, production:SEED, or a ranker's folder; several share the
+            sessions, as in production=0.7.
+        relevance: binary, or graded: label / 4.
+        policy: Change some lists: {POLICIES}, as in 'swap(share=0.1)'.
+        queries: uniform, or zipf:S.
+        log: Write a session log, Parquet.
+        counts: Write counts, Parquet.
+        context: Count by the last click above, too: none, last-click.
+        save_users: Write the true user model, JSON.
     """
     from affinerank.clicks.traffic import Traffic
     from affinerank.pipeline import prepare_simulation, simulate, simulation_rankers
@@ -121,93 +90,72 @@ def simulate(
         traffic=Traffic(queries, top_k, tuple(policy or ()), shares),
         seed=seed,
     )
-    with bars() as progress:
-        about = simulate(
-            simulation,
-            clicks=clicks,
-            sessions=sessions,
-            log=log,
-            counts=counts,
-            save_users=save_users,
-            context=context,
-            seed=seed,
-            progress=progress,
-        )
-    show(about, as_json, display.simulated)
+    about = simulate(
+        simulation,
+        clicks=clicks,
+        sessions=sessions,
+        log=log,
+        counts=counts,
+        save_users=save_users,
+        context=context,
+        seed=seed,
+        progress=progress,
+    )
+    return about, display.simulated
 
 
-@command
 def count(
-    log: Annotated[
-        str | None,
-        Argument(
-            metavar="LOG",
-            help="Parquet, CSV or JSON Lines; a pattern; the folder of a Delta table.",
-        ),
-    ] = None,
+    log: Annotated[str | None, Argument(metavar="LOG")] = None,
     *,
     output: Output = Path("counts.parquet"),
     days: Into,
-    engine: Annotated[str, Option(help="duckdb or spark.")] = "duckdb",
-    master: Annotated[str | None, Option(help="Spark's master URL.")] = None,
-    connection: Annotated[
-        str | None,
-        Option(
-            "--from",
-            help="Connection, as in duckdb:///clicks.duckdb or "
-            "postgres://me@host/shop.",
-        ),
-    ] = None,
-    table: Annotated[
-        str | None, Option(help="Table of the connection to count.")
-    ] = None,
+    engine: str = "duckdb",
+    master: str | None = None,
+    connection: Annotated[str | None, Option("--from")] = None,
+    table: str | None = None,
     reading: LogReading,
-    list_id: ListId = None,
-    value: Value = None,
-    user_buckets: UserBuckets = None,
-    bad_rows: Annotated[
-        str, Option(help="error, or drop: sessions with faults, whole.")
-    ] = "error",
-    context: Annotated[
-        str,
-        Option(
-            help="Count by the last click above: last-click, none, or auto: where "
-            "clicks depend on it."
-        ),
-    ] = "auto",
-    policy: Annotated[
-        list[str] | None,
-        Option(help="The policy that showed the lists, for expected exposure."),
-    ] = None,
-    scores: Annotated[
-        Path | None,
-        Option(help="With --policy: what it ranked, as rank writes it."),
-    ] = None,
-    top_k: TopK = None,
-    holdout: Annotated[
-        float | None, Option(help="Share to set aside, as in 0.2.")
-    ] = None,
-    holdout_by: Annotated[
-        str, Option(help="query, or time: the last sessions.")
-    ] = "query",
-    holdout_from: Annotated[
-        str | None, Option(help="Set aside what began then or later, instead.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+    list_id: str | None = None,
+    value: str | None = None,
+    user_buckets: Annotated[int | None, Option(min=10, max=1024)] = None,
+    bad_rows: str = "error",
+    context: str = "auto",
+    policy: list[str] | None = None,
+    scores: Path | None = None,
+    top_k: Positive = None,
+    holdout: float | None = None,
+    holdout_by: str = "query",
+    holdout_from: str | None = None,
+    progress: Progress,
+) -> Result:
     """Count impressions and clicks in a log, and say what is wrong.
 
     Example: affinerank count log.parquet --holdout 0.2 -o counts.parquet
+
+    Options:
+        log: Parquet, CSV or JSON Lines; a pattern; the folder of a Delta table.
+        engine: duckdb or spark.
+        master: Spark's master URL.
+        connection: Connection, as in duckdb:///clicks.duckdb or
+            postgres://me@host/shop.
+        table: Table of the connection to count.
+        value: Column of what a click is worth (purchase, dwell), 0 or more.
+        user_buckets: Count by so many buckets of user_id, as in 100: intervals of
+            evaluate are then clustered by user.
+        bad_rows: error, or drop: sessions with faults, whole.
+        context: Count by the last click above: last-click, none, or auto: where clicks
+            depend on it.
+        policy: The policy that showed the lists, for expected exposure.
+        scores: With --policy: what it ranked, as rank writes it.
+        holdout: Share to set aside, as in 0.2.
+        holdout_by: query, or time: the last sessions.
+        holdout_from: Set aside what began then or later, instead.
     """
     from affinerank.clicks.counting import count_log, open_table
     from affinerank.clicks.exposure import expected_exposure
     from affinerank.clicks.faults import LogFaultsError
 
     if days.removed():
-        show(
-            {"removed": days.remove, "written": str(days.into)}, as_json, display.notes
-        )
-        return
+        return {"removed": days.remove, "written": str(days.into)}, display.notes
     if (policy is None) != (scores is None) or (top_k and policy is None):
         raise ConfigError("--policy and --scores go together, --top-k with them")
     if (log is None) == (connection is None) or (connection is None) != (table is None):
@@ -215,19 +163,13 @@ def count(
     if days.into is None:
         require_writable(output, suffix=".parquet", reads=[log, scores])
     target, written = days.target(log or table or "", output)
-    opened = open_table(
-        log or connection or "",
-        engine=engine,
-        master=master,
-        table=table,
-        **reading.opening(),
-    )
-    more = {"value": value, "user_buckets": user_buckets}
-    options = replace(reading.options(list_id), **more)
+    place: dict[str, Any] = {"engine": engine, "master": master, "table": table}
+    opened = open_table(log or connection or "", **place, **reading.opening())
+    more = {"list_id": list_id, "value": value, "user_buckets": user_buckets}
+    options = reading.options(**more)
     try:
         with ExitStack() as stack:
-            aside = stack.enter_context(target)
-            rows, progress = stack.enter_context(opened), stack.enter_context(bars())
+            aside, rows = stack.enter_context(target), stack.enter_context(opened)
             if policy and scores:
                 exposed = expected_exposure(aside, scores, policy, top_k)
                 aside = stack.enter_context(exposed)
@@ -243,47 +185,47 @@ def count(
                 progress=progress,
             )
     except LogFaultsError as error:
-        display.findings(error.report, to_stderr=True)
+        display.findings(map(asdict, error.report.findings), display.faults)
         raise
     about = {**found.summary, "findings": found.findings(), "written": str(written)}
     if days.into is not None:
         about["removed"] = days.too_old()
-    if not as_json and found.report is not None:
-        display.findings(found.report, to_stderr=False)
-    show(about, as_json, display.counted)
+    return about, display.counted
 
 
 def ubi(
-    queries: Annotated[Path, Option(help="Index ubi_queries, JSON Lines.")],
-    events: Annotated[Path, Option(help="Index ubi_events, JSON Lines.")],
+    *,
+    queries: Path,
+    events: Path,
     output: Output = Path("log.parquet"),
-    click_action: Annotated[
-        list[str] | None, Option(help="Name of the events that are clicks.")
-    ] = None,
-    memory: Annotated[str, Option(help="DuckDB spills beyond this.")] = "4GB",
-    as_json: Json = False,
-) -> None:
+    click_action: list[str] | None = None,
+    memory: str = "4GB",
+) -> Result:
     """Read OpenSearch User Behavior Insights into a click log.
 
     Example: affinerank import ubi --queries ubi_queries.jsonl
     --events ubi_events.jsonl -o log.parquet
+
+    Options:
+        queries: Index ubi_queries, JSON Lines.
+        events: Index ubi_events, JSON Lines.
+        click_action: Name of the events that are clicks.
     """
     from affinerank.clicks.importers import UBI_CLICKS, import_ubi
 
     require_writable(output, suffix=".parquet", reads=[queries, events])
     actions = click_action or UBI_CLICKS
     found = import_ubi(queries, events, output, click_actions=actions, memory=memory)
-    show({"written": str(output), **found}, as_json, display.notes)
+    return {"written": str(output), **found}, display.notes
 
 
-def tiangong(
-    files: Annotated[list[Path], Argument(help="Files of result pages.")],
-    output: Output = Path("log.parquet"),
-    as_json: Json = False,
-) -> None:
+def tiangong(files: list[Path], *, output: Output = Path("log.parquet")) -> Result:
     """Read result pages as in TianGong-ST into a click log.
 
     Example: affinerank import tiangong pages.txt -o log.parquet
+
+    Options:
+        files: Files of result pages.
     """
     from affinerank.clicks.importers import read_tiangong
 
@@ -292,4 +234,4 @@ def tiangong(
     imported.save(output)
     rows = imported.table.num_rows
     about = {"written": str(output), "impressions": rows, **imported.notes}
-    show(about, as_json, display.notes)
+    return about, display.notes

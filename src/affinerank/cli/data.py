@@ -8,29 +8,19 @@ from typing import Annotated
 from typer import Argument
 
 from affinerank.cli import display
-from affinerank.cli.options import (
-    Data,
-    DataOptions,
-    Json,
-    RelevantAbove,
-    Seed,
-    bars,
-    command,
-    require_writable,
-    show,
-)
+from affinerank.cli.options import Data, DataOptions, Result, Seed, require_writable
 from affinerank.defaults import RELEVANT_ABOVE
+from affinerank.progress import Progress
 
 
-@command
 def describe(
     data: Data,
     *,
-    relevant_above: RelevantAbove = RELEVANT_ABOVE,
+    relevant_above: float = RELEVANT_ABOVE,
     of: DataOptions,
     seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
+    progress: Progress,
+) -> Result:
     """Say what a set holds, and how production would order it.
 
     Example: affinerank data describe yahoo-like:500
@@ -38,28 +28,28 @@ def describe(
     from affinerank.data.reading import parse_split
     from affinerank.pipeline import describe
 
-    with bars() as progress:
-        about = describe(
-            of.source(data),
-            split=parse_split(of.split) if of.split else None,
-            relevant_above=relevant_above,
-            seed=seed,
-            progress=progress,
-        )
-    show(about, as_json, display.description)
+    about = describe(
+        of.source(data),
+        split=parse_split(of.split) if of.split else None,
+        relevant_above=relevant_above,
+        seed=seed,
+        progress=progress,
+    )
+    return about, display.description
 
 
-@command
 def convert(
-    data: Annotated[str, Argument(metavar="IN", help="LETOR text, or DATA.")],
+    data: Annotated[str, Argument(metavar="IN")],
     target: Annotated[Path, Argument(metavar="OUT.parquet")],
     *,
     of: DataOptions,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Write ranking data as Parquet: query_id, doc_id, label, f1 .. fn.
 
     Example: affinerank data convert yahoo-like:500 data.parquet
+
+    Options:
+        data: LETOR text, or DATA.
     """
     from affinerank.data.parquet import write_parquet
 
@@ -72,4 +62,4 @@ def convert(
         "documents": read.n_docs,
         "features": read.n_features,
     }
-    show(about, as_json, display.notes)
+    return about, display.notes

@@ -9,51 +9,46 @@ from typer import Option
 
 from affinerank.cli import display
 from affinerank.cli.options import (
-    Clip,
     Counts,
     DataOptions,
     Days,
-    Features,
-    Json,
+    Output,
+    Result,
     Seed,
-    Users,
-    bars,
-    command,
-    load_held_against,
+    load,
     require_writable,
-    show,
 )
 from affinerank.defaults import ESTIMATOR
 from affinerank.errors import ConfigError
+from affinerank.progress import Progress
 
 
-@command
 def debias(
     counts: Counts,
     *,
-    output: Annotated[Path, Option("-o", "--output", help="Labels to write.")],
-    to: Annotated[
-        str,
-        Option("--format", help="parquet, or judgments: qrels, quepid or opensearch."),
-    ] = "parquet",
-    grades: Annotated[
-        int, Option(min=1, max=100, help="Highest grade of judgments.")
-    ] = 4,
-    least_impressions: Annotated[
-        int, Option(min=1, help="Of a document that is judged; others are left out.")
-    ] = 10,
-    users: Users = None,
-    data: Features = None,
-    estimator: Annotated[str, Option(help="{ESTIMATORS}.")] = ESTIMATOR,
-    clip: Clip = None,
+    output: Output,
+    to: Annotated[str, Option("--format")] = "parquet",
+    grades: Annotated[int, Option(min=1, max=100)] = 4,
+    least_impressions: Annotated[int, Option(min=1)] = 10,
+    users: Path | None = None,
+    data: str | None = None,
+    estimator: str = ESTIMATOR,
+    clip: str | None = None,
     of: DataOptions,
     days: Days,
     seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
+    progress: Progress,
+) -> Result:
     """Write debiased labels, for those who train elsewhere.
 
     Example: affinerank debias counts.parquet --users users.json -o labels.parquet
+
+    Options:
+        output: Labels to write.
+        to: parquet, or judgments: qrels, quepid or opensearch.
+        grades: Highest grade of judgments.
+        least_impressions: Of a document that is judged; others are left out.
+        estimator: {ESTIMATORS}.
     """
     from affinerank.pipeline import debias as debiased
     from affinerank.pipeline import save_labels
@@ -63,22 +58,19 @@ def debias(
     if not parquet and to not in JUDGMENTS:
         known = ", ".join(JUDGMENTS)
         raise ConfigError(f"--format must be parquet, {known}, got {to!r}")
-    suffix = {"suffix": ".parquet"} if parquet else {}
-    require_writable(output, reads=[counts, users, data], **suffix)
+    suffix = ".parquet" if parquet else None
+    require_writable(output, reads=[counts, users, data], suffix=suffix)
     clicks = days.load(counts)
-    with bars() as progress:
-        labels = debiased(
-            clicks,
-            load_held_against(users, clicks, seed),
-            data=None if data is None else of.read(data),
-            estimator=estimator,
-            clip=clip,
-            seed=seed,
-            progress=progress,
-        )
+    labels = debiased(
+        clicks,
+        load(users, clicks, seed),
+        data=of.read(data),
+        estimator=estimator,
+        clip=clip,
+        seed=seed,
+        progress=progress,
+    )
     if parquet:
-        about = save_labels(labels, output)
-    else:
-        how = {"grades": grades, "least_impressions": least_impressions}
-        about = save_judgments(labels, output, to=to, **how)
-    show(about, as_json, display.notes)
+        return save_labels(labels, output), display.notes
+    how = {"grades": grades, "least_impressions": least_impressions}
+    return save_judgments(labels, output, to=to, **how), display.notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
@@ -14,11 +15,11 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+About = Mapping[str, Any]  # a result, as plain data
 out = Console()
 faults = Console(stderr=True)
 
-RANKS_PRINTED = 20
-FEATURES_PRINTED = 20
+ROWS_PRINTED = 20
 
 
 def say(text: str) -> None:
@@ -29,6 +30,21 @@ def say(text: str) -> None:
 def line(text: str) -> None:
     """Print one line on stdout."""
     out.print(_plain(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def told(about: About, *texts: str) -> None:
+    """Print texts, with values in the place of names; those about nothing are left out.
+
+    What a text is about is the first name in it.
+    """
+    for text in texts:
+        if about.get(re.findall(r"{(\w+)", text)[0]):
+            line(text.format_map(about))
+
+
+def listed(rows: Iterable[About], columns: Mapping[str, str]) -> None:
+    """Print a table; the text of each column has values in the place of names."""
+    table(columns, ([c.format_map(row) for c in columns.values()] for row in rows))
 
 
 def table(
@@ -45,7 +61,7 @@ def table(
     console.print(drawn)
 
 
-def notes(about: Mapping[str, Any]) -> None:
+def notes(about: About) -> None:
     """Print names and values below each other; a value is never cut."""
     width = max(len(name) for name in about)
     for name, value in about.items():
@@ -54,64 +70,61 @@ def notes(about: Mapping[str, Any]) -> None:
         line(f"  {name:<{width}}  {below}")
 
 
-def description(about: Mapping[str, Any]) -> None:
+def description(about: About) -> None:
     """Print what ``describe`` found."""
     sizes, shares = about["documents_per_query"], about["label_shares"]
     kind = " (synthetic)" if about["synthetic"] else ""
     part = f", {about['split']} split" if about["split"] else ""
     line(f"{about['data']}{kind}{part}")
-    rows = {name: about[name] for name in ("queries", "documents", "features")}
-    rows["documents per query"] = (
-        f"mean {sizes['mean']:.1f}, median {sizes['median']:g}, "
-        f"{sizes['min']} to {sizes['max']}"
-    )
     values = (f"{name} ({n} values)" for name, n in about["categories"].items())
-    rows["categories"] = ", ".join(values) or "none"
-    rows["missing values"] = about["missing_values"]
-    rows["labels"] = "none"
+    rows = {name: about[name] for name in ("queries", "documents", "features")} | {
+        "documents per query": f"mean {sizes['mean']:.1f}, median {sizes['median']:g}, "
+        f"{sizes['min']} to {sizes['max']}",
+        "categories": ", ".join(values) or "none",
+        "missing values": about["missing_values"],
+        "labels": "  ".join(f"{value}: {s:.3f}" for value, s in (shares or {}).items())
+        or "none",
+    }
     if shares is not None:
-        rows["labels"] = "  ".join(f"{value}: {s:.3f}" for value, s in shares.items())
         above = f"share of labels above {about['relevant_above']:g}"
         rows[above] = f"{about['relevant_share']:.4f}"
     notes(rows)
-    found = about["production"]
-    if found is None:
-        return
-    if "not_trained" in found:
-        line(f"no production ranker: {found['not_trained']}")
-        return
-    line(
-        f"production ranker: LambdaMART on {found['queries_learnt_from']} random "
-        f"queries, mean of {found['draws']} draws"
-    )
-    relevant = found["relevant_share_by_rank"]
-    _by_rank(range(1, len(relevant) + 1), {"relevant": relevant})
-    values = found["nDCG@10"]
-    line(
-        f"nDCG@10 {sum(values) / len(values):.3f} "
-        f"({', '.join(f'{v:.3f}' for v in values)}) on {found['judged_on']}; linear "
-        f"gain, {found['queries_skipped']} queries without a relevant document skipped"
-    )
+    found = about["production"] or {}
+    told(found, "no production ranker: {not_trained}")
+    if "nDCG@10" in found:
+        relevant, values = found["relevant_share_by_rank"], found["nDCG@10"]
+        line(
+            f"production ranker: LambdaMART on {found['queries_learnt_from']} random "
+            f"queries, mean of {found['draws']} draws"
+        )
+        _by_rank(range(1, len(relevant) + 1), {"relevant": relevant})
+        line(
+            f"nDCG@10 {sum(values) / len(values):.3f} "
+            f"({', '.join(f'{v:.3f}' for v in values)}) on {found['judged_on']}; "
+            f"linear gain, {found['queries_skipped']} queries without a relevant "
+            "document skipped"
+        )
 
 
 def demonstration(demo: Any, report: Path) -> None:
     """Print what the demo showed."""
-    log, rows = demo.log, demo.by_rank
-    ranks = [row["rank"] for row in rows]
+    ranks = [row["rank"] for row in demo.by_rank]
+
+    def drawn(**names: str) -> None:
+        """Print values of each rank."""
+        rows = {key: [row[name] for row in demo.by_rank] for name, key in names.items()}
+        _by_rank(ranks, rows)
+
     line(f"{demo.world}, a synthetic world, ranked by LambdaMART trained on 20 queries")
-    line(
-        f"its users: {log['sessions']:,} sessions, {log['impressions']:,} impressions, "
-        f"{log['clicks']:,} clicks; position and trust bias as in the paper"
+    told(
+        demo.log,
+        "its users: {sessions:,} sessions, {impressions:,} impressions, {clicks:,} "
+        "clicks; position and trust bias as in the paper",
     )
-    shown = {"clicked": "rate", "relevant": "relevant"}
-    _by_rank(ranks, {name: [r[key] for r in rows] for name, key in shown.items()})
+    drawn(rate="clicked", relevant="relevant")
     line("Clicks fall with the rank far faster than relevance: that is the bias.\n")
-    values = {
-        f"{name}, {label}": [row[name + end] for row in rows]
-        for name in ("alpha", "beta")
-        for label, end in (("true", ""), ("estimated", "_estimated"))
-    }
-    _by_rank(ranks, values)
+    names = {"alpha": "alpha, true", "alpha_estimated": "alpha, estimated"}
+    drawn(**names, beta="beta, true", beta_estimated="beta, estimated")
     line(
         "How users click, estimated from their clicks alone, in the gauge of the truth "
         f"(error E = {demo.estimation_error:.3f}; 0 is perfect, 0.5 useless)."
@@ -119,86 +132,78 @@ def demonstration(demo: Any, report: Path) -> None:
     if demo.trust_bias is not None:
         verdict = "is" if demo.trust_bias.found else "was not found to be"
         line(f"There {verdict} trust bias (p = {demo.trust_bias.p:.1g}).\n")
-    judged = [
-        (name, f"{v.mean:.3f}", "{:.3f} to {:.3f}".format(*v.interval))
-        for name, v in demo.rankings.items()
-    ]
-    table(("ranking", "nDCG@10", "95 % interval"), judged)
-    line(next(iter(demo.rankings.values())).name)
+    judged = [{"ranking": name, "v": v} for name, v in demo.rankings.items()]
+    band = "{v.interval[0]:.3f} to {v.interval[1]:.3f}"
+    columns = {"ranking": "{ranking}", "nDCG@10": "{v.mean:.3f}", "95 % interval": band}
+    listed(judged, columns)
+    line(judged[0]["v"].name)
     line("The networks learnt from the same clicks; full information from the labels.")
     line(f"The paper's figures at this size, with what held: {report}")
 
 
-def simulated(about: Mapping[str, Any]) -> None:
+def simulated(about: About) -> None:
     """Print what a simulation came to."""
     clicks = f"{about['clicks']:,} (expected {about['expected_clicks']:,.0f})"
     sizes = {name: about[name] for name in ("sessions", "impressions")}
     notes({**sizes, "clicks": clicks, **about["written"]})
 
 
-def reproduced(about: Mapping[str, Any]) -> None:
+def reproduced(about: About) -> None:
     """Print what an experiment came to: its size, and what held of what it measured."""
     profile = f", {about['profile']}" if about["profile"] else ""
     line(f"{about['plan']}{profile}")
-    judged = [row for row in about["statements"] if row["verdict"]]
+    judged = [
+        {**row, "numbers": "\n".join(row["numbers"])}
+        for row in about["statements"]
+        if row["verdict"]
+    ]
     if judged:
-        rows = (
-            (row["statement"], row["verdict"], "\n".join(row["numbers"]))
-            for row in judged
-        )
-        table(("statement", "here", "number"), rows)
+        columns = {"statement": "{statement}", "here": "{verdict}"}
+        listed(judged, {**columns, "number": "{numbers}"})
     left = len(about["statements"]) - len(judged)
     measured = f"{about['cells']:,}"
     if about["cells"] < about["planned"]:
         measured += f" of {about['planned']:,}; the run is not over"
-    notes(
-        {
-            "statements": f"{len(judged)} judged, {left} not measured here",
-            "cells": measured,
-            "seconds": f"{about['seconds']:.1f}",
-            "written": "\n".join(about["written"]),
-        }
-    )
+    rows = {"statements": f"{len(judged)} judged, {left} not measured here"}
+    rows |= {"cells": measured, "seconds": f"{about['seconds']:.1f}"}
+    notes({**rows, "written": "\n".join(about["written"])})
 
 
-def trained(about: Mapping[str, Any]) -> None:
+def trained(about: About) -> None:
     """Print what was trained, below what it was chosen from."""
     if "choice" in about:
         chosen(about["choice"])
-    rows, left = about["rankers"], about["unmatched"]
-    fixed = ("estimator", "seed", "written")
-    reported = [name for name in rows[0] if name not in fixed]
-    heads = ("estimator", *(name.replace("_", " ") for name in reported), "written")
+    names = [name for name in about["rankers"][0] if name not in ("seed", "written")]
+    heads = (*(name.replace("_", " ") for name in names), "written")
     cells = (
-        (row["estimator"], *(_number(row[name]) for name in reported), row["written"])
-        for row in rows
+        (*(_number(row[name]) for name in names), row["written"])
+        for row in about["rankers"]
     )
     table(heads, cells)
-    if left["documents"]:
+    told(
+        about["unmatched"],
+        "{documents:,} documents of {queries:,} queries with {impressions:,} "
+        "impressions and {clicks:,} clicks have no features and were left out",
+    )
+    if constant := about["constant"]:
+        few = ", ".join([*constant[:10], *(["..."] if len(constant) > 10 else [])])
         line(
-            f"{left['documents']:,} documents of {left['queries']:,} queries with "
-            f"{left['impressions']:,} impressions and {left['clicks']:,} clicks have "
-            "no features and were left out"
-        )
-    if about["constant"]:
-        few = ", ".join(about["constant"][:10])
-        more = ", ..." if len(about["constant"]) > 10 else ""
-        line(
-            f"{len(about['constant']):,} features are the same for all documents of "
-            f"each query, so nothing is learnt from them: {few}{more}"
+            f"{len(constant):,} features are the same for all documents of each query, "
+            f"so nothing is learnt from them: {few}"
         )
     for name, found in about.get("importance", {}).items():
         if found:
             line(f"what features are worth to {name}:")
             importance(found)
     for row in about["imputed"]:
-        line(
-            f"{row['feature']} is missing {row['missing']:,} times ({row['share']:.1%})"
-            f" and was filled with its median, {row['median']:.3g} from 0 to 1"
+        told(
+            row,
+            "{feature} is missing {missing:,} times ({share:.1%}) and was filled with "
+            "its median, {median:.3g} from 0 to 1",
         )
 
 
-def swap_plan(about: Mapping[str, Any]) -> None:
+def swap_plan(about: About) -> None:
     """Print how many sessions with swaps it takes, and at which ranks."""
     now, error, wanted = (about[name] for name in ("error_now", "error", "target"))
     line(f"to know {about['goal']}: {about['sessions']:,} sessions with a swap each")
@@ -210,43 +215,51 @@ def swap_plan(about: Mapping[str, Any]) -> None:
     number = "more than a billion" if plain is None else f"{plain:,.0f}"
     line(f"uniform adjacent swaps would take {number} sessions")
     line(f"expected loss: {about['dcg_lost']:.1f} DCG in all these sessions")
-    pairs = about["pairs"][:10]
+    pairs = about["pairs"]
     cells = (
         (f"{row['upper']} with {row['lower']}", *map(_number, list(row.values())[2:]))
-        for row in pairs
+        for row in pairs[:10]
     )
     table(("ranks", "sessions", "queries", "DCG lost"), cells)
-    if len(about["pairs"]) > len(pairs):
-        line(f"and {len(about['pairs']) - len(pairs)} more pairs of ranks")
+    if len(pairs) > 10:
+        line(f"and {len(pairs) - 10} more pairs of ranks")
     heads = ("rank", "alpha", "+-", "beta", "+-")
-    table(heads, (tuple(map(_number, row.values())) for row in about["by_rank"]))
+    table(heads, ([*map(_number, row.values())] for row in about["by_rank"]))
 
 
-def importance(about: Mapping[str, Any]) -> None:
+def exported(about: About) -> None:
+    """Print what was written, and how well it agrees with the ranker."""
+    lines = {"written": "{path}\n{about}", "features": "{n_features:,}"}
+    if about["parity"]:
+        lines["compared"] = (
+            "{parity[documents]:,} documents of {parity[lists]:,} lists, scored by the "
+            "file and by the ranker"
+        )
+        lines["max difference"] = (
+            "{parity[max_difference]:.3g} ({parity[relative]:.2g} of the largest score)"
+        )
+    notes({name: text.format_map(about) for name, text in lines.items()})
+
+
+def importance(about: About) -> None:
     """Print the features that are worth most."""
     rows = about["features"]
     heads = {"gain": "share of gain", "loss": "DCG lost", "standard_error": "+-"}
-    known = [name for name in heads if name in rows[0]]
-    shown = rows[:FEATURES_PRINTED]
-    cells = ((r["feature"], *(f"{r[name]:.4f}" for name in known)) for r in shown)
-    table(("feature", *(heads[name] for name in known)), cells)
-    if len(rows) > len(shown):
-        line(f"and {len(rows) - len(shown):,} features more (--json)")
-    if about["queries"]:
-        line(f"permuted within the lists of {about['queries']:,} held-out queries")
+    known = {heads[name]: f"{{{name}:.4f}}" for name in heads if name in rows[0]}
+    listed(rows[:ROWS_PRINTED], {"feature": "{feature}", **known})
+    if len(rows) > ROWS_PRINTED:
+        line(f"and {len(rows) - ROWS_PRINTED:,} features more (--json)")
+    told(about, "permuted within the lists of {queries:,} held-out queries")
 
 
-def chosen(about: Mapping[str, Any]) -> None:
+def chosen(about: About) -> None:
     """Print which candidates were compared, and which was taken."""
-    line(
-        f"{about['judged_by']}; queries held out in {about['parts']} of "
-        f"{about['folds']} parts"
-    )
+    told(about, "{judged_by}; queries held out in {parts} of {folds} parts")
     rows: dict[str, list[str]] = {}
     short: dict[str, float] = {}
     for row in about["candidates"]:
         name = row["estimator"]
-        gain = f"{row['gain']:+.4f} +- {row['standard_error']:.4f}"
+        gain = "{gain:+.4f} +- {standard_error:.4f}".format_map(row)
         rows.setdefault(name, []).append(gain)
         alone = "disagreement" in about  # then the last judge decides
         short[name] = max(0.0 if alone else short.get(name, 0.0), row["short"])
@@ -255,23 +268,23 @@ def chosen(about: Mapping[str, Any]) -> None:
         ("candidate", *(f"by {judge}" for judge in judges), "falls short"),
         ((name, *gains, f"{short[name]:.2f}") for name, gains in rows.items()),
     )
-    line(f"taken: {about['best']} (falls short least, from 0 to 1)")
+    told(about, "taken: {best} (falls short least, from 0 to 1)")
 
 
-def evaluated(about: Mapping[str, Any]) -> None:
+def evaluated(about: About) -> None:
     """Print how rankers were judged."""
-    line(f"{about['metric']}; labels above {about['relevant_above']:g} are relevant")
+    told(about, "{metric}; labels above {relevant_above:g} are relevant")
     compared = {row["first"]: row for row in about["comparisons"]}
     rows = []
     for row in about["rankers"]:
-        low, high = row["interval"]
-        other = compared.get(row["ranker"])
-        than = ("", "")
-        if other:
-            than = (f"{other['difference']:+.4f}", f"{other['p_corrected']:.2g}")
-        band = f"{low:.4f} to {high:.4f}"
-        rows.append((row["ranker"], f"{row['mean']:.4f}", band, *than))
-    table(("ranker", "mean", "95 % interval", "difference", "p (Holm)"), rows)
+        than = {"difference": "", "p": ""}
+        if other := compared.get(row["ranker"]):
+            than["difference"] = f"{other['difference']:+.4f}"
+            than["p"] = f"{other['p_corrected']:.2g}"
+        rows.append({**row, **than})
+    columns = {"ranker": "{ranker}", "mean": "{mean:.4f}"}
+    columns["95 % interval"] = "{interval[0]:.4f} to {interval[1]:.4f}"
+    listed(rows, {**columns, "difference": "{difference}", "p (Holm)": "{p}"})
     _concluded(about)
     if not about["conclusions"]:
         line(
@@ -280,17 +293,16 @@ def evaluated(about: Mapping[str, Any]) -> None:
         )
 
 
-def _concluded(about: Mapping[str, Any]) -> None:
+def _concluded(about: About) -> None:
     """Print what was left out, and in words which ranker is better."""
-    if about["left_out"]:
-        left = f"left out: {about['left_out']:,} queries that the rankers learnt from"
-        line(left)
+    told(about, "left out: {left_out:,} queries that the rankers learnt from")
     for sentence in about["conclusions"]:
         line(sentence)
 
 
-def counted(about: Mapping[str, Any]) -> None:
-    """Print what was counted."""
+def counted(about: About) -> None:
+    """Print what was counted, below what was found."""
+    findings(about["findings"])
     names = "rows sessions queries documents ranks impressions clicks"
     rows = {name: about[name] for name in names.split()}
     dropped = about["dropped"]
@@ -301,133 +313,120 @@ def counted(about: Mapping[str, Any]) -> None:
     notes({**rows, "written": about["written"]})
 
 
-def estimated(about: Mapping[str, Any]) -> None:
+def estimated(about: About) -> None:
     """Print alpha and beta by rank, how sure they are, and whether trust is there."""
+    rows = about["by_rank"]
     line(f"by {about['method']}: {about['why']}")
     line(
         f"{about['documents_at_several_ranks']:,} of {about['documents']:,} documents "
         f"were shown at several ranks; that connects "
         f"{'; '.join(about['connected']) or 'no ranks'}"
     )
-    rows = about["by_rank"]
     line("the scale is arbitrary: alpha is 1 and beta 0 at the first rank")
-    shown = []
-    for row in rows[:RANKS_PRINTED]:
-        numbers = (f"{row[name]:,}" for name in ("impressions", "clicks"))
-        bands = (_with_band(row["display"], name) for name in ("alpha", "beta"))
-        shown.append((row["ranks"], *numbers, *bands))
-    table(("rank", "impressions", "clicks", "alpha", "beta"), shown)
-    if len(rows) > RANKS_PRINTED:
-        line(f"... and {len(rows) - RANKS_PRINTED} more in the file and with --json")
+    shown = [
+        row | {name: _with_band(row["display"], name) for name in ("alpha", "beta")}
+        for row in rows[:ROWS_PRINTED]
+    ]
+    columns = {"rank": "{ranks}", "impressions": "{impressions:,}"}
+    columns |= {"clicks": "{clicks:,}", "alpha": "{alpha}", "beta": "{beta}"}
+    listed(shown, columns)
+    if len(rows) > ROWS_PRINTED:
+        line(f"... and {len(rows) - ROWS_PRINTED} more in the file and with --json")
     for note in about["notes"]:
         line(f"note: {note}")
     if "models" in about:
         line("which users predict held-out sessions (the simplest that is not behind):")
         shown = []
         for row in about["models"]:
-            numbers = (f"{row[name]:.4f}" for name in ("log_likelihood", "perplexity"))
-            clear = " *" if row["clear"] else ""
-            lead = f"{row['lead']:+.5f} +- {row['lead_error']:.5f}{clear}"
-            shown.append((row["model"], *numbers, lead if row["lead_error"] else ""))
-        heads = ("users go by", "log-likelihood", "perplexity", "lead over the simpler")
-        table(heads, shown)
-    test, error = about.get("trust_bias"), about.get("against_truth")
-    if test is not None:
+            lead = "{lead:+.5f} +- {lead_error:.5f}" if row["lead_error"] else ""
+            clear = " *" if lead and row["clear"] else ""
+            shown.append({**row, "lead": lead.format_map(row) + clear})
+        columns = {"users go by": "{model}", "log-likelihood": "{log_likelihood:.4f}"}
+        columns |= {"perplexity": "{perplexity:.4f}", "lead over the simpler": "{lead}"}
+        listed(shown, columns)
+    if test := about.get("trust_bias"):
         verdict = "there is trust bias" if test["found"] else "no trust bias was found"
-        line(
-            f"{verdict} (p = {test['p']:.2g}): it makes the clicks of "
-            f"{test['n_queries']:,} held-out queries {test['gain']:+.3g} +- "
-            f"{test['gain_error']:.2g} more likely each (log-likelihood); "
-            f"{test['held_out']:.5f} per impression"
+        told(
+            {"verdict": verdict, **test},
+            "{verdict} (p = {p:.2g}): it makes the clicks of {n_queries:,} held-out "
+            "queries {gain:+.3g} +- {gain_error:.2g} more likely each "
+            "(log-likelihood); {held_out:.5f} per impression",
         )
-    if error is not None:
-        line(
-            f"against the truth, modulo gauge: E = {error['error']:.4f}; mean absolute "
-            f"error of alpha {error['alpha_absolute']:.4f}, of beta "
-            f"{error['beta_absolute']:.4f}"
-        )
-    for name in ("written", "plot"):
-        if name in about:
-            line(f"{name}: {about[name]}")
+    told(
+        about,
+        "against the truth, modulo gauge: E = {against_truth[error]:.4f}; mean "
+        "absolute error of alpha {against_truth[alpha_absolute]:.4f}, of beta "
+        "{against_truth[beta_absolute]:.4f}",
+        "written: {written}",
+        "plot: {plot}",
+    )
 
 
-def evaluated_from_clicks(about: Mapping[str, Any]) -> None:
+def evaluated_from_clicks(about: About) -> None:
     """Print how rankers were judged by held-out clicks."""
-    line(
-        f"{about['metric']} by {about['estimator']}, from {about['clicks']:,} clicks, "
-        f"{about['sessions']:,} sessions and {about['queries']:,} queries; in units of "
-        f"{about['units']}"
+    told(
+        about,
+        "{metric} by {estimator}, from {clicks:,} clicks, {sessions:,} sessions and "
+        "{queries:,} queries; in units of {units}",
     )
     for row in about["rankers"]:
         line(row["ranker"])
         notes(_judged(row))
         if row["predicted"]:
-            line(
-                f"{row['ranker']}: {row['never_shown_share']:.1%} of the rank weight "
-                "is on documents that were never shown: their relevance is predicted, "
-                "as if documents alike were as relevant when shown (--among shown "
-                "leaves them out)"
+            told(
+                row,
+                "{ranker}: {never_shown_share:.1%} of the rank weight is on documents "
+                "that were never shown: their relevance is predicted, as if documents "
+                "alike were as relevant when shown (--among shown leaves them out)",
             )
-    refits = about["refits"]
-    if refits is not None:
-        line(
-            "users were estimated, so only differences are told; for each interval "
-            f"they were refitted to {refits['replicates']} resamples of {refits['to']}"
-        )
-    if about["user_buckets"]:
-        line(f"intervals are clustered by user, in {about['user_buckets']:,} buckets")
+    told(
+        about,
+        "users were estimated, so only differences are told; for each interval they "
+        "were refitted to {refits[replicates]} resamples of {refits[to]}",
+        "intervals are clustered by user, in {user_buckets:,} buckets",
+    )
     if about["among"] == "shown":
         line("rankings order the documents that were shown, and no others")
     _concluded(about)
 
 
-def _judged(row: Mapping[str, Any]) -> dict[str, str]:
+def _judged(row: About) -> dict[str, str]:
     titles = {"value": "value", "logged": "logged ranking"}
     lines = {titles[key]: _estimate(row[key]) for key in titles if key in row}
-    for name, verdict in (
-        ("logged", "verdict on future queries"),
-        ("production", "verdict against production"),
-    ):
+    verdicts = {"logged": "on future queries", "production": "against production"}
+    for name, verdict in verdicts.items():
         if difference := row.get(f"against_{name}"):
             lines[f"difference from {name}"] = _estimate(difference, sign="+")
-            lines[verdict] = _verdict(difference)
-    if "second_judge" in row:
-        second = row["second_judge"]
-        low, high = (second["over_queries"][end] for end in ("low", "high"))
+            lines[f"verdict {verdict}"] = _verdict(difference)
+    if second := row.get("second_judge"):
         lines[f"by {second['judge']}, not users"] = (
-            f"{second['estimate']:+.4f}, 95 % {low:+.4f} to {high:+.4f} over queries; "
-            "in a unit of its own"
-        )
+            "{estimate:+.4f}, 95 % {over_queries[low]:+.4f} to "
+            "{over_queries[high]:+.4f} over queries; in a unit of its own"
+        ).format_map(second)
     lines["rank weight on documents never shown"] = f"{row['never_shown_share']:.1%}"
     if row["effective_impressions"] is not None:
         lines["effective impressions"] = (
-            f"{row['effective_impressions']:,.0f} of {row['impressions']:,}; the top "
-            f"1 % carry {row['top_percent_share']:.1%} of the weight"
-        )
+            "{effective_impressions:,.0f} of {impressions:,}; the top 1 % carry "
+            "{top_percent_share:.1%} of the weight"
+        ).format_map(row)
     return lines
 
 
-def _estimate(about: Mapping[str, Any], sign: str = "") -> str:
+def _estimate(about: About, sign: str = "") -> str:
     """A value, and below it both intervals, or bounds."""
-    kind, lines = "95 %", []
+    kind, first = "95 %", f"{{estimate:{sign}.4f}}"
     if about["bounds"]:
-        kind = "bounds"
-        lines.append(
-            f"{about['least']:{sign}.4f} to {about['most']:{sign}.4f}, by what "
-            "documents never shown are worth"
-        )
-    else:
-        lines.append(f"{about['estimate']:{sign}.4f}")
+        kind, first = "bounds", f"{{least:{sign}.4f}} to {{most:{sign}.4f}}"
+        first += ", by what documents never shown are worth"
+    lines = [first.format_map(about)]
     for over, target in (("sessions", "these queries"), ("queries", "future ones")):
-        interval = about[f"over_{over}"]
-        lines.append(
-            f"{interval['low']:{sign}.4f} to {interval['high']:{sign}.4f}: {kind} over "
-            f"{over} ({target})"
-        )
+        low, high = (about[f"over_{over}"][end] for end in ("low", "high"))
+        band = f"{low:{sign}.4f} to {high:{sign}.4f}"
+        lines.append(f"{band}: {kind} over {over} ({target})")
     return "\n".join(lines)
 
 
-def _verdict(difference: Mapping[str, Any]) -> str:
+def _verdict(difference: About) -> str:
     verdict, needed = str(difference["verdict"]), difference["clicks_needed"]
     if verdict == "cannot be decided":
         return f"{verdict}: the judges disagree, so the users may be wrong"
@@ -441,18 +440,20 @@ def _verdict(difference: Mapping[str, Any]) -> str:
     )
 
 
-def findings(report: Any, *, to_stderr: bool) -> None:
+def findings(found: Iterable[About], console: Console = out) -> None:
     """Print what is wrong or peculiar about a log, with example rows."""
-    if not report.findings:
-        return
-    rows = []
-    for found in report.findings:
-        kind, number = "fault" if found.fault else "note", f"{found.number:,}"
-        write = partial(json.dumps, default=str, ensure_ascii=False)  # ids as they are
-        examples = map(write, found.examples[:3])
-        rows.append((kind, found.what, f"{number} {found.unit}", "\n".join(examples)))
-    console = faults if to_stderr else out
-    table(("", "what", "how many", "for example"), rows, console)
+    write = partial(json.dumps, default=str, ensure_ascii=False)  # ids as they are
+    rows = [
+        (
+            "fault" if row["fault"] else "note",
+            row["what"],
+            f"{row['number']:,} {row['unit']}",
+            "\n".join(map(write, row["examples"][:3])),
+        )
+        for row in found
+    ]
+    if rows:
+        table(("", "what", "how many", "for example"), rows, console)
 
 
 def _by_rank(ranks: Iterable[int], rows: Mapping[str, Iterable[float | None]]) -> None:
@@ -470,11 +471,11 @@ def _with_band(row: Mapping[str, float], name: str) -> str:
     return f"{row[name]:.4f} +- {reach:.4f}" if reach > 0 else f"{row[name]:.4f}"
 
 
-def _number(value: float | None) -> str:
+def _number(value: float | str | None) -> str:
     """A number of a report: whole ones as they are, others to four places."""
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else value
 
 
 def _plain(text: str) -> str:

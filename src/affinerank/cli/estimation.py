@@ -12,53 +12,48 @@ from affinerank.cli.options import (
     Counts,
     DataOptions,
     Days,
-    Features,
-    Json,
+    Output,
+    Result,
     Seed,
     Set,
-    bars,
-    command,
     load,
     require_writable,
-    show,
 )
 from affinerank.errors import ConfigError
+from affinerank.progress import Progress
 
 AUTO = "auto"
 
 
-@command
 def estimate(
     counts: Counts,
     *,
-    output: Annotated[
-        Path, Option("-o", "--output", help="User model to write, JSON.")
-    ] = Path("users.json"),
-    data: Features = None,
-    method: Annotated[str, Option(help=f"{AUTO}, {{METHODS}}.")] = AUTO,
+    output: Output = Path("users.json"),
+    data: str | None = None,
+    method: str = AUTO,
     settings: Set = None,
-    truth: Annotated[
-        Path | None, Option(help="The true user model, to compare with.")
-    ] = None,
-    plot: Annotated[
-        Path | None, Option(help="Draw alpha and beta: .png, .svg, .pdf, .html.")
-    ] = None,
-    least_clicks: Annotated[
-        float, Option(min=0, help="Ranks with fewer are pooled with the next.")
-    ] = 200,
-    replicates: Annotated[
-        int, Option(min=0, help="Resamples behind the bands of the EM.")
-    ] = 20,
+    truth: Path | None = None,
+    plot: Path | None = None,
+    least_clicks: Annotated[float, Option(min=0)] = 200,
+    replicates: Annotated[int, Option(min=0)] = 20,
     of: DataOptions,
     days: Days,
     seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
+    progress: Progress,
+) -> Result:
     """Estimate how users click, and say how good the estimate is.
 
     With --set, the settings of the network that the EM methods train.
 
     Example: affinerank estimate counts.parquet --data yahoo-like:500
+
+    Options:
+        output: User model to write, JSON.
+        method: auto, {METHODS}.
+        truth: The true user model, to compare with.
+        plot: Draw alpha and beta: .png, .svg, .pdf, .html.
+        least_clicks: Ranks with fewer are pooled with the next.
+        replicates: Resamples behind the bands of the EM.
     """
     from affinerank.bias.method import EstimationSettings
     from affinerank.charts import bias_figure, figure_format, save_figure
@@ -76,19 +71,17 @@ def estimate(
     if plot is not None:
         figure_format(plot)
     true_users = load(truth)
-    clicks = days.load(counts)
-    read = None if data is None else of.read(data)
-    with bars() as progress:
-        found = estimate_users(
-            clicks, read, settings=how, truth=true_users, progress=progress
-        )
+    clicks, read = days.load(counts), of.read(data)
+    found = estimate_users(
+        clicks, read, settings=how, truth=true_users, progress=progress
+    )
     save_users(found.users, output)
     about: dict[str, Any] = {**found.to_dict(), "written": str(output)}
     if plot is not None:
         true = found.truth_by_rank(true_users) if true_users else None
         save_figure(bias_figure(found.by_rank(), true), plot)
         about["plot"] = str(plot)
-    show(about, as_json, display.estimated)
+    return about, display.estimated
 
 
 def _network(method: str, settings: list[str], seed: int) -> Any:

@@ -6,96 +6,77 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from affinerank.cli import display
 from affinerank.cli.options import (
     DataOptions,
     Days,
-    Json,
-    RelevantAbove,
+    Models,
+    Result,
     Seed,
-    Users,
-    bars,
-    command,
-    load_held_against,
-    show,
+    load,
 )
 from affinerank.defaults import CORRECTION, RELEVANT_ABOVE
 from affinerank.errors import ConfigError, DataError
+from affinerank.progress import Progress
 
 
-@command
 def evaluate(
-    models: Annotated[
-        list[Path], Argument(metavar="MODEL...", help="Folders of rankers.")
-    ],
+    models: Models,
     *,
-    data: Annotated[
-        str,
-        Option(
-            help="Labelled data, of splits test; with --counts features, of splits the "
-            "one that the counts are of."
-        ),
-    ],
-    metric: Annotated[
-        str | None,
-        Option(
-            help="By labels as in nDCG@10 (the default), P@5, RR; by clicks DCG@10 "
-            "(the default) or P@5."
-        ),
-    ] = None,
-    counts: Annotated[
-        Path | None, Option(help="Judge by these held-out clicks, not by labels.")
-    ] = None,
-    users: Users = None,
-    estimator: Annotated[str, Option(help="With --counts: {ESTIMATORS}.")] = CORRECTION,
-    against: Annotated[
-        str | None,
-        Option(
-            help="What to compare with. By labels: a ranker's folder, or production as "
-            "simulate trains it (the default of worlds). With --counts: the logged "
-            "order, always, and a ranker that logged (column ranker; by default that "
-            "of most sessions)."
-        ),
-    ] = None,
-    among: Annotated[
-        str,
-        Option(help="With --counts, which documents are ranked: all, or shown."),
-    ] = "all",
-    rank_weights: Annotated[
-        str | None,
-        Option(help="With --counts: weights of ranks 1, 2, ..., as in 1,0.5."),
-    ] = None,
-    estimated_from: Annotated[
-        Path | None,
-        Option(
-            help="With estimated --users: the counts they came from; of splits, train."
-        ),
-    ] = None,
-    replicates: Annotated[
-        int, Option(min=2, help="With estimated --users: refits for each interval.")
-    ] = 20,
-    relevant_above: RelevantAbove = RELEVANT_ABOVE,
+    data: str,
+    metric: str | None = None,
+    counts: Path | None = None,
+    users: Path | None = None,
+    estimator: str = CORRECTION,
+    against: str | None = None,
+    among: str = "all",
+    rank_weights: str | None = None,
+    estimated_from: Path | None = None,
+    replicates: Annotated[int, Option(min=2)] = 20,
+    relevant_above: float = RELEVANT_ABOVE,
     of: DataOptions,
     days: Days,
     seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
+    progress: Progress,
+) -> Result:
     """Judge rankers by labels, or by the clicks that another ranking brought.
 
     Leaves out queries learnt from. Ends with: better than production or not.
 
     Example: affinerank evaluate model --data yahoo-like:500
+
+    Options:
+        models: Folders of rankers.
+        data: Labelled data, of splits test; with --counts features, of splits the one
+            that the counts are of.
+        metric: By labels as in nDCG@10 (the default), P@5, RR; by clicks DCG@10 (the
+            default) or P@5.
+        counts: Judge by these held-out clicks, not by labels.
+        estimator: With --counts: {ESTIMATORS}.
+        against: What to compare with. By labels: a ranker's folder, or production as
+            simulate trains it (the default of worlds). With --counts: the logged order,
+            always, and a ranker that logged (column ranker; by default that of most
+            sessions).
+        among: With --counts, which documents are ranked: all, or shown.
+        rank_weights: With --counts: weights of ranks 1, 2, ..., as in 1,0.5.
+        estimated_from: With estimated --users: the counts they came from; of splits,
+            train.
+        replicates: With estimated --users: refits for each interval.
     """
     from affinerank.metrics import Metric
-    from affinerank.pipeline import evaluate_rankers, simulation_rankers
+    from affinerank.pipeline import (
+        OffPolicySettings,
+        evaluate_from_clicks,
+        evaluate_rankers,
+        simulation_rankers,
+    )
     from affinerank.rankers.loading import load_ranker
 
     rankers = {str(folder): load_ranker(folder) for folder in models}
-    about_clicks = (users, rank_weights, estimated_from)
     if counts is None:
-        if any(value is not None for value in about_clicks) or among != "all":
+        if (users, rank_weights, estimated_from, among) != (None, None, None, "all"):
             raise ConfigError(
                 "--users, --among, --rank-weights and --estimated-from are about "
                 "clicks: give --counts with them"
@@ -113,55 +94,40 @@ def evaluate(
             metric=Metric.parse(metric or "nDCG@10"),
             relevant_above=relevant_above,
         )
-        show(judged.to_dict(), as_json, display.evaluated)
-        return
-    settings = _settings(metric, rank_weights)
-    settings |= {"estimator": estimator, "among": among}
-    settings |= {"production": against if against != "logged" else None}
-    settings |= {"replicates": replicates, "seed": seed}
-    held = days.load(counts)
-    about = _from_clicks(rankers, held, (users, estimated_from), settings, data, of)
-    show(about, as_json, display.evaluated_from_clicks)
+        return judged.to_dict(), display.evaluated
+    settings = OffPolicySettings(
+        estimator=estimator,
+        rank_weights=_rank_weights(metric, rank_weights),
+        among=among,
+        production=against if against != "logged" else None,
+        replicates=replicates,
+        seed=seed,
+    )
+    held, source = days.load(counts), None
+    if estimated_from is not None:
+        source = (Days().load(estimated_from), of.read(data, named=False))
+    found = evaluate_from_clicks(
+        rankers,
+        held,
+        _data_of(held, data, of),
+        load(users, held),
+        settings=settings,
+        estimated_from=source,
+        progress=progress,
+    )
+    return found.to_dict(), display.evaluated_from_clicks
 
 
-def _settings(metric: str | None, rank_weights: str | None) -> dict[str, Any]:
+def _rank_weights(metric: str | None, rank_weights: str | None) -> Any:
     """Read what is estimated from clicks."""
     from affinerank.evaluation.rank_weights import RankWeights, parse_rank_weights
     from affinerank.metrics import Metric
 
-    if metric is not None and rank_weights is not None:
+    if rank_weights is None:
+        return RankWeights.of_metric(Metric.parse(metric or "DCG@10"))
+    if metric is not None:
         raise ConfigError("give --metric or --rank-weights, not both")
-    if rank_weights is not None:
-        return {"rank_weights": parse_rank_weights(rank_weights)}
-    return {"rank_weights": RankWeights.of_metric(Metric.parse(metric or "DCG@10"))}
-
-
-def _from_clicks(
-    rankers: Any,
-    held: Any,
-    users: tuple[Path | None, Path | None],
-    settings: dict[str, Any],
-    data: str,
-    of: DataOptions,
-) -> dict[str, Any]:
-    """Load what the options name, and judge by clicks."""
-    from affinerank.pipeline import OffPolicySettings, evaluate_from_clicks
-
-    known, learnt = users
-    source = None
-    if learnt is not None:
-        source = (Days().load(learnt), of.read(data, named=False))
-    with bars() as progress:
-        found = evaluate_from_clicks(
-            rankers,
-            held,
-            _data_of(held, data, of),
-            load_held_against(known, held),
-            settings=OffPolicySettings(**settings),
-            estimated_from=source,
-            progress=progress,
-        )
-    return found.to_dict()
+    return parse_rank_weights(rank_weights)
 
 
 def _data_of(counts: Any, data: str, of: DataOptions) -> Any:

@@ -8,77 +8,60 @@ from typing import Annotated
 from typer import Argument, Option
 
 from affinerank.cli import display
-from affinerank.cli.options import Json, Seed, bars, require_writable, show
+from affinerank.cli.options import OtherOutput, Result, Seed, require_writable
 from affinerank.errors import ConfigError
-
-PLANS = "figure1 to figure5, all, noise, clipping, real, trees"
+from affinerank.progress import Progress
 
 
 def demo(
-    out: Annotated[Path, Option(metavar="RUN", help="Folder of the report.")] = Path(
-        "affinerank-demo"
-    ),
+    *,
+    out: Annotated[Path, Option(metavar="RUN")] = Path("affinerank-demo"),
     seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
+    progress: Progress,
+) -> Result:
     """Show the whole path on a small synthetic world.
 
     Example: affinerank demo --out affinerank-demo
+
+    Options:
+        out: Folder of the report.
     """
     from affinerank.demo import report_demo, run_demo
 
-    with bars() as progress:
-        shown = run_demo(seed=seed, progress=progress)
-        written = report_demo(out, seed=seed, progress=progress)
+    shown = run_demo(seed=seed, progress=progress)
+    written = report_demo(out, seed=seed, progress=progress)
     about = {**shown.to_dict(), "report": str(written)}
-    show(about, as_json, lambda _: display.demonstration(shown, written))
+    return about, lambda _: display.demonstration(shown, written)
 
 
 def reproduce(
-    name: Annotated[
-        str, Argument(metavar="NAME", help=f"{PLANS}, or a plan's .toml file.")
-    ],
-    profile: Annotated[
-        str | None, Option(help="smoke, laptop (the default) or paper: how large.")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        Option(
-            help="Folder with real sets, in the place of worlds; real takes that of "
-            "AFFINERANK_DATA by default."
-        ),
-    ] = None,
-    relevant_above: Annotated[
-        float | None,
-        Option(help="Labels of --data above this are relevant; else the plan's."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        Option(
-            metavar="RUN",
-            help="Folder of the run (default: NAME-PROFILE); an interrupted run is "
-            "resumed.",
-        ),
-    ] = None,
-    device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
-    processes: Annotated[
-        int | None,
-        Option(
-            min=1,
-            max=64,
-            help="At work at once: one prepares while another trains; left out, 2, or "
-            "1 for small plans.",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        Option(min=0, max=2**31 - 1, help="Of the first run; else the plan's."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+    name: Annotated[str, Argument(metavar="NAME")],
+    *,
+    profile: str | None = None,
+    data: Path | None = None,
+    relevant_above: float | None = None,
+    out: Annotated[Path | None, Option(metavar="RUN")] = None,
+    device: str = "auto",
+    processes: Annotated[int | None, Option(min=1, max=64)] = None,
+    seed: Annotated[int | None, Option(min=0, max=2**31 - 1)] = None,
+    progress: Progress,
+) -> Result:
     """Run an experiment of the paper; say which statements held.
 
     Example: affinerank reproduce figure1 --profile smoke
+
+    Options:
+        name: figure1 to figure5, all, noise, clipping, real, trees, or a plan's .toml
+            file.
+        profile: smoke, laptop (the default) or paper: how large.
+        data: Folder with real sets, in the place of worlds; real takes that of
+            AFFINERANK_DATA by default.
+        relevant_above: Labels of --data above this are relevant; else the plan's.
+        out: Folder of the run (default: NAME-PROFILE); an interrupted run is resumed.
+        device: auto, cpu or cuda.
+        processes: At work at once: one prepares while another trains; left out, 2, or 1
+            for small plans.
+        seed: Of the first run; else the plan's.
     """
     from affinerank.experiments.reproduce import reproduce
 
@@ -88,34 +71,30 @@ def reproduce(
     if relevant_above is not None and data is None and name != "real":
         raise ConfigError("--relevant-above needs --data, whose labels it is about")
     size = profile or "laptop"
-    folder = out or Path(Path(name).stem if own else f"{name}-{size}")
-    with bars() as progress:
-        about = reproduce(
-            name,
-            folder,
-            profile=size,
-            data=data,
-            relevant_above=relevant_above,
-            seed=seed,
-            device=device,
-            processes=processes,
-            progress=progress,
-        )
-    show(about, as_json, display.reproduced)
+    about = reproduce(
+        name,
+        out or Path(Path(name).stem if own else f"{name}-{size}"),
+        profile=size,
+        data=data,
+        relevant_above=relevant_above,
+        seed=seed,
+        device=device,
+        processes=processes,
+        progress=progress,
+    )
+    return about, display.reproduced
 
 
 def report(
-    run: Annotated[
-        Path, Argument(metavar="RUN", help="Folder of a run, finished or not.")
-    ],
-    output: Annotated[
-        Path | None, Option("-o", "--output", help="File (default: RUN/report.html).")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+    run: Annotated[Path, Argument(metavar="RUN")], *, output: OtherOutput = None
+) -> Result:
     """Write the report of a run: one HTML file that opens offline.
 
     Example: affinerank report figure1-smoke
+
+    Options:
+        run: Folder of a run, finished or not.
+        output: File (default: RUN/report.html).
     """
     from affinerank.experiments.report import write_report
     from affinerank.experiments.reproduce import outcome
@@ -123,4 +102,4 @@ def report(
     if output is not None:
         require_writable(output, reads=[run / "plan.toml", run / "results.parquet"])
     written = write_report(run, output)
-    show({**outcome(run), "written": [str(written)]}, as_json, display.reproduced)
+    return {**outcome(run), "written": [str(written)]}, display.reproduced

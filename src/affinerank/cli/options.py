@@ -1,16 +1,40 @@
-"""What commands share: options declared once, how they are read, how results show."""
+"""What commands share: options declared once, how they are read, how results show.
+
+A command is a function: its parameters are arguments, those by keyword options, and the
+section ``Options:`` of its docstring tells what each is for. Some are the same for all,
+by name or, in capitals, by what stands for them:
+
+Options:
+    COUNTS: Counts, Parquet; or a folder of days.
+    DATA: A file, a set's folder, a table (duckdb:///shop.duckdb#features), or a world:
+        yahoo-like:2000, or with a seed of its own yahoo-like:2000@7.
+    MODEL: Folder of a ranker.
+    as_json: Print JSON, for machines.
+    clip: Least alpha: a number, or 10/sqrt(n).
+    data: Features: a file, a folder, a table or a world.
+    list_id: Column of the id that a list has, if not query_id.
+    memory: DuckDB spills beyond this.
+    output: File to write.
+    relevant_above: Labels above this are relevant; sets of 0 to 2 need 0.
+    seed: Seed of everything random.
+    settings: A setting, as in epochs=12.
+    top_k: Show only the first K documents.
+    users: User model, JSON.
+"""
 
 from __future__ import annotations
 
 import inspect
 import json
 import math
+import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from dataclasses import asdict, dataclass, fields
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from typer import Argument, Option
 
@@ -18,57 +42,42 @@ from affinerank.cli import display
 from affinerank.errors import ConfigError
 from affinerank.progress import Progress, in_lines
 
-Data = Annotated[
-    str,
-    Argument(
-        metavar="DATA",
-        help="A file, a set's folder, a table (duckdb:///shop.duckdb#features), or a "
-        "world: yahoo-like:2000, or with a seed of its own yahoo-like:2000@7.",
-    ),
-]
-Features = Annotated[
-    str | None, Option(help="Features: a file, a folder, a table or a world.")
-]
-Counts = Annotated[
-    Path, Argument(metavar="COUNTS", help="Counts, Parquet; or a folder of days.")
-]
-Users = Annotated[Path | None, Option(help="User model, JSON.")]
-Output = Annotated[Path, Option("-o", "--output", help="File to write.")]
-Seed = Annotated[int, Option(min=0, max=2**31 - 1, help="Seed of everything random.")]
-Json = Annotated[bool, Option("--json", help="Print JSON, for machines.")]
-Clip = Annotated[str | None, Option(help="Least alpha: a number, or 10/sqrt(n).")]
-RelevantAbove = Annotated[
-    float, Option(help="Labels above this are relevant; sets of 0 to 2 need 0.")
-]
-Set = Annotated[
-    list[str] | None,
-    Option("--set", metavar="KEY=VALUE", help="A setting, as in epochs=12."),
-]
-ListId = Annotated[
-    str | None, Option(help="Column of the id that a list has, if not query_id.")
-]
+Readable = str | Path | None
+Result = tuple[Any, Callable[[Any], object]]  # plain data, and what draws them
+Data = Annotated[str, Argument(metavar="DATA")]
+Counts = Annotated[Path, Argument(metavar="COUNTS")]
+Model = Annotated[Path, Argument(metavar="MODEL")]
+Models = Annotated[list[Path], Argument(metavar="MODEL...")]
+Output = Annotated[Path, Option("-o", "--output")]
+OtherOutput = Annotated[Path | None, Option("-o", "--output")]
+Positive = Annotated[int | None, Option(min=1)]
+Seed = Annotated[int, Option(min=0, max=2**31 - 1)]
+Set = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE")]
+Json = Annotated[bool, Option("--json")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:
-    """How DATA is read: options of every command that reads ranking data."""
+    """How DATA is read: options of every command that reads ranking data.
 
-    split: Annotated[str | None, Option(help="train, validation or test.")] = None
-    fold: Annotated[int, Option(min=1, help="Fold, for sets that have several.")] = 1
-    missing: Annotated[
-        str, Option(help="What NULL and nan become: error, keep, or a number.")
-    ] = "keep"
-    list_id: ListId = None
-    features: Annotated[
-        str | None, Option(help="Columns to learn from, as in 'price,rating*'; or all.")
-    ] = None
-    ignore: Annotated[str | None, Option(help="Columns that are no features.")] = None
-    data_column: Annotated[
-        list[str] | None, Option(help="Name in DATA, as in query_id=search_id.")
-    ] = None
-    category: Annotated[
-        str | None, Option(help="Columns of numbers that are categories: 'size,type*'.")
-    ] = None
+    Options:
+        split: train, validation or test.
+        fold: Fold, for sets that have several.
+        missing: What NULL and nan become: error, keep, or a number.
+        features: Columns to learn from, as in 'price,rating*'; or all.
+        ignore: Columns that are no features.
+        data_column: Name in DATA, as in query_id=search_id.
+        category: Columns of numbers that are categories: 'size,type*'.
+    """
+
+    split: str | None = None
+    fold: Annotated[int, Option(min=1)] = 1
+    missing: str = "keep"
+    list_id: str | None = None
+    features: str | None = None
+    ignore: str | None = None
+    data_column: list[str] | None = None
+    category: str | None = None
 
     def source(self, data: str) -> Any:
         """Find out what DATA is."""
@@ -77,95 +86,89 @@ class DataOptions:
         from affinerank.settings import pair
 
         names = tuple(pair(text, "--data-column") for text in self.data_column or ())
-        chosen: Chosen | None = Chosen(self.features, self.ignore, names, self.category)
-        if chosen == Chosen():
-            chosen = None
-        missing = parse_missing(self.missing)
-        given: dict[str, Any] = {"list_id": self.list_id, "chosen": chosen}
+        chosen = Chosen(self.features, self.ignore, names, self.category)
+        given: dict[str, Any] = {
+            "missing": parse_missing(self.missing),
+            "list_id": self.list_id,
+            "chosen": None if chosen == Chosen() else chosen,
+        }
         if "://" in data:
             from affinerank.pipeline import database_source
 
-            return database_source(data, missing=missing, **given)
-        return DataSource.parse(data, fold=self.fold, missing=missing, **given)
+            return database_source(data, **given)
+        return DataSource.parse(data, fold=self.fold, **given)
 
     def read(
-        self,
-        data: str,
-        default: Literal["train", "validation", "test"] = "train",
-        *,
-        named: bool = True,
+        self, data: str | None, default: str = "train", *, named: bool = True
     ) -> Any:
         """Read the split named, or the one that a command takes by itself."""
         from affinerank.data.reading import parse_split
 
+        if data is None:
+            return None
         source = self.source(data)
         chosen = parse_split(self.split) if self.split and named else None
         return source.read(chosen or source.default_split(default))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogReading:
-    """How a log is read: options of every command that reads one."""
+    """How a log is read: options of every command that reads one.
 
-    column: Annotated[
-        list[str] | None, Option(help="Name in the log, as in rank=position.")
-    ] = None
-    ranks_from: Annotated[
-        int, Option(help="What the log calls the first rank: 1 or 0.")
-    ] = 1
-    page: Annotated[
-        str | None, Option(help="Column of the page, where ranks begin anew on each.")
-    ] = None
-    page_size: Annotated[
-        int | None, Option(min=1, help="Ranks of a page, with --page.")
-    ] = None
-    pages_from: Annotated[
-        int, Option(help="What the log calls the first page: 1 or 0.")
-    ] = 1
-    offset: Annotated[
-        str | None, Option(help="Column of the results before the page, instead.")
-    ] = None
-    where: Annotated[
-        str | None, Option(help="Your own SQL condition, run as it is.")
-    ] = None
-    segment: Annotated[str | None, Option(help="Column that tells segments apart.")] = (
-        None
-    )
-    since: Annotated[str | None, Option(help="First moment counted.")] = None
-    until: Annotated[str | None, Option(help="First one not counted.")] = None
-    max_sessions_per_user: Annotated[
-        int | None, Option(min=1, help="Needs a column user_id.")
-    ] = None
-    hive: Annotated[
-        bool, Option("--hive", help="Folders named as in day=1 are columns.")
-    ] = False
-    memory: Annotated[str, Option(help="DuckDB spills beyond this.")] = "4GB"
+    Options:
+        column: Name in the log, as in rank=position.
+        ranks_from: What the log calls the first rank: 1 or 0.
+        page: Column of the page, where ranks begin anew on each.
+        page_size: Ranks of a page, with --page.
+        pages_from: What the log calls the first page: 1 or 0.
+        offset: Column of the results before the page, instead.
+        where: Your own SQL condition, run as it is.
+        segment: Column that tells segments apart.
+        since: First moment counted.
+        until: First one not counted.
+        max_sessions_per_user: Needs a column user_id.
+        hive: Folders named as in day=1 are columns.
+    """
+
+    column: list[str] | None = None
+    ranks_from: int = 1
+    page: str | None = None
+    page_size: Positive = None
+    pages_from: int = 1
+    offset: str | None = None
+    where: str | None = None
+    segment: str | None = None
+    since: str | None = None
+    until: str | None = None
+    max_sessions_per_user: Positive = None
+    hive: bool = False
+    memory: str = "4GB"
 
     def opening(self) -> dict[str, Any]:
         """Return what the engine must know to open the log."""
         return {"hive": self.hive, "memory": self.memory}
 
-    def options(self, list_id: str | None) -> Any:
+    def options(self, **more: Any) -> Any:
         """Build what the counting engine takes."""
         from affinerank.clicks.log import LogOptions
         from affinerank.settings import pair
 
-        given = asdict(self)
-        for name in self.opening():
-            del given[name]
-        names = given.pop("column") or []
-        columns = dict(pair(text, "--column") for text in names)
-        return LogOptions(columns=columns, list_id=list_id, **given)
+        given = {k: v for k, v in asdict(self).items() if k not in self.opening()}
+        columns = dict(pair(text, "--column") for text in given.pop("column") or [])
+        return LogOptions(columns=columns, **given, **more)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Days:
-    """Days of a folder of counts: options of every command that reads counts."""
+    """Days of a folder of counts: options of every command that reads counts.
 
-    since: Annotated[
-        str | None, Option(help="First day read, of a folder of counts.")
-    ] = None
-    until: Annotated[str | None, Option(help="First day not read.")] = None
+    Options:
+        since: First day read, of a folder of counts.
+        until: First day not read.
+    """
+
+    since: str | None = None
+    until: str | None = None
 
     def load(self, counts: Path) -> Any:
         """Read the counts."""
@@ -174,25 +177,23 @@ class Days:
         return ClickCounts.load(counts, since=self.since, until=self.until)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Into:
-    """A folder of counts that a day is added to: options of ``count``."""
+    """A folder of counts that a day is added to: options of ``count``.
 
-    into: Annotated[
-        Path | None, Option(help="Folder of counts to add a day to, not a file.")
-    ] = None
-    day: Annotated[
-        str | None, Option(help="With --into: the day, where LOG's name has none.")
-    ] = None
-    again: Annotated[
-        bool, Option("--replace", help="With --into: count a day anew.")
-    ] = False
-    remove: Annotated[
-        str | None, Option(help="With --into, without a LOG: take this day out.")
-    ] = None
-    keep_days: Annotated[
-        int | None, Option(min=1, help="With --into: remove what is older.")
-    ] = None
+    Options:
+        into: Folder of counts to add a day to, not a file.
+        day: With --into: the day, where LOG's name has none.
+        again: With --into: count a day anew.
+        remove: With --into, without a LOG: take this day out.
+        keep_days: With --into: remove what is older.
+    """
+
+    into: Path | None = None
+    day: str | None = None
+    again: Annotated[bool, Option("--replace")] = False
+    remove: str | None = None
+    keep_days: Positive = None
 
     def removed(self) -> bool:
         """Take a day out, if that is asked for."""
@@ -214,12 +215,8 @@ class Into:
         if self.into is None:
             return nullcontext(output), output
         day = day_of(self.day, "--day") if self.day else day_of(log)
-
-        def same(one: Path, other: Path) -> bool:
-            return ClickCounts.load(one).equals(ClickCounts.load(other))
-
-        file = self.into / f"{day}.parquet"
-        return new_day(self.into, day, same, again=self.again), file
+        counted = new_day(self.into, day, ClickCounts.load, again=self.again)
+        return counted, self.into / f"{day}.parquet"
 
     def too_old(self) -> list[str]:
         """Remove the days that are older than those to keep."""
@@ -234,51 +231,72 @@ SHARED = (DataOptions, LogReading, Days, Into)
 SECONDS_BETWEEN_LINES = 10.0
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Let a parameter of a type of ``SHARED`` stand for all options of that type."""
-    hints = get_type_hints(function, include_extras=True)
-    parameters: list[inspect.Parameter] = []
-    shared: dict[str, Any] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if hints[name] not in SHARED:
-            parameters.append(parameter.replace(annotation=hints[name]))
-            continue
-        kind = shared[name] = hints[name]
-        own = get_type_hints(kind, include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                entry.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=entry.default,
-                annotation=own[entry.name],
-            )
-            for entry in fields(kind)
-        ]
+def command(function: Callable[..., Result | None]) -> Callable[..., None]:
+    """Make a command: read its docstring, add ``--json``, and show what it returns.
 
-    @wraps(function)
-    def run(**given: Any) -> None:
+    A parameter of a type of ``SHARED`` stands for all options of that type. One called
+    ``progress`` is no option: bars are drawn while the command runs.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    shared = {name: kind for name, kind in hints.items() if kind in SHARED}
+
+    def run(*, as_json: Json = False, **given: Any) -> None:
         for name, kind in shared.items():
             given[name] = kind(**{f.name: given.pop(f.name) for f in fields(kind)})
-        function(**given)
+        if "progress" not in hints:
+            result = function(**given)
+        else:
+            with bars() as progress:
+                result = function(**given, progress=progress)
+        if result is not None and as_json:
+            print(json.dumps(_plain(result[0]), indent=2, default=str, allow_nan=False))
+        elif result is not None:
+            about, draw = result
+            draw(about)
 
-    ordered = sorted(parameters, key=lambda p: p.kind == p.KEYWORD_ONLY)
-    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in ordered}
-    del run.__wrapped__
+    parameters: list[inspect.Parameter] = []
+    for parameter in _parameters(function):
+        if parameter.name in shared:
+            parameters += _parameters(shared[parameter.name])
+        elif parameter.name != "progress":
+            parameters.append(parameter)
+    parameters.append(_parameters(run)[0])
+    run.__name__, (run.__doc__, _) = function.__name__, _documented(function)
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
 
 
-def load(users: Path | None) -> Any:
-    """Read a user model, if one is named."""
+def _parameters(owner: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a command or a type, as typer is to take them."""
+    (_, told), (_, same) = _documented(owner), _documented(sys.modules[__name__])
+    hints = get_type_hints(owner, include_extras=True)
+    found = []
+    for name, parameter in inspect.signature(owner).parameters.items():
+        kind = hints[name]
+        info = Option() if parameter.kind is parameter.KEYWORD_ONLY else Argument()
+        if kind is bool:
+            info.param_decls = (f"--{name}",)  # typer would add --no-name
+        if hasattr(kind, "__metadata__"):
+            kind, info = kind.__origin__, copy(kind.__metadata__[0])
+        info.help = told.get(name) or same.get(info.metavar) or same.get(name)
+        found.append(parameter.replace(annotation=Annotated[kind, info]))
+    return found
+
+
+def _documented(owner: object) -> tuple[str, dict[str, str]]:
+    """Return what a docstring says before its options, and what it says of each."""
+    text, _, options = (inspect.getdoc(owner) or "").partition("\n\nOptions:\n")
+    told = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", options, re.MULTILINE)
+    return text, {name: " ".join(words.split()) for name, words in told}
+
+
+def load(users: Path | None, counts: Any = None, seed: int = 0) -> Any:
+    """Read a user model, if one is named; warn where counts prefer others."""
     from affinerank.clicks.users import load_users
 
-    return None if users is None else load_users(users)
-
-
-def load_held_against(users: Path | None, counts: Any, seed: int = 0) -> Any:
-    """Read a user model, if one is named; warn where the log prefers others."""
-    known = load(users)
-    if known is not None:
+    known = None if users is None else load_users(users)
+    if known is not None and counts is not None:
         from affinerank.pipeline.estimation import hold_users_against_log
 
         hold_users_against_log(counts, known, name=f"the users of {users}", seed=seed)
@@ -286,27 +304,16 @@ def load_held_against(users: Path | None, counts: Any, seed: int = 0) -> Any:
 
 
 def require_writable(
-    *paths: Path | None,
-    suffix: str | None = None,
-    reads: Sequence[str | Path | None] = (),
+    *paths: Path | None, suffix: str | None = None, reads: Sequence[Readable] = ()
 ) -> None:
     """Reject outputs that cannot be written, or are read, before the work is done."""
     from affinerank.files import require_other_files, writable
 
     require_other_files(paths, reads)
-    for path in paths:
-        if path is not None and suffix is not None and path.suffix != suffix:
+    for path in filter(None, paths):
+        if suffix is not None and path.suffix != suffix:
             raise ConfigError(f"{path}: the name of the output must end in {suffix}")
-        if path is not None:
-            writable(path)
-
-
-def show(about: Any, as_json: bool, draw: Callable[[Any], object]) -> None:
-    """Print a result as JSON, or drawn for a reader."""
-    if as_json:
-        print(json.dumps(_plain(about), indent=2, default=str, allow_nan=False))
-    else:
-        draw(about)
+        writable(path)
 
 
 def _plain(about: Any) -> Any:

@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from typer import Argument, Option
 
 from affinerank.cli import display
-from affinerank.cli.clicks import TopK
 from affinerank.cli.options import (
     DataOptions,
-    Json,
+    Models,
     Output,
+    Positive,
+    Result,
     Seed,
-    command,
     require_writable,
-    show,
 )
 
 
-@command
 def rank(
-    models: Annotated[
-        list[Path],
-        Argument(metavar="MODEL...", help="Folder of a ranker; two, to interleave."),
-    ],
+    models: Models,
     *,
-    data: Annotated[
-        str, Option(help="Features: a file, a folder, a table or a world.")
-    ],
+    data: str,
     output: Output = Path("lists.parquet"),
-    policy: Annotated[
-        list[str] | None,
-        Option(help="Draw lists: {POLICIES}, as in 'epsilon-swap(epsilon=0.2)'."),
-    ] = None,
-    top_k: TopK = None,
+    policy: list[str] | None = None,
+    top_k: Positive = None,
     of: DataOptions,
     seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Rank the documents of each query, or draw a list by a policy.
 
     Example: affinerank rank model --data yahoo-like:500 --top-k 10 -o lists.parquet
+
+    Options:
+        models: Folder of a ranker; two, to interleave.
+        policy: Draw lists: {POLICIES}, as in 'epsilon-swap(epsilon=0.2)'.
     """
     from affinerank.arrow import pq
     from affinerank.files import written_whole
@@ -56,4 +46,4 @@ def rank(
     with written_whole(output) as aside:
         pq.write_table(lists, aside, compression="zstd")
     about = {"queries": read.n_queries, "rows": lists.num_rows, "written": str(output)}
-    show(about, as_json, display.notes)
+    return about, display.notes

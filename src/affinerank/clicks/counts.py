@@ -214,10 +214,7 @@ class ClickCounts(Tabular):
                 f"{self._about()} cannot be added to {other._about()}; both must have "
                 "the same keys and types of ids"
             )
-        return _added_up(
-            pa.concat_tables([self.table, other.table]),
-            pa.concat_tables([self.sessions_per_query, other.sessions_per_query]),
-        )
+        return _together([self, other])
 
     def merged(self, *keys: str) -> ClickCounts:
         """Forget keys after the rank, as ``ranker`` or ``segment``: add up the rows."""
@@ -453,12 +450,14 @@ def _sum_of_files(files: Sequence[Path], part: int = 0, n: int = 1) -> ClickCoun
         if one._about() != found[0]._about():
             first = f"those of {files[0].stem}: {found[0]._about()}"
             raise DataError(f"{file}: {one._about()} cannot be added to {first}")
-    if len(found) == 1:
-        return found[0]
-    return _added_up(
-        pa.concat_tables([one.table for one in found]),
-        pa.concat_tables([one.sessions_per_query for one in found]),
-    )
+    return found[0] if len(found) == 1 else _together(found)
+
+
+def _together(counts: Sequence[ClickCounts]) -> ClickCounts:
+    """Add up counts that have the same keys."""
+    sessions = [one.sessions_per_query for one in counts]
+    rows = pa.concat_tables([one.table for one in counts])
+    return _added_up(rows, pa.concat_tables(sessions))
 
 
 def _read(file: Path, part: int, n: int) -> ClickCounts:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 from affinerank.arrow import pq
 from affinerank.errors import DataError
@@ -55,14 +56,14 @@ def days_in(
 
 @contextmanager
 def new_day(
-    folder: Path, day: date, same: Callable[[Path, Path], bool], *, again: bool = False
+    folder: Path, day: date, load: Callable[[Path], Any], *, again: bool = False
 ) -> Iterator[Path]:
     """Yield a path to write the counts of a day to; they are added once, and whole.
 
     Args:
         folder: The days counted so far; made if it is not there.
         day: The day.
-        same: Whether two files hold the same counts.
+        load: Reads counts from a file, which are compared with those of other days.
         again: Whether the day may be there already, and is replaced then.
     """
     if not folder.parent.is_dir():
@@ -77,7 +78,8 @@ def new_day(
         yield aside
         groups = _groups(aside)
         for other, file in known.items():
-            if other != day and _groups(file) == groups and same(file, aside):
+            alike = other != day and _groups(file) == groups
+            if alike and load(file).equals(load(aside)):
                 raise DataError(
                     f"{file}: has the very counts of {day}; this log was counted as "
                     f"{other} already"

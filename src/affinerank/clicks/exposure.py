@@ -12,7 +12,7 @@ from affinerank.arrays import Floats, Ints
 from affinerank.arrow import pa, pc, pq
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import EXPOSURE, KEYS, NUMBERS, typed_column
-from affinerank.clicks.policies import Lists, Policy, Selection, probability
+from affinerank.clicks.policies.policy import AnyPolicy, Lists, probability
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.parquet import parquet_errors
 from affinerank.errors import ConfigError, DataError
@@ -58,7 +58,7 @@ def expected_exposure(
 def with_exposure(
     counts: ClickCounts,
     scores: pa.Table,
-    policies: Sequence[Policy | Selection],
+    policies: Sequence[AnyPolicy],
     top_k: int | None = None,
 ) -> ClickCounts:
     """Add what the policy is expected to show, also documents that it never showed.
@@ -81,16 +81,11 @@ def with_exposure(
         raise ConfigError("a named policy goes by rank; count with --context none")
     issued = counts.sessions_per_query
     chances = _chances(scores, policies, top_k)
-    for name in ("query_id", "doc_id"):
-        kind = counts.table[name].type
-        if chances[name].type != kind:
-            place = chances.column_names.index(name)
-            as_theirs = chances[name].cast(pa.string()).cast(kind)
-            chances = chances.set_column(place, name, as_theirs)
+    theirs = [counts.table.schema.field(name) for name in KEYS]
+    chances = chances.cast(pa.schema([*theirs, chances.schema.field("chance")]))
     keys = [*KEYS, *extra]
     possible = chances.join(issued, "query_id", join_type="inner")
-    sessions = pc.cast(possible["sessions"], pa.float64())
-    seen = pc.multiply(possible["chance"], sessions)
+    seen = pc.multiply(possible["chance"], possible["sessions"].cast(pa.float64()))
     possible = possible.append_column(EXPOSURE, seen).drop_columns("chance")
     known = counts.table.select([*keys, *NUMBERS[:2]])
     both = possible.join(known, keys, join_type="full outer")
@@ -101,27 +96,26 @@ def with_exposure(
             f"{first}: shown, but the policy never shows it ({lost.num_rows} such "
             "rows); are these the scores, the policy and --top-k that logged?"
         )
-    for name in NUMBERS[:2]:
-        filled = pc.fill_null(both[name], 0)
-        both = both.set_column(both.column_names.index(name), name, filled)
-    return ClickCounts(both.combine_chunks())
+    columns = {name: both[name] for name in both.column_names}
+    columns |= {name: pc.fill_null(both[name], 0) for name in NUMBERS[:2]}
+    return ClickCounts(pa.table(columns))
 
 
 def _chances(
-    scores: pa.Table, policies: Sequence[Policy | Selection], top_k: int | None
+    scores: pa.Table, policies: Sequence[AnyPolicy], top_k: int | None
 ) -> pa.Table:
     """Probability of each document at each rank where it is above 0."""
     table = scores.sort_by("query_id")
     query = table["query_id"].combine_chunks().dictionary_encode()
     first = np.flatnonzero(np.diff(np.asarray(query.indices), prepend=-1))
     offsets = np.append(first, table.num_rows)
-    given = {"rival": table[RIVAL]} if RIVAL in table.column_names else {}
-    second = {name: np.asarray(column) for name, column in given.items()}
-    by = np.asarray(table["score"])
-    lists, order = ranked_lists(by, offsets, top_k=top_k, **second)
+    by, rival = np.asarray(table["score"]), None
+    if RIVAL in table.column_names:
+        rival = np.asarray(table[RIVAL])
+    lists, order = ranked_lists(by, offsets, rival=rival, top_k=top_k)
     found = probability(policies, lists)
     place, rank = np.nonzero(found)
-    ids = table.select(["query_id", "doc_id"]).take(pa.array(order[place]))
+    ids = table.select(KEYS[:2]).take(pa.array(order[place]))
     ids = ids.append_column("rank", pa.array(rank + 1))
     return ids.append_column("chance", pa.array(found[place, rank]))
 
@@ -129,16 +123,16 @@ def _chances(
 def _read_scores(path: Path) -> pa.Table:
     """Read scores, and check them."""
     source = existing_file(path)
+    columns = {}
     with parquet_errors(source):
         table = pq.read_table(source)
-        lacks = [
-            n for n in ("query_id", "doc_id", "score") if n not in table.schema.names
-        ]
-        if lacks:
-            raise DataError(f"has no column {lacks[0]!r}; write it by affinerank rank")
-        names = ["query_id", "doc_id", "score"]
-        columns = {n: typed_column(n, table[n]) for n in names[:2]}
-        for name in [*names[2:], *([RIVAL] if RIVAL in table.column_names else [])]:
+        known = table.column_names
+        for name in (*KEYS[:2], "score", *([RIVAL] if RIVAL in known else [])):
+            if name not in known:
+                raise DataError(f"has no column {name!r}; write it by affinerank rank")
+            if name in KEYS:
+                columns[name] = typed_column(name, table[name])
+                continue
             columns[name] = table[name].cast(pa.float64())
             if not np.isfinite(np.asarray(columns[name].fill_null(np.nan))).all():
                 raise DataError(f"{name} must be numbers, and none missing")

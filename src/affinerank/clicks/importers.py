@@ -5,10 +5,12 @@ Each gives ``session_id, query_id, doc_id, rank, clicked`` and notes on what it 
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -18,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.clicks.engines import connect_duckdb, engine_errors
+from affinerank.clicks.engines import connect_duckdb, copy_to, engine_errors
 from affinerank.clicks.log_files import is_whole
 from affinerank.errors import DataError
 from affinerank.files import PathLike, existing_file, scratch_folder, written_whole
@@ -27,23 +29,14 @@ from affinerank.plain_text import lines_of
 
 UBI_CLICKS = ("click", "item_click", "product_click", "result_click")
 UBI_NOTES = (
-    "searches",
-    "searches without results",
-    "searches seen twice",
-    "events that are not clicks",
-    "clicks",
-    "clicks without an impression",
+    *("searches", "searches without results", "searches seen twice"),
+    *("events that are not clicks", "clicks", "clicks without an impression"),
 )
-SEARCHES = pa.schema(
-    {
-        "line": pa.int64(),
-        **{name: pa.string() for name in ("session_id", "query_id")},
-        "hits": pa.list_(pa.string()),
-        "timestamp": pa.timestamp("us", "UTC"),
-        "user_id": pa.string(),
-    }
-)
-CLICKS = pa.schema({name: pa.string() for name in ("session_id", "doc_id")})
+TYPES = {"line": pa.int64(), "rank": pa.int32(), "clicked": pa.bool_()}
+TYPES |= {"hits": pa.list_(pa.string()), "timestamp": pa.timestamp("us", "UTC")}
+SEARCHES = ("line", "session_id", "query_id", "hits", "timestamp", "user_id")
+CLICKS = ("session_id", "doc_id")
+PAGES = ("session_id", "query_id", "doc_id", "rank", "clicked")
 # Of searches seen twice the first counts. UBI_LOG takes what else the log has.
 UBI_SHOWN = """
     CREATE TABLE shown AS
@@ -115,27 +108,23 @@ def import_ubi(
         What was found, and how many times.
     """
     counted: Counter[str] = Counter()
-    with scratch_folder() as folder, engine_errors("the import"):
+    with ExitStack() as stack:
+        folder = stack.enter_context(scratch_folder())
+        stack.enter_context(engine_errors("the import"))
         searches, clicks = folder / "searches.parquet", folder / "clicks.parquet"
         _write(_ubi_searches(queries, counted), SEARCHES, searches)
         _write(_ubi_clicks(events, click_actions, counted), CLICKS, clicks)
         connection = connect_duckdb(memory, str(folder))
-        try:
-            for name, path in (("searches", searches), ("clicks", clicks)):
-                quoted = str(path).replace("'", "''")
-                connection.raw_sql(f"CREATE VIEW {name} AS FROM '{quoted}'")
-            connection.raw_sql(UBI_SHOWN)
-            [(again, unseen, timed, named, shown)] = connection.raw_sql(
-                UBI_FOUND
-            ).fetchall()
-            extra = ["timestamp"] * bool(timed) + ["user_id"] * bool(named)
-            log = UBI_LOG.format("".join(f", {name}" for name in extra))
-            with written_whole(Path(target)) as aside:
-                quoted = str(aside).replace("'", "''")
-                how = "FORMAT parquet, COMPRESSION zstd"
-                connection.raw_sql(f"COPY ({log}) TO '{quoted}' ({how})")
-        finally:
-            connection.disconnect()
+        stack.callback(connection.disconnect)
+        for path in (searches, clicks):
+            connection.read_parquet(glob.escape(str(path)), table_name=path.stem)
+        connection.raw_sql(UBI_SHOWN)
+        [sizes] = connection.raw_sql(UBI_FOUND).fetchall()
+        again, unseen, timed, named, shown = sizes
+        extra = ["timestamp"] * bool(timed) + ["user_id"] * bool(named)
+        log = UBI_LOG.format("".join(f", {name}" for name in extra))
+        aside = stack.enter_context(written_whole(Path(target)))
+        copy_to(log, aside, connection.table("shown"), "COMPRESSION zstd")
     found = {"searches seen twice": again, "clicks without an impression": unseen}
     return {"impressions": shown, **dict.fromkeys(UBI_NOTES, 0), **counted, **found}
 
@@ -189,12 +178,18 @@ def _moment(value: Any, where: str) -> datetime | None:
         ) from None
 
 
-def _write(rows: Iterable[tuple[Any, ...]], schema: pa.Schema, path: Path) -> None:
+def _write(rows: Iterable[tuple[Any, ...]], columns: Sequence[str], path: Path) -> None:
     """Write rows as Parquet, some at a time."""
-    with pq.ParquetWriter(path, schema) as writer:
+    with pq.ParquetWriter(path, _table([], columns).schema) as writer:
         left = iter(rows)
         while some := list(islice(left, ROWS_AT_ONCE)):
-            writer.write_table(pa.table(list(zip(*some, strict=True)), schema=schema))
+            writer.write_table(_table(some, columns))
+
+
+def _table(rows: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pa.Table:
+    """Put rows into columns: text, unless ``TYPES`` says otherwise."""
+    schema = pa.schema([(name, TYPES.get(name, pa.string())) for name in columns])
+    return pa.table(list(zip(*rows, strict=True)) or [()] * len(columns), schema=schema)
 
 
 def read_tiangong(*paths: PathLike) -> ImportedLog:
@@ -231,14 +226,7 @@ def read_tiangong(*paths: PathLike) -> ImportedLog:
                 (session, query, str(document), rank, bool(click))
                 for rank, (document, click) in page
             ]
-    return ImportedLog(_table(rows), {"result pages": pages})
-
-
-def _table(rows: Iterable[tuple[str, str, str, int, bool]]) -> pa.Table:
-    ids = {name: pa.string() for name in ("session_id", "query_id", "doc_id")}
-    schema = pa.schema({**ids, "rank": pa.int32(), "clicked": pa.bool_()})
-    columns = list(zip(*rows, strict=True)) or [() for _ in schema]
-    return pa.table(columns, schema=schema)
+    return ImportedLog(_table(rows, PAGES), {"result pages": pages})
 
 
 def _lines(path: PathLike) -> Iterator[tuple[int, str, str]]:

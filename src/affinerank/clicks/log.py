@@ -18,6 +18,7 @@ import ibis.expr.types as ir
 
 from affinerank.clicks.engines import engine_errors, in_byte_order, met, read_as
 from affinerank.errors import ConfigError, DataError
+from affinerank.settings import require_at_least
 
 IDS = ("session_id", "query_id", "doc_id")
 REQUIRED = (*IDS, "rank", "clicked")
@@ -72,16 +73,10 @@ class LogOptions:
                 raise ConfigError(f"{what} start at 0 or 1, got {first}")
         if (self.page is None) != (self.page_size is None):
             raise ConfigError("--page and --page-size are given together, or neither")
-        if self.page_size is not None and self.page_size < 1:
-            raise ConfigError(f"--page-size must be 1 or more, got {self.page_size}")
         if self.page is not None and self.offset is not None:
             raise ConfigError("give --page or --offset, not both")
-        most = self.max_sessions_per_user
-        if most is not None and most < 1:
-            raise ConfigError(f"max_sessions_per_user must be 1 or more, got {most}")
-        buckets = self.user_buckets
-        if buckets is not None and not 10 <= buckets <= 1024:
-            raise ConfigError(f"user_buckets must be 10 to 1024, got {buckets}")
+        least = {"page_size": 1, "max_sessions_per_user": 1, "user_buckets": 10}
+        require_at_least(self, least=least, most={"user_buckets": 1024})
         unknown = set(self.columns) - {*REQUIRED, *OPTIONAL}
         if unknown:
             raise ConfigError(
@@ -243,9 +238,7 @@ def _as_whole(name: str, column: ir.Value) -> ir.Value:
     if kind.is_integer():
         return column.cast("int64")
     if kind.is_string():
-        # DuckDB reads 1_000 as a thousand, and others do not.
-        plain = ibis.ifelse(column.contains("_"), ibis.null(), column)
-        column = read_as("float64", plain)
+        column = _from_text(column)
     elif not (kind.is_floating() or kind.is_decimal()):
         raise DataError(f"{name} must hold whole numbers, holds {kind}")
     # Rounding what is infinite or no number is an error of the engine.
@@ -257,13 +250,16 @@ def _as_number(name: str, column: ir.Value) -> ir.Value:
     """A number, 0 where there is none; null where the text is something else."""
     kind = column.type()
     if kind.is_string():
-        text = column.fill_null("0")  # a click that nothing was joined to
-        plain = ibis.ifelse(text.contains("_"), ibis.null(), text)
-        return read_as("float64", plain)
+        return _from_text(column.fill_null("0"))  # a click that nothing was joined to
     if not kind.is_numeric() or kind.is_boolean():
         what = "the value of clicks" if name == "value" else name
         raise DataError(f"{what} must hold numbers, holds {kind}")
     return column.cast("float64").fill_null(0.0)
+
+
+def _from_text(text: ir.Value) -> ir.Value:
+    """Read a number; DuckDB takes 1_000 for a thousand, and others do not."""
+    return read_as("float64", ibis.ifelse(text.contains("_"), ibis.null(), text))
 
 
 def _as_click(column: ir.Value) -> ir.Value:

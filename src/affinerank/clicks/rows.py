@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import astuple, dataclass, replace
 from operator import add
 from typing import Any
 
@@ -14,7 +12,7 @@ from numpy.typing import ArrayLike
 from affinerank.arrays import Bools, Floats, Ids, Ints, Rng, joint, runs
 from affinerank.arrow import pa, pc
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import CONTEXT, EXPOSURE, KEYS, VALUES
+from affinerank.clicks.counts_table import CONTEXT, EXPOSURE, KEYS, VALUES, grouped
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.errors import DataError, warn
@@ -34,9 +32,8 @@ class Unmatched:
 
     def __add__(self, other: Unmatched) -> Unmatched:
         """Add what was left out of other queries."""
-        names = ("groups", "documents", "queries", "impressions", "clicks")
-        both = {name: getattr(self, name) + getattr(other, name) for name in names}
-        return Unmatched(**both, example=self.example or other.example)
+        sums: Any = map(add, astuple(self)[:-1], astuple(other)[:-1])
+        return replace(Unmatched(*sums), example=self.example or other.example)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,9 +130,7 @@ class ClickRows(Tabular):
 
     def _rows(self) -> list[dict[str, Any]]:
         names = ("doc", "rank", "impressions", "clicks")
-        columns = [getattr(self, name).tolist() for name in names]
-        table = pa.table(dict(zip(names, columns, strict=True)))
-        return list(table.to_pylist())
+        return list(pa.table({n: getattr(self, n) for n in names}).to_pylist())
 
     @classmethod
     def of_ranks(cls, depth: int) -> ClickRows:
@@ -255,8 +250,7 @@ def rows_of(
     """
     if "user_bucket" in counts.keys and not by_user:
         counts = counts.merged("user_bucket")
-    part = _Numbered.of(counts, data)
-    table, doc, query_of_doc = part.table, part.doc, part.query_of_doc
+    table, doc, query_of_doc, sessions, unmatched = _by_number(counts, data)
     shown = np.asarray(table["impressions"]) > 0
     rank, impressions, clicks = (
         np.asarray(table[name])[shown] for name in ("rank", "impressions", "clicks")
@@ -272,8 +266,7 @@ def rows_of(
     values = None
     if VALUES[0] in table.column_names:
         sums = (np.asarray(table[name]) for name in ("clicks", *VALUES))
-        size = len(query_of_doc)
-        by_doc: Any = (np.bincount(doc, each, size) for each in sums)
+        by_doc: Any = (np.bincount(doc, each, len(query_of_doc)) for each in sums)
         values = Values.of(*by_doc)
     return ClickRows(
         doc=doc[shown],
@@ -282,93 +275,58 @@ def rows_of(
         impressions=impressions.astype(np.float64),
         clicks=clicks.astype(np.float64),
         query_of_doc=query_of_doc,
-        sessions=part.sessions,
-        unmatched=part.unmatched,
+        sessions=sessions,
+        unmatched=unmatched,
         has_context=has_context,
         segments=segments,
         segment=segment,
         values=values,
         user_bucket=codes(table["user_bucket"])[shown] if by_user else None,
-        exposure=_exposure(table, doc, part.sessions[query_of_doc[doc]]),
+        exposure=_exposure(table, doc, sessions[query_of_doc[doc]]),
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Numbered:
-    """Counts with numbers for ids: the rows of documents that are known.
+def _by_number(
+    counts: ClickCounts, data: RankingDataset | None
+) -> tuple[pa.Table, Ints, Ints, Floats, Unmatched]:
+    """Put numbers in the place of ids, a part of the counts after another.
 
-    Attributes:
-        table: The columns besides ids and sessions.
-        doc: ``[n_rows]`` number of the document.
-        query_of_doc: ``[n_docs]`` number of its query.
-        sessions: ``[n_queries]`` of each query.
-        unmatched: What was left out.
+    Returns:
+        The other columns of the rows whose documents are known, the document of each,
+        the query of each document, the sessions of each query, and what was left out.
     """
-
-    table: pa.Table
-    doc: Ints
-    query_of_doc: Ints
-    sessions: Floats
-    unmatched: Unmatched
-
-    @classmethod
-    def of(cls, counts: ClickCounts, data: RankingDataset | None) -> _Numbered:
-        """Number counts part by part, so that the ids of one part are held at once."""
-        if data is not None and not data.n_docs:
-            raise DataError("the data are empty")
-        parts = [cls._of_part(part, data) for part in counts.parts()]
-        found = parts[0] if len(parts) == 1 else cls._joined(parts, apart=data is None)
-        if not len(found.doc):
-            if data is None or not found.unmatched.groups:
-                raise DataError("the counts are empty")
-            [theirs] = found.unmatched.example
-            ours = [ids[:1].tolist()[0] for ids in (data.query_ids, data.doc_ids)]
-            raise DataError(
-                "the counts and the data share no document: the first query and "
-                f"document are {list(theirs.values())} in the counts, and {ours} in "
-                "the data"
-            )
-        return found
-
-    @classmethod
-    def _of_part(cls, part: ClickCounts, data: RankingDataset | None) -> _Numbered:
-        table, unmatched = part.table, Unmatched()
-        if data is None:
-            doc, query_of_doc, _ = numbered(table)
-            n_queries = int(query_of_doc.max(initial=-1)) + 1
+    if data is not None and not data.n_docs:
+        raise DataError("the data are empty")
+    tables, docs, left = [], [], Unmatched()
+    queries, sessions = np.zeros(0, dtype=np.int64), np.zeros(0)
+    if data is not None:
+        queries, sessions = data.query_of_doc, np.zeros(data.n_queries)
+    for part in counts.parts():
+        table = part.table
+        if data is None:  # count on where the part before ends
+            doc, query, _ = numbered(table)
+            doc += len(queries)
+            queries = np.append(queries, query + len(sessions))
+            sessions = np.pad(sessions, (0, int(query.max(initial=-1)) + 1))
         else:
             doc, known = _found(table, data)
-            query_of_doc, n_queries = data.query_of_doc, data.n_queries
             if not known.all():
-                unmatched = _left_out(table, known)
+                left += _left_out(table.filter(pa.array(~known)))
                 table = table.filter(pa.array(known))
-        sessions = _sessions(table, part.session_keys, query_of_doc[doc], n_queries)
-        rest = table.drop_columns([*KEYS[:2], "sessions"])
-        return cls(rest, doc, query_of_doc, sessions, unmatched)
-
-    @classmethod
-    def _joined(cls, parts: Sequence[_Numbered], *, apart: bool) -> _Numbered:
-        """Put parts together; ``apart``, each has numbered documents from 0."""
-        docs, queries, sessions = (
-            [getattr(part, name) for part in parts]
-            for name in ("doc", "query_of_doc", "sessions")
+        sessions += _sessions(table, part.session_keys, queries[doc], len(sessions))
+        tables.append(table.drop_columns([*KEYS[:2], "sessions"]))
+        docs.append(doc)
+    found = np.concatenate(docs)
+    if not len(found):
+        if data is None or not left.groups:
+            raise DataError("the counts are empty")
+        [theirs] = left.example
+        ours = [ids[:1].tolist()[0] for ids in (data.query_ids, data.doc_ids)]
+        raise DataError(
+            "the counts and the data share no document: the first query and document "
+            f"are {list(theirs.values())} in the counts, and {ours} in the data"
         )
-        if apart:
-            docs = _shifted(docs, list(map(len, queries)))
-            queries = _shifted(queries, list(map(len, sessions)))
-        return cls(
-            pa.concat_tables([part.table for part in parts]),
-            np.concatenate(docs),
-            np.concatenate(queries) if apart else queries[0],
-            np.concatenate(sessions) if apart else np.sum(sessions, axis=0),
-            reduce(add, (part.unmatched for part in parts)),
-        )
-
-
-def _shifted(numbers: Sequence[Ints], sizes: Sequence[int]) -> list[Ints]:
-    """Count on where the part before ends."""
-    starts = np.cumsum([0, *sizes])
-    return [part + start for part, start in zip(numbers, starts, strict=False)]
+    return pa.concat_tables(tables), found, queries, sessions, left
 
 
 def document_ids(counts: ClickCounts) -> pa.Table:
@@ -439,15 +397,14 @@ def _matched_codes(ids: Ids, column: pa.ChunkedArray) -> tuple[Ints, Ints]:
     return number, np.asarray(found.fill_null(-1), dtype=np.int64)
 
 
-def _left_out(table: pa.Table, known: Bools) -> Unmatched:
-    left = table.filter(pa.array(~known))
+def _left_out(rows: pa.Table) -> Unmatched:
     return Unmatched(
-        left.num_rows,
-        left.group_by(["query_id", "doc_id"]).aggregate([]).num_rows,
-        len(pc.unique(left["query_id"])),
-        int(pc.sum(left["impressions"]).as_py() or 0),
-        int(pc.sum(left["clicks"]).as_py() or 0),
-        tuple(left.select(["query_id", "doc_id"]).slice(0, 1).to_pylist()),
+        rows.num_rows,
+        grouped(rows, KEYS[:2]).num_rows,
+        len(pc.unique(rows["query_id"])),
+        int(np.asarray(rows["impressions"]).sum()),
+        int(np.asarray(rows["clicks"]).sum()),
+        tuple(rows.select(KEYS[:2]).slice(0, 1).to_pylist()),
     )
 
 
@@ -457,11 +414,11 @@ def _exposure(table: pa.Table, doc: Ints, sessions: Floats) -> ExpectedExposure 
         return None
     rank, expected = np.asarray(table["rank"]), np.asarray(table[EXPOSURE])
     some = np.flatnonzero(expected > 0)
+    if not len(some):
+        return None
     order, first = runs(rank[some], doc[some])
     some = some[order]
-    chance = np.add.reduceat((expected / sessions)[some], first) if len(some) else None
-    if chance is None:
-        return None
+    chance = np.add.reduceat((expected / sessions)[some], first)
     return ExpectedExposure(doc[some[first]], rank[some[first]], chance)
 
 

@@ -74,8 +74,7 @@ def write_session_log(
         "segment": arrow_column(np.array(simulation.segments, dtype=str)),
     }
     totals = {"sessions": n_sessions, "impressions": 0, "clicks": 0}
-    left_out = ["ranker"] * (len(simulation.names) < 2)
-    left_out += ["segment"] * (not simulation.segments)
+    told = {"ranker": len(simulation.names) > 1, "segment": bool(simulation.segments)}
     propensity = simulation.propensity() if simulation.selects else None
     with written_whole(Path(path)) as aside:
         writer = None
@@ -90,7 +89,7 @@ def write_session_log(
             columns = {
                 name: ids[name].take(pa.array(values)) if name in ids else values
                 for name, values in block.items()
-                if name not in left_out
+                if told.get(name, True)
             }
             table = pa.table(columns)
             writer = writer or pq.ParquetWriter(aside, table.schema)

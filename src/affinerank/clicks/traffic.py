@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 from affinerank.arrays import Floats, Ints, Rng
 from affinerank.clicks.models import ClickModel, Shown
 from affinerank.clicks.models.by_segment import SegmentedModel
-from affinerank.clicks.policies import (
-    POLICIES,
+from affinerank.clicks.policies import POLICIES
+from affinerank.clicks.policies.policy import (
+    AnyPolicy,
     Lists,
-    Policy,
     Selection,
+    list_places,
     one_list_each,
     placements,
     probability,
 )
-from affinerank.clicks.policies.policy import list_places
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import ConfigError, DataError
 from affinerank.notebook import Tabular
-from affinerank.settings import Spec
+from affinerank.settings import Spec, require_at_least
 
 MOST = 10**15  # sessions or clicks; sums of counts stay whole
 SAMPLED = 20_000  # sessions
@@ -58,8 +58,7 @@ class Traffic:
     def __post_init__(self) -> None:
         """Reject what cannot be drawn."""
         self.zipf_exponent()
-        if self.top_k is not None and self.top_k < 1:
-            raise ConfigError(f"top_k must be 1 or more, got {self.top_k}")
+        require_at_least(self, least={"top_k": 1})
         total = sum(policy.share for policy in self.changes())
         if total > 1 + 1e-12:
             raise ConfigError(f"shares of policies add up to 1 at most, got {total:g}")
@@ -78,7 +77,7 @@ class Traffic:
             raise ConfigError(f"top_k must be a number, got {top_k!r:.60}") from None
         return cls(top_k=cut, policies=(str(bare),))
 
-    def changes(self) -> list[Policy | Selection]:
+    def changes(self) -> list[AnyPolicy]:
         """The policies."""
         specs = [Spec.parse(text) for text in self.policies]
         return [spec.settings(POLICIES[spec.name].settings) for spec in specs]
@@ -111,6 +110,8 @@ class Simulation(Tabular):
         query_share: ``[n_queries]`` probability of each query.
         ranker_share: ``[n_rankers]`` probability of each ranker.
         shown: ``[n_queries]`` length of the list shown.
+        rival: ``[n_rankers, n_docs]`` place of that document in the next ranker's list,
+            where there are several.
     """
 
     data: RankingDataset
@@ -118,11 +119,12 @@ class Simulation(Tabular):
     names: tuple[str, ...]
     relevance: Floats
     users: ClickModel
-    policies: tuple[Policy | Selection, ...]
+    policies: tuple[AnyPolicy, ...]
     scores: Floats
     query_share: Floats
     ranker_share: Floats
     shown: Ints
+    rival: Ints | None = None
 
     def _line(self) -> str:
         return f"{self.data!r} ranked by {', '.join(self.names)}, {self.users!r}"
@@ -143,19 +145,12 @@ class Simulation(Tabular):
     def lists(self, ranker: Ints | int, query: Ints | None = None) -> Lists:
         """Lists of one ranker; or of the ranker and query of each session."""
         asked = np.arange(self.data.n_queries) if query is None else query
-        rival = None
-        if len(self.names) > 1:  # the next ranker's list
-            place = np.empty_like(self.order)
-            _, within = list_places(self.data.docs_per_query)
-            np.put_along_axis(place, self.order, within[None], axis=1)
-            rival = np.take_along_axis(np.roll(place, -1, axis=0), self.order, axis=1)
-            rival = rival.ravel()
         return Lists(
             ranker * self.data.n_docs + self.data.offsets[asked],
             self.data.docs_per_query[asked],
             self.shown[asked],
             self.scores.ravel(),
-            rival,
+            None if self.rival is None else self.rival.ravel(),
         )
 
     @property
@@ -268,6 +263,7 @@ def prepare(
     shown = np.minimum(data.docs_per_query, settings.top_k or data.docs_per_query)
     order = np.stack([_order(data, name, rankings[name]) for name in names])
     by = scores or {name: -rankings[name].astype(np.float64) for name in names}
+    rival = np.stack([rankings[name] for name in (*names[1:], names[0])]) - 1
     return Simulation(
         data=data,
         order=order,
@@ -279,6 +275,7 @@ def prepare(
         query_share=query_share / query_share.sum(),
         ranker_share=shares / shares.sum(),
         shown=shown,
+        rival=np.take_along_axis(rival, order, axis=1) if len(names) > 1 else None,
     )
 
 
@@ -290,12 +287,9 @@ def _order(data: RankingDataset, name: str, ranks: Ints) -> Ints:
             f"ranker {name!r}: expected a rank for each of {data.n_docs} documents, "
             f"got shape {wanted.shape}"
         )
-    sizes = np.repeat(data.docs_per_query, data.docs_per_query)
-    order = np.full(data.n_docs, -1, dtype=np.int64)
-    inside = np.flatnonzero((wanted >= 1) & (wanted <= sizes))
-    place = np.repeat(data.offsets[:-1], data.docs_per_query) + wanted - 1
-    order[place[inside]] = inside
-    if np.any(order < 0):
+    query, place = list_places(data.docs_per_query)
+    order = np.lexsort((wanted, query))
+    if np.any(wanted[order] != place + 1):
         raise DataError(
             f"ranker {name!r}: the ranks of a query must be 1, 2, ... in some order"
         )

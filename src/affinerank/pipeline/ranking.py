@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from affinerank.arrow import pa
 from affinerank.clicks.exposure import RIVAL, ranked_lists
-from affinerank.clicks.policies import one_list_each, probability
-from affinerank.clicks.policies.policy import list_places
+from affinerank.clicks.policies.policy import list_places, one_list_each, probability
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column

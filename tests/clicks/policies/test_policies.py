@@ -11,19 +11,21 @@ from hypothesis import strategies as st
 
 from affinerank import plackett_luce
 from affinerank.arrays import Floats, Ints
-from affinerank.clicks.policies import (
-    POLICIES,
+from affinerank.clicks.policies import POLICIES
+from affinerank.clicks.policies.epsilon_swap import EpsilonSwap
+from affinerank.clicks.policies.fixed import Fixed
+from affinerank.clicks.policies.plackett_luce import PlackettLuce
+from affinerank.clicks.policies.policy import (
     Group,
     Lists,
     Selection,
+    drawn_places,
+    evenly,
+    list_places,
     one_list_each,
     placements,
     probability,
 )
-from affinerank.clicks.policies.epsilon_swap import EpsilonSwap
-from affinerank.clicks.policies.fixed import Fixed
-from affinerank.clicks.policies.plackett_luce import PlackettLuce
-from affinerank.clicks.policies.policy import drawn_places, evenly, list_places
 from affinerank.clicks.policies.rotate import Rotate
 from affinerank.clicks.policies.swap import Swap
 from affinerank.clicks.policies.team_draft import TeamDraft

@@ -12,15 +12,7 @@ from affinerank.clicks.models import (
 from affinerank.clicks.models.model import ClickModel, ClickModelKind, Shown
 from affinerank.tables import Table
 
-CLICK_MODELS: Table[ClickModelKind] = Table(
-    "click model",
-    trust.ROW,
-    position.ROW,
-    cascade.ROW,
-    browsing.ROW,
-    dependent.ROW,
-    by_query.ROW,
-    by_segment.ROW,
-)
+ROWS = (trust, position, cascade, browsing, dependent, by_query, by_segment)
+CLICK_MODELS: Table[ClickModelKind] = Table("click model", *(m.ROW for m in ROWS))
 
 __all__ = ["CLICK_MODELS", "ClickModel", "ClickModelKind", "Shown"]

@@ -106,24 +106,15 @@ class Users(Tabular):
     """What the package's own click models have in common."""
 
     def _line(self) -> str:
-        (about,) = self._rows()
-        return ", ".join(f"{name}={value}" for name, value in about.items())
+        return ", ".join(f"{n}={value}" for n, value in self._rows()[0].items())
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         about: Mapping[str, Any] = getattr(self, "provenance", {})
         return [{n: value for n, value in about.items() if np.isscalar(value)}]
 
-    def click_probability(
-        self,
-        rank: Ints,  # noqa: ARG002
-        relevance: Floats,  # noqa: ARG002
-    ) -> Floats | None:
+    def click_probability(self, *_: Any, **__: Any) -> Floats | None:
         """P(click) where it depends on rank and relevance alone, else ``None``."""
         return None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, as the row's ``read`` takes it."""
-        raise NotImplementedError
 
     def save(self, path: PathLike) -> None:
         """Write the model as JSON, for ``load_users``."""
@@ -151,14 +142,12 @@ class ClickModelKind:
 
 def require_shares(settings: object, *names: str) -> None:
     """Reject settings that must be from 0 to 1 and are not."""
-    for name in names:
-        if not 0 <= getattr(settings, name) <= 1:
-            raise ConfigError(
-                f"{name} must be from 0 to 1, got {getattr(settings, name):g}"
-            )
+    for name, value in ((name, getattr(settings, name)) for name in names):
+        if not 0 <= value <= 1:
+            raise ConfigError(f"{name} must be from 0 to 1, got {value:g}")
 
 
-def save_users(users: ClickModel | Users, path: PathLike) -> None:
+def save_users(users: Any, path: PathLike) -> None:
     """Write a user model as JSON, for ``load_users``."""
     whole = {"format": FORMAT, "version": VERSION, **users.to_dict()}
     with written_whole(Path(path)) as aside:

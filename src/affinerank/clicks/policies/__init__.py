@@ -8,38 +8,10 @@ from affinerank.clicks.policies import (
     swap,
     team_draft,
 )
-from affinerank.clicks.policies.policy import (
-    Group,
-    Lists,
-    Placements,
-    Policy,
-    PolicyKind,
-    Selection,
-    one_list_each,
-    placements,
-    probability,
-)
+from affinerank.clicks.policies.policy import Placements, PolicyKind
 from affinerank.tables import Table
 
-POLICIES: Table[PolicyKind] = Table(
-    "policy",
-    fixed.ROW,
-    swap.ROW,
-    rotate.ROW,
-    epsilon_swap.ROW,
-    plackett_luce.ROW,
-    team_draft.ROW,
-)
+ROWS = (fixed, swap, rotate, epsilon_swap, plackett_luce, team_draft)
+POLICIES: Table[PolicyKind] = Table("policy", *(module.ROW for module in ROWS))
 
-__all__ = [
-    "POLICIES",
-    "Group",
-    "Lists",
-    "Placements",
-    "Policy",
-    "PolicyKind",
-    "Selection",
-    "one_list_each",
-    "placements",
-    "probability",
-]
+__all__ = ["POLICIES", "Placements", "PolicyKind"]

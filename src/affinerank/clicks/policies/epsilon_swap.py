@@ -12,20 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from affinerank.arrays import Floats, Ints, Rng
-from affinerank.clicks.policies.policy import Group, PolicyKind, require_share
+from affinerank.clicks.policies.policy import Group, PolicyKind, Shared
 from affinerank.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class EpsilonSwap:
+class EpsilonSwap(Shared):
     """Exchange each pair with the probability ``epsilon``."""
 
-    share: float = 1.0
     epsilon: float = 0.1
 
     def __post_init__(self) -> None:
         """Reject what is no probability."""
-        require_share(self.share)
+        Shared.__post_init__(self)
         if not 0 <= self.epsilon <= 1:
             raise ConfigError(f"epsilon must be from 0 to 1, got {self.epsilon:g}")
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from affinerank.arrays import Floats, Ints, Rng
-from affinerank.clicks.policies.policy import Group, PolicyKind, require_share
+from affinerank.clicks.policies.policy import Group, PolicyKind, Shared
 from affinerank.errors import ConfigError
 from affinerank.plackett_luce import draw_orders, rank_chances
 
 
 @dataclass(frozen=True, slots=True)
-class PlackettLuce:
+class PlackettLuce(Shared):
     """Draw lists by scores divided by a temperature: the lower, the fewer changes."""
 
-    share: float = 1.0
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
         """Reject what cannot be drawn."""
-        require_share(self.share)
+        Shared.__post_init__(self)
         if not self.temperature >= 1e-3:
             raise ConfigError(
                 f"temperature must be 0.001 or more, got {self.temperature:g}"

@@ -104,6 +104,20 @@ class Group:
         return int(self.shown.max(initial=0))
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What policies have in common: the share of the sessions that they take."""
+
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Reject what is no share."""
+        if not 0 <= self.share <= 1:
+            raise ConfigError(
+                f"share of sessions must be from 0 to 1, got {self.share:g}"
+            )
+
+
 @runtime_checkable
 class Selection(Protocol):
     """A policy that draws which documents are shown, from all that could be."""
@@ -139,6 +153,9 @@ class Policy(Protocol):
         """The place that each rank shows, for one list of each of ``lengths``: flat."""
 
 
+AnyPolicy = Policy | Selection
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyKind:
     """A row of ``POLICIES``.
@@ -155,10 +172,7 @@ class PolicyKind:
 
 
 def placements(
-    policies: Sequence[Policy | Selection],
-    lists: Lists,
-    sessions: NDArray[Any],
-    rng: Rng | None,
+    policies: Sequence[AnyPolicy], lists: Lists, sessions: NDArray[Any], rng: Rng | None
 ) -> Iterator[Placements]:
     """Where documents are shown, and in how many of each query's ``sessions``."""
     lengths = lists.shown
@@ -234,9 +248,7 @@ def drawn_places(policy: Selection, lists: Lists, rng: Rng) -> Ints:
     return places
 
 
-def one_list_each(
-    policies: Sequence[Policy | Selection], lists: Lists, rng: Rng
-) -> Ints:
+def one_list_each(policies: Sequence[AnyPolicy], lists: Lists, rng: Rng) -> Ints:
     """The place that each rank shows, policies taking their shares of ``lists``."""
     number, place = list_places(lists.shown)
     kind, below = rng.random(len(lists.shown)), 0.0
@@ -252,7 +264,7 @@ def one_list_each(
     return place
 
 
-def probability(policies: Sequence[Policy | Selection], lists: Lists) -> Floats:
+def probability(policies: Sequence[AnyPolicy], lists: Lists) -> Floats:
     """``[n_places, depth]`` probability that a session shows a document at each rank.
 
     Documents of ``lists`` follow each other. Exact wherever the policies' are.
@@ -287,9 +299,3 @@ def evenly(totals: NDArray[Any], ways: Ints, rng: Rng | None) -> NDArray[Any]:
         spread[some, way] = taken
         left[some] = left[some] - taken
     return spread
-
-
-def require_share(share: float) -> None:
-    """Reject what is no share of sessions."""
-    if not 0 <= share <= 1:
-        raise ConfigError(f"share of sessions must be from 0 to 1, got {share:g}")

@@ -13,15 +13,15 @@ from affinerank.arrays import Ints, Rng
 from affinerank.clicks.policies.policy import (
     Placements,
     PolicyKind,
+    Shared,
     evenly,
     list_places,
-    require_share,
 )
 from affinerank.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Rotate:
+class Rotate(Shared):
     """Rotate the ``first`` documents in a share of the sessions."""
 
     share: float = 0.1
@@ -29,7 +29,7 @@ class Rotate:
 
     def __post_init__(self) -> None:
         """Reject what cannot be rotated."""
-        require_share(self.share)
+        Shared.__post_init__(self)
         if self.first < 2:
             raise ConfigError(f"a rotation moves 2 documents or more, got {self.first}")
 

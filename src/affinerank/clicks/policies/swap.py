@@ -13,21 +13,17 @@ from affinerank.arrays import Ints, Rng
 from affinerank.clicks.policies.policy import (
     Placements,
     PolicyKind,
+    Shared,
     evenly,
     list_places,
-    require_share,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Swap:
+class Swap(Shared):
     """Swap one adjacent pair in a share of the sessions."""
 
     share: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Reject what is no share."""
-        require_share(self.share)
 
     def moved(
         self, lengths: Ints, sessions: NDArray[Any], rng: Rng | None

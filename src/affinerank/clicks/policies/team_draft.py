@@ -11,21 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from affinerank.arrays import Bools, Floats, Ints, Rng
-from affinerank.clicks.policies.policy import Group, PolicyKind, require_share
+from affinerank.clicks.policies.policy import Group, PolicyKind, Shared
 from affinerank.errors import ConfigError
 
 MOST_ROUNDS = 10  # all ways in which coins fall are enumerated; beyond, some are drawn
 
 
 @dataclass(frozen=True, slots=True)
-class TeamDraft:
+class TeamDraft(Shared):
     """Interleave the list with that of the next ranker."""
-
-    share: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Reject what is no share."""
-        require_share(self.share)
 
     def orders(self, group: Group, rng: Rng) -> Ints:
         """Toss a coin in each round."""
