@@ -9,6 +9,7 @@ import re
 import shutil
 import socket
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
@@ -50,16 +51,30 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a folder for what is in the way; it goes with the block.
+    """Yield a folder for what is in the way; it goes with the block."""
+    folder = _new_scratch()
+    try:
+        yield folder
+    finally:
+        _remove(folder)
 
-    It lies where Python puts temporary files (``TMPDIR``). What killed processes left
-    there is removed first.
+
+def scratch_of(owner: object) -> Path:
+    """Return a folder for what is in the way; it goes with its owner."""
+    folder = _new_scratch()
+    weakref.finalize(owner, _remove, folder)
+    return folder
+
+
+def _new_scratch() -> Path:
+    """Make a folder where Python puts temporary files (``TMPDIR``).
+
+    What killed processes left there is removed first.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
         if is_stale(left.name.removeprefix(SCRATCH)):
             _remove(left)
-    with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{this_process()}-") as folder:
-        yield Path(folder)
+    return Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{this_process()}-"))
 
 
 def this_process() -> str:

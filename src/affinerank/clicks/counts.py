@@ -36,7 +36,13 @@ from affinerank.clicks.counts_table import (
 from affinerank.clicks.days import days_in
 from affinerank.data.parquet import parquet_errors
 from affinerank.errors import ConfigError, DataError
-from affinerank.files import PathLike, existing_file, one_line, written_whole
+from affinerank.files import (
+    PathLike,
+    existing_file,
+    one_line,
+    scratch_of,
+    written_whole,
+)
 from affinerank.notebook import Tabular
 
 __all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "ClickCounts"]
@@ -309,8 +315,8 @@ class ClickCounts(Tabular):
             )
         n = -(-sum(map(n_rows, files)) // ROWS_AT_ONCE)
         if n > 1:
-            return CountsInParts(lambda part: _sum_of_files(files, part, n), n)
-        return _sum_of_files(files)
+            return CountsInParts(_Spread(files, n), n)
+        return _sum_of_files(files, [_read(file) for file in files])
 
     def equals(self, other: ClickCounts) -> bool:
         """Whether both hold the same rows."""
@@ -438,12 +444,11 @@ def n_rows(path: Path) -> int:
     return int(about.num_rows)
 
 
-def _sum_of_files(files: Sequence[Path], part: int = 0, n: int = 1) -> ClickCounts:
-    """Add up a part of the counts in files, those of the same queries in each.
+def _sum_of_files(files: Sequence[Path], found: Sequence[ClickCounts]) -> ClickCounts:
+    """Add up the counts found in files, or a part of them: the same queries of each.
 
     The last click above is kept if every file was counted by it.
     """
-    found = [_read(file, part, n) for file in files]
     if not all(CONTEXT in one.keys for one in found):
         found = [one.merged(CONTEXT) if CONTEXT in one.keys else one for one in found]
     for one, file in zip(found, files, strict=True):
@@ -460,28 +465,44 @@ def _together(counts: Sequence[ClickCounts]) -> ClickCounts:
     return _added_up(rows, pa.concat_tables(sessions))
 
 
-def _read(file: Path, part: int, n: int) -> ClickCounts:
-    """Read part ``part`` of ``n`` of a file of counts, by a hash of queries."""
+def _read(file: Path, parts: Sequence[Path] = ()) -> ClickCounts:
+    """Read a file of counts, or ``parts`` that were written from it."""
     with parquet_errors(file):
-        if n == 1:
-            found = ClickCounts(pq.read_table(file))
-        else:
-            import duckdb  # only for what is large: it takes time to load
-
-            query = (
-                "SELECT * FROM read_parquet($file, hive_partitioning = false) "
-                "WHERE hash(query_id::VARCHAR) % $n = $part"
-            )
-            given = {"file": glob.escape(str(file)), "n": n, "part": part}
-            with duckdb.connect() as connection:
-                try:
-                    rows = connection.execute(query, given).to_arrow_table()
-                except duckdb.Error as error:
-                    raise DataError(one_line(error)) from None
-            found = ClickCounts(rows)
+        table = pq.read_table(list(parts) or file, partitioning=None)
+        found = ClickCounts(table)
     # Sorting took room for several of it, which Arrow would keep.
     pa.default_memory_pool().release_unused()
     return found
+
+
+class _Spread:
+    """Counts in files, written into ``n`` parts by a hash of queries; reads a part."""
+
+    def __init__(self, files: Sequence[Path], n: int) -> None:
+        import duckdb  # only for what is large: it takes time to load
+
+        self.files, self.folder = files, scratch_of(self)
+        how = {"memory_limit": "2GB", "preserve_insertion_order": False}
+        for i, file in enumerate(files):
+            paths = (glob.escape(str(file)), str(self.folder / str(i)))
+            source, target = (path.replace("'", "''") for path in paths)
+            query = f"""COPY (
+                    SELECT *, hash(query_id::VARCHAR) % {n} AS part
+                    FROM read_parquet('{source}', hive_partitioning = false)
+                ) TO '{target}' (FORMAT parquet, PARTITION_BY (part))"""  # noqa: S608
+            with parquet_errors(file), duckdb.connect(config=how) as connection:
+                try:
+                    connection.execute(query)
+                except duckdb.Error as error:
+                    raise DataError(one_line(error)) from None
+
+    def __call__(self, part: int) -> ClickCounts:
+        found = []
+        for i, file in enumerate(self.files):
+            there = sorted((self.folder / str(i) / f"part={part}").glob("*"))
+            empty = ClickCounts(pq.read_schema(file).empty_table())
+            found.append(_read(file, there) if there else empty)
+        return _sum_of_files(self.files, found)
 
 
 def _half(
