@@ -49,11 +49,9 @@ class EMSettings:
     def __post_init__(self) -> None:
         """Reject what cannot be estimated."""
         require_choice("parameters", self.parameters, get_args(Parameters))
-        require_at_least(
-            self,
-            least={"early_updates": 0, "updates_per_epoch": 0, "iterations": 0},
-            positive=("rescored", "rescored_first"),
-        )
+        least = dict.fromkeys(("early_updates", "updates_per_epoch", "iterations"), 0)
+        positive = ("rescored", "rescored_first")
+        require_at_least(self, least=least, positive=positive)
         if not 0 <= self.zeta_minus < self.zeta_plus <= 1:
             raise ConfigError(
                 "zeta_minus must start below zeta_plus, both from 0 to 1, "
