@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from affinerank.arrays import Floats, Matrix
-from affinerank.bias.listwise import RANK_RIDGE, RIDGE, QueryLists
-from affinerank.bias.method import Estimate, EstimationSettings, Method
+from affinerank.bias.listwise import RANK_RIDGE, RIDGE, QueryLists, by_features
+from affinerank.bias.method import Estimate, EstimationSettings
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import warn
 
@@ -60,6 +60,4 @@ def first_to_own(lists: QueryLists, scores: Floats) -> Floats:
     return np.where(seen > 0, np.exp(away), 0.0)
 
 
-ROW = Method(
-    "dual-learning", "Dual learning", estimate, needs_features=True, refit=estimate
-)
+ROW = by_features("dual-learning", "Dual learning", estimate)

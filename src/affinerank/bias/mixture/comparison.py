@@ -164,14 +164,8 @@ def hold_against_log(
 def halved_sessions(population: Population, rng: Rng) -> tuple[Population, Population]:
     """Split the impressions of every row at random into two halves."""
     whole = np.rint(population.impressions).astype(np.int64)
-    clicks = np.minimum(np.rint(population.clicks).astype(np.int64), whole)
     half = whole // 2 + (whole % 2) * rng.integers(0, 2, len(whole))
-    clicked = _drawn(clicks, whole - clicks, half, rng)
-    first, second = (
-        replace(population, impressions=n.astype(float), clicks=c.astype(float))
-        for n, c in ((half, clicked), (whole - half, clicks - clicked))
-    )
-    return first, second
+    return population.drawn(half, rng)
 
 
 def predicted(population: Population, levels: Levels) -> Floats:
@@ -181,14 +175,6 @@ def predicted(population: Population, levels: Levels) -> Floats:
     pool = population.pool
     rate = levels.alpha[pool] * relevance + levels.zeta_minus[pool]
     return np.clip(rate, 1e-9, 1 - 1e-9)
-
-
-def _drawn(clicks: Ints, skips: Ints, half: Ints, rng: Rng) -> Ints:
-    """Clicks among half of the impressions; where there are very many, the mean."""
-    many = clicks + skips >= 10**9
-    mean = np.rint(clicks * half / np.maximum(clicks + skips, 1)).astype(np.int64)
-    few = [np.where(many, 0, each) for each in (clicks, skips, half)]
-    return np.where(many, mean, rng.hypergeometric(*few))
 
 
 def _by_rank(population: Population) -> Floats:
@@ -215,26 +201,19 @@ def _averaged(levels: Levels, population: Population, to: Ints, size: int) -> Le
 def _table(
     models: Sequence[tuple[str, View, Floats]], held: Population
 ) -> tuple[Compared, ...]:
-    n, c, rank = held.impressions, held.clicks, held.rank_of[held.pool]
-    seen = np.bincount(rank, n, held.n_ranks)
+    n, rank = held.impressions, held.rank_of[held.pool]
+    seen, total = np.bincount(rank, n, held.n_ranks), n.sum()
     rows: list[Compared] = []
     before = models[0][2]
     for name, view, rate in models:
-        each = c * np.log(rate) + (n - c) * np.log1p(-rate)
+        each = held.log_likelihood(rate)
         bits = np.bincount(rank, each, held.n_ranks) / np.maximum(seen, 1.0)
         perplexity = np.exp(-bits[seen > 0])
-        old = c * np.log(before) + (n - c) * np.log1p(-before)
+        lead = float((each - held.log_likelihood(before)).sum() / total)
         spread = n * rate * (1 - rate) * (logit(rate) - logit(before)) ** 2
-        rows.append(
-            Compared(
-                name,
-                float(each.sum() / n.sum()),
-                float(perplexity.mean()),
-                tuple(perplexity.tolist()),
-                float((each - old).sum() / n.sum()),
-                float(np.sqrt(spread.sum()) / n.sum()),
-                view,
-            )
-        )
+        error = float(np.sqrt(spread.sum()) / total)
+        by_rank, mean = tuple(perplexity.tolist()), float(perplexity.mean())
+        value = float(each.sum() / total)
+        rows.append(Compared(name, value, mean, by_rank, lead, error, view))
         before = rate if rows[-1].clear else before
     return tuple(rows)
