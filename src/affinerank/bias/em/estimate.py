@@ -16,7 +16,7 @@ from affinerank.bias.em.updates import as_zeta, start_of
 from affinerank.bias.method import Estimate, EstimationSettings, HeldOutLogs
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError, warn
+from affinerank.errors import warn
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.held_out import Best
 from affinerank.rankers.mlp import NetworkSettings
@@ -130,8 +130,6 @@ def fit_em(
             from the one on in which users converged, or the last.
     """
     require_numbers(features)
-    if any(run.rows.n_docs != len(features) for run in runs):
-        raise DataError(f"features must be of the documents, got {len(features)} rows")
     em, shape = settings or EMSettings(), network or NetworkSettings()
     stack = EMStack(features, runs, em, shape)
     best = None

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logit
@@ -72,8 +72,7 @@ class Compared:
         return {**about, "by_rank": list(self.by_rank), "clear": self.clear}
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(NamedTuple):
     """How much more a log likes estimated users than those given.
 
     Attributes:
@@ -105,8 +104,10 @@ def compare_models(
     views = cells.views()
     models = [("click rate by rank", views[0], _by_rank(learnt))]
     for view in views:
-        seen = replace(learnt, pool=view.of_cell[learnt.pool], rank_of=view.rank_of)
-        start = _averaged(levels, population, view.of_cell, len(view.rank_of))
+        _, first = np.unique(view.of_cell, return_index=True)
+        rank_of = cells.rank_of[first]
+        seen = replace(learnt, pool=view.of_cell[learnt.pool], rank_of=rank_of)
+        start = _averaged(levels, population, view.of_cell)
         for tied in (True, False):
             fit = fit_levels(seen, start, tied=tied)
             title = "position bias" if tied else "position and trust bias"
@@ -147,16 +148,13 @@ def hold_against_log(
     learnt, held = halved_sessions(population, rng)
     if not learnt.clicks.sum() or not held.clicks.sum():
         return None
-    start = first_guess(learnt, n_levels=LEVELS)
-    free = fit_levels(learnt, start)
+    free = fit_levels(learnt, first_guess(learnt, n_levels=LEVELS))
     plus = np.clip(high, 1e-6, 1 - 1e-4)
     ratio = np.log(plus / np.clip(low, 1e-6, 0.99 * plus))
     given = replace(free.levels, zeta_plus=plus, log_ratio=ratio)
     fixed = fit_levels(learnt, given, fixed=True)
-    models = [
-        (name, cells.views()[0], predicted(learnt, fit.levels))
-        for name, fit in (("given", fixed), ("estimated", free))
-    ]
+    fits, view = (("given", fixed), ("estimated", free)), cells.views()[0]
+    models = [(name, view, predicted(learnt, fit.levels)) for name, fit in fits]
     _, better = _table(models, held)
     return Doubt(better.lead, better.lead_error)
 
@@ -185,14 +183,11 @@ def _by_rank(population: Population) -> Floats:
     return rate[rank]
 
 
-def _averaged(levels: Levels, population: Population, to: Ints, size: int) -> Levels:
+def _averaged(levels: Levels, population: Population, to: Ints) -> Levels:
     """The same levels with click rates averaged over the pools that become one."""
     weight = population.by_pool(population.impressions) + 1e-9
-    total = np.bincount(to, weight, size)
-    plus, minus = (
-        np.bincount(to, weight * rate, size) / total
-        for rate in (levels.zeta_plus, levels.zeta_minus)
-    )
+    rates, total = (levels.zeta_plus, levels.zeta_minus), np.bincount(to, weight)
+    plus, minus = (np.bincount(to, weight * rate) / total for rate in rates)
     plus = np.clip(plus, 1e-7, 1 - 1e-7)
     ratio = np.log(plus / np.clip(minus, 1e-9, 0.99 * plus))
     return replace(levels, zeta_plus=plus, log_ratio=ratio)

@@ -132,9 +132,8 @@ def _moments(
     ``[n_inputs]`` and of the label, and the number of rows.
     """
     root = np.sqrt(precision).astype(np.float32)
-    scaled = inputs * root[:, None]
-    gram = (scaled.T @ scaled).astype(np.float64)
-    moment = (scaled.T @ (label.astype(np.float32) * root)).astype(np.float64)
+    scaled, weighted = inputs * root[:, None], label.astype(np.float32) * root
+    gram, moment = ((scaled.T @ by).astype(np.float64) for by in (scaled, weighted))
     return gram, moment, float(precision @ label**2), len(label)
 
 
@@ -149,9 +148,9 @@ def _ridge(gram: Floats, moment: Floats, total: float, n: int) -> Matrix:
     unit = size.mean()
     best, chosen = np.inf, np.zeros(len(along))
     for penalty in PENALTIES:
-        part = along / (size + penalty * unit)
+        held = size + penalty * unit
+        part, freedom = along / held, np.sum(size / held)
         rest = total - 2 * part @ along + part**2 @ size
-        freedom = np.sum(size / (size + penalty * unit))
         score = rest / max(1.0 - freedom / n, 1e-3) ** 2
         if score < best:
             best, chosen = score, axes @ part
