@@ -24,13 +24,6 @@ Status = Literal["yes", "partly", "no"]
 CLEARLY = 0.5  # ranks above the mean, of a document that a ranker places higher
 DEPENDENT = "dependent_clicks"
 UNIDENTIFIED = "unidentified_ranks"
-AGAINST = {
-    "clicks_only": "only clicks were logged",
-    "clicked_lists": "only lists with a click were kept",
-    DEPENDENT: "clicks depend on the clicks above",
-    "moved_relevance": "documents moved because their relevance changed",
-    UNIDENTIFIED: "a rank is not determined by clicks",
-}
 NO_CONTEXT = "these counts do not hold what was clicked above"
 COUNT_CONTEXT = "count again with --context last-click"
 
@@ -85,9 +78,12 @@ def check_assumptions(
 def clicks_only(rows: ClickRows) -> Assumption:
     """Find a log that has only impressions with a click."""
     share = float(rows.clicks.sum() / rows.impressions.sum())
+    about = ("clicks_only", "only clicks were logged")
     says = f"{share:.1%} of the impressions were clicked"
+    if share < 1:
+        return Assumption(*about, "not found", share, says)
     advice = "log all that was shown: clicks alone have no click rates"
-    return _answer("clicks_only", share, says, advice, found=share >= 1)
+    return Assumption(*about, "found", share, says, advice)
 
 
 def clicked_lists(rows: ClickRows) -> Assumption:
@@ -96,15 +92,16 @@ def clicked_lists(rows: ClickRows) -> Assumption:
     Were clicks independent, of N sessions with c_k clicks at rank k
     N prod (1 - c_k / N) would have none.
     """
+    about = ("clicked_lists", "only lists with a click were kept")
     sessions, clicks = rows.n_sessions, rows.by_rank(rows.clicks)
     least = sessions - int(clicks.sum())  # without context, as many at least
     number = sessions_without_click(rows) if rows.has_context else max(least, 0)
     if number > 0:
         more = "" if rows.has_context else " at least"
         says = f"{number:,} of {sessions:,} lists have no click{more}"
-        return _answer("clicked_lists", number, says, found=False)
+        return Assumption(*about, "not found", number, says)
     if not rows.has_context:
-        return _answer("clicked_lists", None, NO_CONTEXT, COUNT_CONTEXT)
+        return Assumption(*about, "unknown", None, NO_CONTEXT, COUNT_CONTEXT)
     expected = sessions * float(np.prod(1 - np.minimum(clicks / sessions, 1)))
     says = (
         f"none of {sessions:,} lists is without a click, where independent clicks "
@@ -112,19 +109,21 @@ def clicked_lists(rows: ClickRows) -> Assumption:
     )
     p = float(np.exp(-expected))
     if p >= LEVEL:
-        return _answer("clicked_lists", 0, says, p=p)
+        return Assumption(*about, "unknown", 0, says, p=p)
     says += "; click rates are conditional on that, and too high"
     advice = "keep lists without a click too"
-    return _answer("clicked_lists", 0, says, advice, p, found=True)
+    return Assumption(*about, "found", 0, says, advice, p)
 
 
 def dependent_clicks(rows: ClickRows) -> Assumption:
     """Test whether clicks depend on the clicks above, given the list."""
+    about = (DEPENDENT, "clicks depend on the clicks above")
     test = independence_test(rows)
-    if not rows.has_context:
-        return _answer(DEPENDENT, None, NO_CONTEXT, COUNT_CONTEXT)
     if test is None:
-        return _answer(DEPENDENT, None, "too few documents were clicked both ways")
+        why, advice = "too few documents were clicked both ways", ""
+        if not rows.has_context:
+            why, advice = NO_CONTEXT, COUNT_CONTEXT
+        return Assumption(*about, "unknown", None, why, advice)
     parts = []
     if test.above is not None:
         more = f"after a click above {_times(test.above)} as often as after none"
@@ -138,7 +137,7 @@ def dependent_clicks(rows: ClickRows) -> Assumption:
         "affine by rank would be wrong: counts keep the last click above, and users "
         "are estimated by rank and last click where that predicts clicks better"
     )
-    return _answer(DEPENDENT, number, says, advice, test.p, found=test.p < LEVEL)
+    return _tested(about, test.p, number, says, advice)
 
 
 def moved_relevance(rows: ClickRows, ranker: Ints | None) -> Assumption:
@@ -151,24 +150,25 @@ def moved_relevance(rows: ClickRows, ranker: Ints | None) -> Assumption:
         rows: Clicks by ranker, or by period.
         ranker: ``[n_rows]`` its number, from 0; ``None`` where it was not counted.
     """
+    about = ("moved_relevance", "documents moved because their relevance changed")
     if ranker is None or not ranker.any():
         why = "the log is of one ranker, or does not name them"
-        return _answer("moved_relevance", None, why, "name rankers or periods")
+        return Assumption(*about, "unknown", None, why, "name rankers or periods")
     _, by = np.unique(joint(rows.doc, ranker), return_inverse=True)
     shown, place = rows.impressions, rows.impressions * rows.rank
     own = (np.bincount(by, place) / np.bincount(by, shown))[by]
     mean = (rows.by_doc(place) / np.maximum(rows.by_doc(shown), 1))[rows.doc]
-    found = contrast(rows, own < mean - CLEARLY, rows.context)
+    higher = own < mean - CLEARLY
+    found = contrast(rows, higher, rows.context)
     if found is None:
         why = "too few documents were shown at one rank by rankers that differ on them"
-        return _answer("moved_relevance", None, why)
+        return Assumption(*about, "unknown", None, why)
     says = (
         "by the ranker that places it higher, a document is clicked "
         f"{_times(found)} as often at the same rank, over {found.strata:,} of them"
     )
     advice = "estimate from one ranker or period, or from swaps at random"
-    about = found.ratio, says, advice, found.p
-    return _answer("moved_relevance", *about, found=found.p < LEVEL)
+    return _tested(about, found.p, found.ratio, says, advice)
 
 
 def rank_status(estimate: Estimate) -> list[Status] | None:
@@ -193,32 +193,27 @@ def rank_status(estimate: Estimate) -> list[Status] | None:
 
 def unidentified_ranks(estimate: Estimate | None) -> Assumption:
     """Find ranks whose alpha clicks do not determine."""
+    about = (UNIDENTIFIED, "a rank is not determined by clicks")
     status = None if estimate is None else rank_status(estimate)
     if estimate is None or status is None:
         why = "there is no estimate with bands to look at"
-        return _answer(UNIDENTIFIED, None, why)
+        return Assumption(*about, "unknown", None, why)
     weak = [n for n, s in zip(estimate.pools.names, status, strict=True) if s == "no"]
-    says = "alpha half or twice as large would be noticed at every rank"
-    if weak:
-        says = f"alpha could be half or twice as large, unnoticed, at {', '.join(weak)}"
+    if not weak:
+        says = "alpha half or twice as large would be noticed at every rank"
+        return Assumption(*about, "not found", 0, says)
+    says = f"alpha could be half or twice as large, unnoticed, at {', '.join(weak)}"
     advice = "swap documents there, log for longer, or give features"
-    return _answer(UNIDENTIFIED, len(weak), says, advice, found=bool(weak))
+    return Assumption(*about, "found", len(weak), says, advice)
 
 
-def _answer(
-    name: str,
-    number: float | None,
-    says: str,
-    advice: str = "",
-    p: float | None = None,
-    *,
-    found: bool | None = None,
+def _tested(
+    about: tuple[str, str], p: float, number: float | None, says: str, advice: str
 ) -> Assumption:
-    """Return what a test says, without advice where it found nothing."""
-    verdicts: dict[bool | None, Verdict]
-    verdicts = {None: "unknown", False: "not found", True: "found"}
-    advice = "" if found is False else advice
-    return Assumption(name, AGAINST[name], verdicts[found], number, says, advice, p)
+    """Return what a test says, with advice where it found something."""
+    if p < LEVEL:
+        return Assumption(*about, "found", number, says, advice, p)
+    return Assumption(*about, "not found", number, says, p=p)
 
 
 def _times(found: Contrast) -> str:

@@ -106,14 +106,8 @@ def minimised(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> 
     return np.asarray(found.x, dtype=np.float64)
 
 
-def estimate(
-    rows: ClickRows, features: Matrix, settings: EstimationSettings, *_: object
-) -> Estimate:
-    """Fit by maximum likelihood; users are known up to a factor.
-
-    Nothing is drawn and no fit kept, so a refit is the same.
-    """
-    lists = QueryLists.of(rows, features, settings)
+def estimate(lists: QueryLists, _settings: EstimationSettings) -> Estimate:
+    """Fit by maximum likelihood; users are known up to a factor."""
     rows, x, depth = lists.rows, lists.x, lists.rows.depth
     held = np.repeat([RANK_RIDGE, RIDGE], [depth, x.shape[1]])
 
@@ -127,8 +121,17 @@ def estimate(
     return lists.estimate(found[:depth], NOTE)
 
 
-def by_features(name: str, title: str, fit: Callable[..., Estimate]) -> Method:
-    """Return the row of a method that draws nothing anew when it is fitted again."""
+def by_features(name: str, title: str, estimate: Callable[..., Estimate]) -> Method:
+    """Return the row of a method that estimates from lists; no fit is kept.
+
+    So a refit is the same as a fit.
+    """
+
+    def fit(
+        rows: ClickRows, features: Matrix, settings: EstimationSettings, *_: object
+    ) -> Estimate:
+        return estimate(QueryLists.of(rows, features, settings), settings)
+
     return Method(name, title, fit, needs_features=True, refit=fit)
 
 

@@ -112,9 +112,9 @@ class Estimate(Tabular):
         """Describe users with values at every rank; bands are from replicates."""
         seen = rows.by_rank(rows.impressions)
         gauges = partial(inference_gauge, impressions=seen), display_gauge
-        bands = (replicate_bands(users, replicates, gauge) for gauge in gauges)
+        bands = [replicate_bands(users, replicates, gauge) for gauge in gauges]
         pools = RankPools(np.arange(len(seen)), seen)
-        return cls(users, pools, rows.by_rank(rows.clicks), *bands)
+        return cls(users, pools, rows.by_rank(rows.clicks), bands[0], bands[1])
 
     def _line(self) -> str:
         found = ""

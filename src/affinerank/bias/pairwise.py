@@ -21,10 +21,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Matrix
+from affinerank.arrays import Floats, Ints
 from affinerank.bias.listwise import RIDGE, QueryLists, by_features, minimised
 from affinerank.bias.method import Estimate, EstimationSettings
-from affinerank.clicks.rows import ClickRows
 from affinerank.seeds import stage_rng
 
 POWER = 0.5  # 1 / (1 + p)
@@ -69,8 +68,9 @@ class Pairs:
         sessions = rows.sessions[rows.query[clicked]]
         number = c[clicked] * (n - c)[other] / sessions
         some = (number > 0) & (rows.doc[clicked] != rows.doc[other])
-        pairs = clicked[some], other[some]
-        return cls(*pairs, *(rows.rank[each] - 1 for each in pairs), number[some])
+        clicked, other = clicked[some], other[some]
+        i, j = rows.rank[clicked] - 1, rows.rank[other] - 1
+        return cls(clicked, other, i, j, number[some])
 
     def ratios(self, scores: Floats, plus: Floats, minus: Floats) -> list[Floats]:
         """Return new ``t+`` and ``t-``, ``[depth]`` both, for scores ``[n_rows]``."""
@@ -97,13 +97,10 @@ class Pairs:
         return minimised(loss, start)
 
 
-def estimate(
-    rows: ClickRows, features: Matrix, settings: EstimationSettings, *_: object
-) -> Estimate:
+def estimate(lists: QueryLists, settings: EstimationSettings) -> Estimate:
     """Let ratios and scores take turns."""
-    lists = QueryLists.of(rows, features, settings)
     pairs = Pairs.of(lists, stage_rng("estimation", settings.seed))
-    plus = minus = np.ones(rows.depth)
+    plus = minus = np.ones(lists.rows.depth)
     w = np.zeros(lists.x.shape[1])
     for _round in range(ROUNDS):
         w = pairs.learn(lists.x, pairs.number / (plus[pairs.i] * minus[pairs.j]), w)
@@ -112,8 +109,8 @@ def estimate(
         if np.abs(plus - before).max() < LEAST:
             break
     found = lists.estimate(np.log(plus), "position bias only, by pairwise debiasing")
-    about = {"t_minus": [float(value) for value in minus]}
-    return replace(found, users=replace(found.users, provenance=about))
+    users = replace(found.users, provenance={"t_minus": minus.tolist()})
+    return replace(found, users=users)
 
 
 ROW = by_features("pairwise-debiasing", "Pairwise debiasing", estimate)

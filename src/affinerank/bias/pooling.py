@@ -183,12 +183,10 @@ def pool_cells(
     themselves.
     """
     reach = min(rows.depth - 1, REACH) if context and rows.has_context else 0
-    shape = pools.n_pools, reach + 1
-    place = pools.of_rank[rows.rank - 1] * shape[1] + distance(rows, reach)
-    clicks, seen = (
-        np.bincount(place, values, shape[0] * shape[1]).reshape(shape)
-        for values in (rows.clicks, rows.impressions)
-    )
+    clicks, seen = np.zeros((2, pools.n_pools, reach + 1))
+    place = pools.of_rank[rows.rank - 1], distance(rows, reach)
+    np.add.at(clicks, place, rows.clicks)
+    np.add.at(seen, place, rows.impressions)
     pairs = zip(clicks, seen, strict=True)
     groups = np.stack([_groups_of_distances(*pair, least_clicks) for pair in pairs])
     sizes = groups.max(axis=1) + 1

@@ -79,8 +79,8 @@ def estimate_many(
         rested = "converged" if first.converged else "not converged"
         notes = [f"{first.updates} updates, {rested}"]
         if others:
-            drawn = f"bands from {len(others)} resamples of the queries"
-            notes.append(f"{drawn}; their coverage is not known")
+            bands = f"bands from {len(others)} resamples of the queries"
+            notes.append(f"{bands}; their coverage is not known")
         estimate = Estimate.of(first.users, rows, others)
         found.append(replace(estimate, ranker=first.fitted, notes=tuple(notes)))
     return found
@@ -91,16 +91,14 @@ def resampled(rows: ClickRows, rng: Rng) -> ClickRows:
 
     A draw without a click is drawn again: nothing could be estimated from it.
     """
-    shown, clicks = np.unique(rows.query), np.zeros(1)
+    names, clicks = np.unique(rows.query), np.zeros(1)
     while not clicks.any():
-        drawn = rng.choice(shown, size=len(shown))
+        drawn = rng.choice(names, size=len(names))
         weight = np.bincount(drawn, minlength=rows.n_queries)
         clicks = rows.clicks * weight[rows.query]
-    impressions, sessions = (
-        rows.impressions * weight[rows.query],
-        rows.sessions * weight,
-    )
-    return replace(rows, impressions=impressions, clicks=clicks, sessions=sessions)
+    shown = rows.impressions * weight[rows.query]
+    sessions = rows.sessions * weight
+    return replace(rows, impressions=shown, clicks=clicks, sessions=sessions)
 
 
 def fit_em(
@@ -154,9 +152,9 @@ def fit_em(
     fitted = [Fitted(model, None, None, {}) for model in last]
     if best is not None:
         chosen = stack.trainer.networks(best.flat).apart()
-        for i in np.flatnonzero(best.at):
-            at = int(best.at[i])
-            fitted[i] = replace(fitted[i], chosen=chosen[i], chosen_at=at)
+        for i, at in enumerate(best.at.tolist()):
+            if at:
+                fitted[i] = replace(fitted[i], chosen=chosen[i], chosen_at=at)
     fits = [fit_of(stack, i, one) for i, one in enumerate(fitted)]
     _advise(fits, em)
     return fits

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from affinerank.arrays import Bools, Ids, Matrix
+from affinerank.arrays import Bools, Matrix
 from affinerank.bias.em.activations import ACTIVATIONS
 from affinerank.bias.em.run import EMSettings, Run
 from affinerank.bias.em.updates import (
@@ -56,14 +56,17 @@ class EMStack:
         self.shape = (len(runs), max(run.rows.depth for run in runs))
         rows = [run.rows for run in runs]
         size, depth = len(features), self.shape[1]
-        self.rows = CellRows.of(
-            _column([each.rank - 1 + i * depth for i, each in enumerate(rows)], device),
-            _column([each.doc + i * size for i, each in enumerate(rows)], device),
-            _column([each.impressions for each in rows], device),
-            _column([each.clicks for each in rows], device),
-            len(runs) * depth,
+        columns = (
+            [each.rank - 1 + i * depth for i, each in enumerate(rows)],
+            [each.doc + i * size for i, each in enumerate(rows)],
+            [each.impressions for each in rows],
+            [each.clicks for each in rows],
+            [each.share[None] for each in rows],
         )
-        self.share = _column([each.share[None] for each in rows], device)
+        cell, doc, seen, clicks, self.share = (
+            torch.from_numpy(np.concatenate(values)).to(device) for values in columns
+        )
+        self.rows = CellRows.of(cell, doc, seen, clicks, len(runs) * depth)
         self.parameters = start_of(settings, math.prod(self.shape)).to(device)
         self.clicked = self.rows.summed(self.rows.clicks).view(self.shape)
         # Ranks that had a relevance: only where lists are 0/0 do others have clicks.
@@ -178,10 +181,6 @@ class EMStack:
         total = torch.zeros_like(self.weights)
         total.view(-1).index_add_(0, self.rows.doc, values)
         return total
-
-
-def _column(values: Sequence[Ids], device: torch.device) -> Tensor:
-    return torch.from_numpy(np.concatenate(values)).to(device)
 
 
 def fallen_cells(zeta: Tensor, share: float) -> Tensor:

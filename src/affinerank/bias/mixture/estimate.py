@@ -79,13 +79,11 @@ class Mixture:
         alpha = np.where(levels.alpha < NOTHING, 0.0, levels.alpha)
         about = {**self.about, "levels": levels.levels.round(4).tolist()}
         more: Any = {"identified": "gauge", "span": (0.0, 1.0), "provenance": about}
-        kind, tables = BrowsingModel, self.pools.tables()
-        if not self.pools.by_context:
-            kind, tables = TrustModel, [table[:, 0] for table in tables]
-        models: list[Any] = [
-            kind(alpha=alpha[table], beta=levels.zeta_minus[table], **more)
-            for table in tables
-        ]
+        tables, by_context = self.pools.tables(), self.pools.by_context
+        tables = tables if by_context else [table[:, 0] for table in tables]
+        kind: Any = BrowsingModel if by_context else TrustModel
+        rates = [(alpha[table], levels.zeta_minus[table]) for table in tables]
+        models = [kind(alpha=slope, beta=base, **more) for slope, base in rates]
         by_segment = dict(zip(names, models, strict=True)) if names else {}
         return SegmentedModel(by_segment) if names else models[0]
 

@@ -222,8 +222,8 @@ def population_of(rows: ClickRows, pools: Cells) -> Population:
     """Add up rows of counts by document and pool; a cell is a home."""
     rows = rows.added_up(pools.of(rows))
     first = np.flatnonzero(np.diff(rows.doc, prepend=-1))
-    doc, none = rows.doc[first], 0 * first
-    by_doc = doc, rows.query_of_doc[doc], none, 1.0 + none, none
+    doc, none = rows.doc[first], np.zeros(len(first), dtype=np.int64)
+    by_doc = doc, rows.query_of_doc[doc], none, np.ones(len(first)), none
     by_row = np.append(first, len(rows)), rows.rank, rows.impressions, rows.clicks
     ranks = pools.rank_of, pools.ranks.mean_rank
     return Population(*by_doc, *by_row, *ranks, none[:1], np.zeros((1, 0))).in_cells(())
