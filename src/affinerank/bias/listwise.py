@@ -13,7 +13,8 @@ click, and queries may differ in that. It finds position bias, not trust bias.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +30,7 @@ RIDGE, RANK_RIDGE = 1.0, 0.1  # features in units of their spread
 NOTE = "position bias only: lists without a click are missing, or not looked at"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class QueryLists:
+class QueryLists(NamedTuple):
     """Rows of counts, one query after another, with features in units of their spread.
 
     Attributes:

@@ -17,7 +17,8 @@ found have :math:`t^+` as position bias.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,8 +33,7 @@ LEAST = 1e-3  # ratio
 PAIRS = 4_000_000  # at most: queries are drawn
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
+class Pairs(NamedTuple):
     """Pairs of rows: one clicked, one not, so many times.
 
     Attributes:

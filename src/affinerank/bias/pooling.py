@@ -131,10 +131,6 @@ class Cells:
         segment = 0 if not self.segments or rows.segment is None else rows.segment
         return self.table[rows.rank - 1, away] + segment * self.size
 
-    def tables(self) -> list[Ints]:
-        """The table of each segment, or the only one."""
-        return [self.table + i * self.size for i in range(max(1, len(self.segments)))]
-
     def mean_by_rank(self) -> Floats:
         """``[n_pools, n_cells]`` what averages cells by rank, over impressions."""
         weight = np.zeros((self.ranks.n_pools, len(self.rank_of)))

@@ -32,7 +32,6 @@ levels of relevance add: an estimate needs so many sessions at most.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -216,8 +215,8 @@ def _filled_in(
         why = "documents do not differ clearly in how often they are clicked there"
     elif needed := swaps_needed(spread, lower_rate, target):
         sessions, beta = max(int(needed[0]), LEAST_SHARED), needed[1]
-        known: Any = {"variance": spread.variance, "reliability": spread.reliability}
-        return replace(plan, sessions=sessions, beta_error=beta, **known)
+        given = plan.upper, plan.lower, sessions, beta, None, plan.documents
+        return SwapPlan(*given, spread.variance, spread.reliability)
     else:
         why = "the log knows too little of its documents there, and must be longer"
     return replace(plan, why_not=why)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from affinerank.rankers.targets import Targets, Validation
 from affinerank.seeds import stage_rng
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EMFit:
+class EMFit(NamedTuple):
     """A user model and a ranker, estimated together.
 
     Attributes:

@@ -177,10 +177,8 @@ def predicted(population: Population, levels: Levels) -> Floats:
 
 def _by_rank(population: Population) -> Floats:
     """``[n_rows]`` click rate of the row's rank."""
-    rank, n = population.rank_of[population.pool], population.n_ranks
-    clicks = np.bincount(rank, population.clicks, n)
-    rate = (clicks + 0.1) / (np.bincount(rank, population.impressions, n) + 0.2)
-    return rate[rank]
+    rank, ranks = population.rank_of[population.pool], np.arange(population.n_ranks)
+    return replace(population, pool=rank, rank_of=ranks).click_rate[rank]
 
 
 def _averaged(levels: Levels, population: Population, to: Ints) -> Levels:

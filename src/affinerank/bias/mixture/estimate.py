@@ -79,13 +79,15 @@ class Mixture:
         alpha = np.where(levels.alpha < NOTHING, 0.0, levels.alpha)
         about = {**self.about, "levels": levels.levels.round(4).tolist()}
         more: Any = {"identified": "gauge", "span": (0.0, 1.0), "provenance": about}
-        tables, by_context = self.pools.tables(), self.pools.by_context
-        tables = tables if by_context else [table[:, 0] for table in tables]
-        kind: Any = BrowsingModel if by_context else TrustModel
-        rates = [(alpha[table], levels.zeta_minus[table]) for table in tables]
-        models = [kind(alpha=slope, beta=base, **more) for slope, base in rates]
-        by_segment = dict(zip(names, models, strict=True)) if names else {}
-        return SegmentedModel(by_segment) if names else models[0]
+        kind: Any = BrowsingModel if self.pools.by_context else TrustModel
+        table = self.pools.table if self.pools.by_context else self.pools.table[:, 0]
+        models = []
+        for i in range(max(1, len(names))):
+            at = table + i * self.pools.size
+            models.append(kind(alpha=alpha[at], beta=levels.zeta_minus[at], **more))
+        if not names:
+            return models[0]
+        return SegmentedModel(dict(zip(names, models, strict=True)))
 
 
 def fit_mixture(
