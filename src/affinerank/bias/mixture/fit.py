@@ -86,7 +86,8 @@ def first_guess(population: Population, n_levels: int = 2) -> Levels:
     even = np.linspace(0.0, 1.0, n_levels)
     tilt, by_rank = np.zeros(population.basis.shape[1]), np.zeros(population.n_ranks)
     common = float(ratio.mean())
-    return Levels(plus, ratio, even, even * logit(SHARE), tilt, by_rank, common)
+    share = np.linspace(0.0, logit(SHARE), n_levels)
+    return Levels(plus, ratio, even, share, tilt, by_rank, common)
 
 
 def objective(

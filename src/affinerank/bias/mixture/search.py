@@ -159,7 +159,7 @@ def added_level(population: Population, levels: Levels) -> Levels:
         ratio += part.weight @ np.exp(np.minimum(each, 50.0))
     near = np.min(np.abs(CANDIDATES[:, None] - levels.levels), axis=1) < 0.03
     new = CANDIDATES[int(np.argmax(np.where(near, 0.0, ratio)))]
-    shares *= (1 - NEW_SHARE) / population.weight.sum()
+    shares = shares / population.weight.sum() * (1 - NEW_SHARE)
     # Where the new level lies outside, 0 and 1 move there.
     at = np.append(levels.levels, new)
     order = np.argsort(at)
