@@ -215,7 +215,7 @@ def row_of(
     top = slice(0, 10)
     return {
         "converged": fitted.converged,
-        "updates": len(fitted.trace),
+        "updates": fitted.updates,
         "fixed": iterations_to_rest(parameters, run, relevance),
         "mean": known.mean(),
         "std": known.std(),

@@ -20,8 +20,8 @@ from affinerank.data.catalog import load
 from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.progress import quiet
 
-BY_RANK = View("by rank", np.arange(2), np.arange(2))
-BY_CLICK = replace(BY_RANK, name="by rank and last click", context=True)
+BY_RANK = View("by rank", np.arange(2))
+BY_CLICK = View("by rank and last click", np.arange(2), context=True)
 
 
 def compared(name: str, lead: float, error: float, view: View = BY_RANK) -> Compared:

@@ -40,7 +40,7 @@ class Log:
         row = ESTIMATORS[name]
         options = row.options()
         folds = self.folds(row.learns(options))
-        return row.weigh(Evidence(self.rows, users, None, self.labels, folds, options))
+        return row.weigh(Evidence(self.rows, users, self.labels, folds, options))
 
 
 @st.composite

@@ -1,10 +1,13 @@
 """Intervention-aware weights: written out, and exact expectations."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 
 from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.rows import ExpectedExposure
 from affinerank.errors import DataError
 from affinerank.estimators import (
     Division,
@@ -57,8 +60,10 @@ def test_documents_at_one_rank_have_their_affine_weight(log: Log) -> None:
 
 
 def test_a_known_policy_is_used() -> None:
-    rows, policy = shown((8, 2), (6, 1)), np.array([[0.7, 0.3]])
-    evidence = Evidence(rows, TWO, policy=policy, options=options())
+    none = np.zeros(2, dtype=np.int64)
+    policy = ExpectedExposure(none, np.array([1, 2]), np.array([0.7, 0.3]))
+    rows = replace(shown((8, 2), (6, 1)), exposure=policy)
+    evidence = Evidence(rows, TWO, options=options())
     found = intervention_aware.weigh(evidence).weight
     np.testing.assert_array_equal(found, policy_aware.weigh(evidence).weight)
     beta = 0.7 * 0.5 + 0.3 * 0.1

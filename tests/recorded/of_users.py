@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from tests.recorded.inputs import (
     WIDE,
@@ -21,19 +22,18 @@ from tests.recorded.inputs import (
 from tests.recorded.of_clicks import Pairs, numbers
 
 import affinerank as ar
+from affinerank.arrays import Matrix
 from affinerank.audit.run import audit
 from affinerank.bias.em.activations import ACTIVATIONS
-from affinerank.bias.em.estimate import fit_em, resampled
+from affinerank.bias.em.estimate import EMFit, fit_em, resampled
 from affinerank.bias.em.run import EMSettings, Run
-from affinerank.bias.em.stack import fallen_cells
+from affinerank.bias.em.stack import EMStack, fallen_cells
 from affinerank.bias.em.updates import (
     CellRows,
     as_zeta,
-    log_likelihood,
     mean_movement,
     start_of,
-    update_eps,
-    update_zeta,
+    updated,
 )
 from affinerank.bias.method import Estimate
 from affinerank.bias.pooling import pool_ranks
@@ -86,9 +86,8 @@ def em_updates() -> Pairs:
     zeta = torch.tensor(rates, dtype=torch.float64).T.contiguous()
     clicked = rows.summed(rows.clicks).view(1, 4)
     for i in range(3):
-        yield f"em/log_likelihood/{i}", log_likelihood(zeta, relevance, rows)
         before = zeta.view(2, 1, 4)
-        zeta, eps = update_zeta(zeta, relevance, rows), update_eps(eps, relevance, rows)
+        zeta, eps = updated(zeta, relevance, rows), updated(eps, relevance, rows)
         yield f"em/update_zeta/{i}", zeta
         yield f"em/update_eps/{i}", eps
         moved = mean_movement(before, zeta.view(2, 1, 4), clicked)
@@ -107,19 +106,35 @@ def em_fits() -> Pairs:
     ):
         at = f"em/fit/{activation}/{settings.parameters}"
         run = Run(rows, activation, seed=1)
-        [found] = fit_em(features, [run], settings=settings, network=EM_NETWORK)
         begun = as_zeta(start_of(settings, rows.depth))
-        zeta = torch.stack([begun, *(each.zeta for each in found.trace)])
+        with pytest.MonkeyPatch.context() as patch:
+            steps, found = traced_fit(patch, features, run, settings)
+        zeta = torch.stack([begun, *(each for _, each in steps)])
         yield f"{at}/zeta_plus", zeta[:, 0]
         yield f"{at}/zeta_minus", zeta[:, 1]
-        for name in ("log_likelihood", "steps", "left_out"):
-            yield f"{at}/{name}", [float(getattr(each, name)) for each in found.trace]
-        fallen = [fallen_cells(each.zeta, settings.fallen) for each in found.trace]
+        yield f"{at}/steps", [step for step, _ in steps]
+        fallen = [fallen_cells(each, settings.fallen) for _, each in steps]
         yield f"{at}/fallen", [int(each.sum()) for each in fallen]
         yield f"{at}/converged", found.converged
         yield f"{at}/users/alpha", found.users.alpha
         yield f"{at}/users/beta", found.users.beta
         yield f"{at}/predictions", found.ranker.predict(features)
+
+
+def traced_fit(
+    patch: pytest.MonkeyPatch, features: Matrix, run: Run, settings: EMSettings
+) -> tuple[list[tuple[int, torch.Tensor]], EMFit]:
+    """Fit, and note training steps and click rates after each update."""
+    steps: list[tuple[int, torch.Tensor]] = []
+    update = EMStack.update
+
+    def noted(stack: EMStack) -> None:
+        update(stack)
+        steps.append((stack.trainer.steps, stack.zeta[:, 0]))
+
+    patch.setattr(EMStack, "update", noted)
+    [found] = fit_em(features, [run], settings=settings, network=EM_NETWORK)
+    return steps, found
 
 
 def em_estimate() -> Pairs:

@@ -15,7 +15,7 @@ at each rank; b is drawn to 0. Without segments this is AllPairs of Agarwal et a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,75 +32,6 @@ from affinerank.errors import DataError
 RIDGE = 0.1
 HIGHEST = 1.0 - 1e-6  # click rate
 NOTE = "position bias only, from documents shown at several ranks"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Harvest:
-    """Documents shown at two ranks each, added up; an entry is one of the two.
-
-    Attributes:
-        place: ``[n]`` segment times ranks, plus rank from 0.
-        pair: ``[n]`` number of the segment and pair of ranks.
-        clicked: ``[n]`` sum of their click rates there.
-        number: ``[n]`` how many there are.
-    """
-
-    place: Ints
-    pair: Ints
-    clicked: Floats
-    number: Floats
-
-    @classmethod
-    def of(cls, segments: list[ClickRows], depth: int) -> Harvest:
-        """Collect them from rows whose rank is that of a pool."""
-        found = [
-            (z * depth + k, (z * depth + low) * depth + high, rate)
-            for z, rows in enumerate(segments)
-            for k, low, high, rate in _moves(rows)
-        ]
-        place, pair, rate = (np.concatenate(part) for part in zip(*found, strict=True))
-        if len(np.unique(place % depth)) < depth:
-            raise DataError(
-                "documents change rank between segments, not within them, so segments "
-                "cannot be told apart: count without --segment"
-            )
-        _, pair = np.unique(pair, return_inverse=True)
-        key = pair * (int(place.max()) + 1) + place
-        _, first, entry = np.unique(key, return_index=True, return_inverse=True)
-        sums = (np.bincount(entry, values) for values in (rate, np.ones(len(rate))))
-        return cls(place[first], pair[first], *(total.astype(float) for total in sums))
-
-    def fit(self, n_segments: int, depth: int) -> Floats:
-        """``[n_segments, depth]`` position bias, 1 at the first rank."""
-        from scipy.optimize import minimize
-
-        n, rank = n_segments * depth, self.place % depth
-        pairs = int(self.pair.max()) + 1
-        held = np.repeat([RIDGE / 100.0, RIDGE, 0.0], [depth, n, pairs])
-        rate = np.bincount(self.pair, self.clicked) / np.bincount(
-            self.pair, self.number
-        )
-        start = np.append(np.zeros(depth + n), np.log(np.clip(rate, 1e-6, HIGHEST)))
-
-        def loss(values: Floats) -> tuple[float, Floats]:
-            a, b, r = np.split(values, [depth, depth + n])
-            odds = np.minimum(a[rank] + b[self.place] + r[self.pair], np.log(HIGHEST))
-            p = np.exp(odds)
-            missed = self.number - self.clicked
-            value = -(self.clicked @ odds + missed @ np.log1p(-p))
-            slope = missed * p / (1.0 - p) - self.clicked
-            sums = (
-                np.bincount(rank, slope, depth),
-                np.bincount(self.place, slope, n),
-                np.bincount(self.pair, slope, pairs),
-            )
-            total = float(value + held @ values**2 / 2)
-            return total, np.concatenate(sums) + held * values
-
-        how = {"maxiter": 2000, "ftol": 1e-13, "gtol": 1e-8}
-        found = minimize(loss, start, jac=True, method="L-BFGS-B", options=how).x
-        bias = found[:depth] + found[depth : depth + n].reshape(n_segments, depth)
-        return np.asarray(np.exp(bias - bias[:, :1]), dtype=np.float64)
 
 
 def _moves(rows: ClickRows) -> Iterator[tuple[Ints, Ints, Ints, Floats]]:
@@ -129,25 +60,59 @@ def estimate(
     parts = [whole]
     if of is not None:
         parts = [rows.select(of == z).merged() for z in range(len(names))]
-    found = _bias(parts, pools)
-    models = [_users(own, pools) for own in found]
-    if not names:
-        return replace(Estimate.of(models[0], whole), notes=(NOTE,))
-    [mean] = _bias([whole], pools)
-    average = _users(mean, pools)
-    about = Estimate.of(average, whole)
+    models = _users(parts, pools)
+    average = models[0] if of is None else _users([whole], pools)[0]
+    about = replace(Estimate.of(average, whole), notes=(NOTE,))
+    if of is None:
+        return about
     users = SegmentedModel(dict(zip(names, models, strict=True)))
-    return replace(about, users=users, average=average, notes=(NOTE,))
+    return replace(about, users=users, average=average)
 
 
-def _bias(parts: list[ClickRows], pools: RankPools) -> Floats:
-    harvest = Harvest.of([pooled(part, pools) for part in parts], pools.n_pools)
-    return harvest.fit(len(parts), pools.n_pools)
+def _users(parts: list[ClickRows], pools: RankPools) -> list[TrustModel]:
+    """Fit the users of each segment, whose position bias is 1 at the first rank."""
+    from scipy.optimize import minimize
 
+    # Documents shown at two ranks each: segment and rank, number of the segment and
+    # pair of ranks, and click rate there.
+    depth, n = pools.n_pools, len(parts) * pools.n_pools
+    found = [
+        (z * depth + k, (z * depth + low) * depth + high, rate)
+        for z, rows in enumerate(parts)
+        for k, low, high, rate in _moves(pooled(rows, pools))
+    ]
+    place, pair, rate = (np.concatenate(part) for part in zip(*found, strict=True))
+    if len(np.unique(place % depth)) < depth:
+        raise DataError(
+            "documents change rank between segments, not within them, so segments "
+            "cannot be told apart: count without --segment"
+        )
+    # Added up by both.
+    _, pair = np.unique(pair, return_inverse=True)
+    key = pair * (int(place.max()) + 1) + place
+    _, first, entry = np.unique(key, return_index=True, return_inverse=True)
+    clicked, number = np.bincount(entry, rate), np.bincount(entry).astype(float)
+    place, pair, rank = place[first], pair[first], place[first] % depth
+    mean = np.bincount(pair, clicked) / np.bincount(pair, number)
+    held = np.repeat([RIDGE / 100.0, RIDGE, 0.0], [depth, n, len(mean)])
+    start = np.append(np.zeros(depth + n), np.log(np.clip(mean, 1e-6, HIGHEST)))
 
-def _users(bias: Floats, pools: RankPools) -> TrustModel:
-    alpha = bias[pools.of_rank]
-    return TrustModel(alpha=alpha, beta=0 * alpha, identified="gauge")
+    def loss(values: Floats) -> tuple[float, Floats]:
+        a, b, r = np.split(values, [depth, depth + n])
+        odds = np.minimum(a[rank] + b[place] + r[pair], np.log(HIGHEST))
+        p, missed = np.exp(odds), number - clicked
+        value = -(clicked @ odds + missed @ np.log1p(-p))
+        slope = missed * p / (1.0 - p) - clicked
+        by = (rank, depth), (place, n), (pair, len(mean))
+        sums = [np.bincount(at, slope, size) for at, size in by]
+        total = float(value + held @ values**2 / 2)
+        return total, np.concatenate(sums) + held * values
+
+    how = {"maxiter": 2000, "ftol": 1e-13, "gtol": 1e-8}
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", options=how).x
+    bias = best[:depth] + best[depth : depth + n].reshape(-1, depth)
+    alphas = np.exp(bias - bias[:, :1])[:, pools.of_rank]
+    return [TrustModel(alpha=a, beta=0 * a, identified="gauge") for a in alphas]
 
 
 ROW = Method(

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.arrays import Floats, Matrix
-from affinerank.bias.listwise import RANK_RIDGE, RIDGE, QueryLists
-from affinerank.bias.method import Estimate, EstimationSettings, Method
-from affinerank.clicks.rows import ClickRows
+from affinerank.arrays import Floats
+from affinerank.bias.listwise import RANK_RIDGE, RIDGE, QueryLists, by_features
+from affinerank.bias.method import Estimate, EstimationSettings
 from affinerank.errors import warn
 
 ROUNDS, CLOSE = 200, 1e-3
@@ -27,11 +26,8 @@ MOST = 10.0  # times that a click counts, as Hager et al. (2024) have it
 NOTE = "position bias only, by dual learning"
 
 
-def estimate(
-    rows: ClickRows, features: Matrix, settings: EstimationSettings, *_: object
-) -> Estimate:
-    """Let the losses take turns; nothing is drawn and no fit kept."""
-    lists = QueryLists.of(rows, features, settings)
+def estimate(lists: QueryLists, _settings: EstimationSettings) -> Estimate:
+    """Let the losses take turns; nothing is drawn."""
     rows, x, place = lists.rows, lists.x, lists.rows.rank - 1
     held, rank_held = np.full(x.shape[1], RIDGE), np.full(rows.depth, RANK_RIDGE)
     w, t = 0.0 * held, 0.0 * rank_held
@@ -60,6 +56,4 @@ def first_to_own(lists: QueryLists, scores: Floats) -> Floats:
     return np.where(seen > 0, np.exp(away), 0.0)
 
 
-ROW = Method(
-    "dual-learning", "Dual learning", estimate, needs_features=True, refit=estimate
-)
+ROW = by_features("dual-learning", "Dual learning", estimate)

@@ -87,27 +87,21 @@ def gauge_error(
     guess = np.where(weight > 0, guess, 1.0)
     # The corrected labels of irrelevant and relevant documents, and the best line.
     label = np.stack([intercept - guessed, slope + intercept - guessed]) / guess
-    relevance = np.array([[0.0], [1.0]])
-    share = np.stack([weight, weight]) / 2
-    centre = np.sum(share * label)
-    spread = np.sum(share * (label - centre) ** 2)
-    along = np.sum(share * (label - centre) * (relevance - 0.5))
-    error = 0.5 if along <= 0 else np.sqrt(max(0.25 - along**2 / spread, 0.0))
+    centre = np.sum(label @ weight) / 2
+    spread = np.sum((label - centre) ** 2 @ weight) / 2
+    along = (label[1] - label[0]) @ weight / 4
+    error = 0.5
     if along > 0:
         # u x - v = gamma: alpha^ gamma + beta^ with gamma measured in the truth's units
         u = along / spread
+        error = np.sqrt(max(0.25 - along * u, 0.0))
         v = u * centre - 0.5
         guessed, guess = guessed + guess * v / u, guess / u
     off, off_beta = np.abs(guess - slope), np.abs(guessed - intercept)
-    return GaugeError(
-        float(error),
-        guess,
-        guessed,
-        float(weight @ off),
-        float(weight @ off_beta),
-        _mean_ratio(off, np.abs(slope), weight),
-        _mean_ratio(off_beta, np.abs(intercept), weight),
-    )
+    absolute = float(weight @ off), float(weight @ off_beta)
+    pairs = (off, slope), (off_beta, intercept)
+    relative = (_mean_ratio(top, np.abs(bottom), weight) for top, bottom in pairs)
+    return GaugeError(float(error), guess, guessed, *absolute, *relative)
 
 
 def error_by_row(found: ClickModel, truth: ClickModel, rows: ClickRows) -> GaugeError:

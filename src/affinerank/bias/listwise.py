@@ -13,7 +13,8 @@ click, and queries may differ in that. It finds position bias, not trust bias.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +30,7 @@ RIDGE, RANK_RIDGE = 1.0, 0.1  # features in units of their spread
 NOTE = "position bias only: lists without a click are missing, or not looked at"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class QueryLists:
+class QueryLists(NamedTuple):
     """Rows of counts, one query after another, with features in units of their spread.
 
     Attributes:
@@ -78,8 +78,6 @@ class QueryLists:
             score: From parameters to log-odds ``[n_rows]``.
             back: Its transpose.
         """
-        from scipy.optimize import minimize
-
         offset, total = np.log(self.rows.impressions), self.total(clicks)
 
         def loss(values: Floats) -> tuple[float, Floats]:
@@ -90,13 +88,7 @@ class QueryLists:
             value = -clicks @ log_share + held @ values**2 / 2
             return float(value), back(left) + held * values
 
-        with one_blas_thread():
-            found = minimize(loss, start, jac=True, method="L-BFGS-B").x
-        return np.asarray(found, dtype=np.float64)
-
-    def by_rank(self, values: Floats) -> Floats:
-        """``[depth]`` add up ``values [n_rows]`` by rank."""
-        return self.rows.by_rank(values)
+        return minimised(loss, start)
 
     def estimate(self, bias: Floats, note: str) -> Estimate:
         """Describe users of this bias ``[depth]``, in logs, known up to a factor."""
@@ -105,24 +97,42 @@ class QueryLists:
         return replace(Estimate.of(users, self.rows), notes=(note,))
 
 
-def estimate(
-    rows: ClickRows, features: Matrix, settings: EstimationSettings, *_: object
-) -> Estimate:
-    """Fit by maximum likelihood; users are known up to a factor.
+def minimised(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
+    """Return where a loss, given with its gradient, is least."""
+    from scipy.optimize import minimize
 
-    Nothing is drawn and no fit kept, so a refit is the same.
-    """
-    lists = QueryLists.of(rows, features, settings)
-    depth, x, place = lists.rows.depth, lists.x, lists.rows.rank - 1
-    held = np.append(np.full(depth, RANK_RIDGE), np.full(x.shape[1], RIDGE))
-    found = lists.fit(
-        lists.rows.clicks,
-        held,
-        np.zeros(len(held)),
-        lambda values: values[place] + x @ values[depth:],
-        lambda left: np.append(lists.by_rank(left), left @ x),
-    )
+    with one_blas_thread():
+        found = minimize(loss, start, jac=True, method="L-BFGS-B")
+    return np.asarray(found.x, dtype=np.float64)
+
+
+def estimate(lists: QueryLists, _settings: EstimationSettings) -> Estimate:
+    """Fit by maximum likelihood; users are known up to a factor."""
+    rows, x, depth = lists.rows, lists.x, lists.rows.depth
+    held = np.repeat([RANK_RIDGE, RIDGE], [depth, x.shape[1]])
+
+    def score(values: Floats) -> Floats:
+        return values[rows.rank - 1] + x @ values[depth:]
+
+    def back(left: Floats) -> Floats:
+        return np.append(rows.by_rank(left), left @ x)
+
+    found = lists.fit(rows.clicks, held, 0.0 * held, score, back)
     return lists.estimate(found[:depth], NOTE)
 
 
-ROW = Method("listwise", "Listwise", estimate, needs_features=True, refit=estimate)
+def by_features(name: str, title: str, estimate: Callable[..., Estimate]) -> Method:
+    """Return the row of a method that estimates from lists; no fit is kept.
+
+    So a refit is the same as a fit.
+    """
+
+    def fit(
+        rows: ClickRows, features: Matrix, settings: EstimationSettings, *_: object
+    ) -> Estimate:
+        return estimate(QueryLists.of(rows, features, settings), settings)
+
+    return Method(name, title, fit, needs_features=True, refit=fit)
+
+
+ROW = by_features("listwise", "Listwise", estimate)

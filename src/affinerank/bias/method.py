@@ -57,9 +57,9 @@ class EstimationSettings:
 
     def __post_init__(self) -> None:
         """Reject one replicate, which has no spread."""
-        number = self.replicates
-        if number < 0 or number == 1:
-            raise ConfigError(f"replicates must be 0, or 2 or more, got {number}")
+        if self.replicates < 0 or self.replicates == 1:
+            got = self.replicates
+            raise ConfigError(f"replicates must be 0, or 2 or more, got {got}")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -111,14 +111,10 @@ class Estimate(Tabular):
     ) -> Estimate:
         """Describe users with values at every rank; bands are from replicates."""
         seen = rows.by_rank(rows.impressions)
-        inference = partial(inference_gauge, impressions=seen)
-        return cls(
-            users,
-            RankPools(np.arange(len(seen)), seen),
-            rows.by_rank(rows.clicks),
-            replicate_bands(users, replicates, inference),
-            replicate_bands(users, replicates, display_gauge),
-        )
+        gauges = partial(inference_gauge, impressions=seen), display_gauge
+        bands = [replicate_bands(users, replicates, gauge) for gauge in gauges]
+        pools = RankPools(np.arange(len(seen)), seen)
+        return cls(users, pools, rows.by_rank(rows.clicks), bands[0], bands[1])
 
     def _line(self) -> str:
         found = ""
@@ -129,17 +125,14 @@ class Estimate(Tabular):
     def _rows(self) -> list[dict[str, Any]]:
         """Alpha and beta of ranks; the scale is 1 and 0 at the first."""
         names = ("ranks", "impressions", "clicks")
-        return [
-            {**{name: row[name] for name in names}, **row["display"]}
-            for row in self.by_rank()
-        ]
+        shown = [(row["display"], row) for row in self.by_rank()]
+        return [{**{name: row[name] for name in names}, **own} for own, row in shown]
 
     def by_rank(self) -> list[dict[str, Any]]:
         """One row per pool: ranks, impressions, clicks, alpha and beta with bands."""
-        pools = self.pools
-        shown = self.average or self.users
-        first = np.searchsorted(pools.of_rank, np.arange(pools.n_pools))
-        first = np.arange(pools.n_pools) if self.average else first
+        pools, shown = self.pools, self.average or self.users
+        first = np.arange(pools.n_pools)
+        first = first if self.average else np.searchsorted(pools.of_rank, first)
         columns = {
             "ranks": pools.names,
             "mean_rank": pools.mean_rank,

@@ -39,12 +39,9 @@ def overlap_of(rows: ClickRows, pools: RankPools) -> Overlap:
     labels, sizes = np.unique(group, return_counts=True)
     together = [np.flatnonzero(group == label) for label in labels[sizes > 1]]
     lost = np.setdiff1d(rows.rank, moved.rank)
-    return Overlap(
-        len(np.unique(rows.doc)),
-        len(np.unique(moved.doc)),
-        tuple(f"ranks {_spans(members, pools)}" for members in together),
-        len(labels) == 1 and not len(lost),
-    )
+    n_docs, n_moved = (len(np.unique(some.doc)) for some in (rows, moved))
+    names = tuple(f"ranks {_spans(members, pools)}" for members in together)
+    return Overlap(n_docs, n_moved, names, len(labels) == 1 and not len(lost))
 
 
 def require_connected(overlap: Overlap) -> None:
@@ -79,9 +76,8 @@ def connected_pools(rows: ClickRows, n_pools: int, least: int = LEAST_SHARED) ->
     from scipy import sparse
     from scipy.sparse.csgraph import connected_components
 
-    seen = sparse.csr_matrix(
-        (np.ones(len(rows)), (rows.doc, rows.rank - 1)), shape=(rows.n_docs, n_pools)
-    )
+    seen = np.ones(len(rows)), (rows.doc, rows.rank - 1)
+    seen = sparse.csr_matrix(seen, shape=(rows.n_docs, n_pools))
     shared = (seen.T @ seen).toarray()
     _, group = connected_components(sparse.csr_matrix(shared >= least), directed=False)
     return np.asarray(group, dtype=np.int64)

@@ -17,16 +17,15 @@ found have :math:`t^+` as position bias.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Matrix
-from affinerank.bias.listwise import RIDGE, QueryLists
-from affinerank.bias.method import Estimate, EstimationSettings, Method
-from affinerank.clicks.rows import ClickRows
+from affinerank.arrays import Floats, Ints
+from affinerank.bias.listwise import RIDGE, QueryLists, by_features, minimised
+from affinerank.bias.method import Estimate, EstimationSettings
 from affinerank.seeds import stage_rng
-from affinerank.threads import one_blas_thread
 
 POWER = 0.5  # 1 / (1 + p)
 ROUNDS = 20
@@ -34,20 +33,21 @@ LEAST = 1e-3  # ratio
 PAIRS = 4_000_000  # at most: queries are drawn
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
+class Pairs(NamedTuple):
     """Pairs of rows: one clicked, one not, so many times.
 
     Attributes:
-        rank: ``[n_rows]`` from 1.
         clicked: ``[n_pairs]`` row.
         other: ``[n_pairs]`` row.
+        i: ``[n_pairs]`` rank of the clicked one, from 0.
+        j: ``[n_pairs]`` rank of the other.
         number: ``[n_pairs]`` expected times.
     """
 
-    rank: Ints
     clicked: Ints
     other: Ints
+    i: Ints
+    j: Ints
     number: Floats
 
     @classmethod
@@ -68,25 +68,22 @@ class Pairs:
         sessions = rows.sessions[rows.query[clicked]]
         number = c[clicked] * (n - c)[other] / sessions
         some = (number > 0) & (rows.doc[clicked] != rows.doc[other])
-        return cls(rows.rank, clicked[some], other[some], number[some])
+        clicked, other = clicked[some], other[some]
+        i, j = rows.rank[clicked] - 1, rows.rank[other] - 1
+        return cls(clicked, other, i, j, number[some])
 
     def ratios(self, scores: Floats, plus: Floats, minus: Floats) -> list[Floats]:
         """Return new ``t+`` and ``t-``, ``[depth]`` both, for scores ``[n_rows]``."""
-        i, j = self.rank[self.clicked] - 1, self.rank[self.other] - 1
-        loss = self.number * np.logaddexp(
-            0.0, scores[self.other] - scores[self.clicked]
-        )
-        sums = (
-            np.bincount(i, loss / minus[j], len(plus)),
-            np.bincount(j, loss / plus[i], len(plus)),
-        )
-        return [
-            np.maximum(total / max(total[0], 1e-300), LEAST) ** POWER for total in sums
+        gap = scores[self.other] - scores[self.clicked]
+        loss = self.number * np.logaddexp(0.0, gap)
+        sums = [
+            np.bincount(self.i, loss / minus[self.j], len(plus)),
+            np.bincount(self.j, loss / plus[self.i], len(plus)),
         ]
+        return [np.maximum(by / max(by[0], 1e-300), LEAST) ** POWER for by in sums]
 
     def learn(self, x: Floats, weight: Floats, start: Floats) -> Floats:
         """Return the w that minimises the loss, each pair times ``weight``."""
-        from scipy.optimize import minimize
 
         def loss(w: Floats) -> tuple[float, Floats]:
             scores = x @ w
@@ -97,35 +94,23 @@ class Pairs:
             value = weight @ np.logaddexp(0.0, gap) + RIDGE / 2 * w @ w
             return float(value), slope @ x + RIDGE * w
 
-        with one_blas_thread():
-            found = minimize(loss, start, jac=True, method="L-BFGS-B")
-        return np.asarray(found.x, dtype=np.float64)
+        return minimised(loss, start)
 
 
-def estimate(
-    rows: ClickRows, features: Matrix, settings: EstimationSettings, *_: object
-) -> Estimate:
+def estimate(lists: QueryLists, settings: EstimationSettings) -> Estimate:
     """Let ratios and scores take turns."""
-    lists = QueryLists.of(rows, features, settings)
     pairs = Pairs.of(lists, stage_rng("estimation", settings.seed))
-    plus = minus = np.ones(rows.depth)
+    plus = minus = np.ones(lists.rows.depth)
     w = np.zeros(lists.x.shape[1])
-    i, j = (lists.rows.rank[rows_of] - 1 for rows_of in (pairs.clicked, pairs.other))
     for _round in range(ROUNDS):
-        w = pairs.learn(lists.x, pairs.number / (plus[i] * minus[j]), w)
+        w = pairs.learn(lists.x, pairs.number / (plus[pairs.i] * minus[pairs.j]), w)
         before = plus
         plus, minus = pairs.ratios(lists.x @ w, plus, minus)
         if np.abs(plus - before).max() < LEAST:
             break
     found = lists.estimate(np.log(plus), "position bias only, by pairwise debiasing")
-    about = {"t_minus": [float(value) for value in minus]}
-    return replace(found, users=replace(found.users, provenance=about))
+    users = replace(found.users, provenance={"t_minus": minus.tolist()})
+    return replace(found, users=users)
 
 
-ROW = Method(
-    "pairwise-debiasing",
-    "Pairwise debiasing",
-    estimate,
-    needs_features=True,
-    refit=estimate,
-)
+ROW = by_features("pairwise-debiasing", "Pairwise debiasing", estimate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -130,10 +131,6 @@ class Cells:
         segment = 0 if not self.segments or rows.segment is None else rows.segment
         return self.table[rows.rank - 1, away] + segment * self.size
 
-    def tables(self) -> list[Ints]:
-        """The table of each segment, or the only one."""
-        return [self.table + i * self.size for i in range(max(1, len(self.segments)))]
-
     def mean_by_rank(self) -> Floats:
         """``[n_pools, n_cells]`` what averages cells by rank, over impressions."""
         weight = np.zeros((self.ranks.n_pools, len(self.rank_of)))
@@ -142,32 +139,27 @@ class Cells:
 
     def views(self) -> list[View]:
         """Ways to look at the cells, the simplest first."""
-        number, cell = np.arange(len(self.rank_of)), self.rank_of[: self.size]
-        found = [View("by rank", self.rank_of, np.arange(self.ranks.n_pools))]
-        if self.by_context:
-            name = "by rank and last click"
-            found.append(View(name, number % self.size, cell, context=True))
+        number, context = np.arange(len(self.rank_of)), self.by_context
+        found = [View("by rank", self.rank_of)]
+        if context:
+            found.append(View("by rank and last click", number % self.size, context))
         if self.segments:
-            name = f"{found[-1].name}, by segment"
-            found.append(View(name, number, self.rank_of, self.by_context, True))
+            found.append(View(f"{found[-1].name}, by segment", number, context, True))
         return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class View:
+class View(NamedTuple):
     """Cells, some of them taken for one.
 
     Attributes:
         name: In words.
         of_cell: ``[n_cells]`` what each cell becomes.
-        rank_of: Pool of ranks of what they become.
         context: Whether the last click above counts.
         segment: Whether the segment counts.
     """
 
     name: str
     of_cell: Ints
-    rank_of: Ints
     context: bool = False
     segment: bool = False
 
@@ -187,19 +179,17 @@ def pool_cells(
     themselves.
     """
     reach = min(rows.depth - 1, REACH) if context and rows.has_context else 0
-    shape = pools.n_pools, reach + 1
+    clicks, seen = np.zeros((2, pools.n_pools, reach + 1))
     place = pools.of_rank[rows.rank - 1], distance(rows, reach)
-    clicks, seen = np.zeros(shape), np.zeros(shape)
     np.add.at(clicks, place, rows.clicks)
     np.add.at(seen, place, rows.impressions)
-    table, rank_of = np.zeros(shape, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    for k in range(pools.n_pools):
-        group = _groups_of_distances(clicks[k], seen[k], least_clicks)
-        table[k] = len(rank_of) + group
-        rank_of = np.append(rank_of, np.full(group.max() + 1, k))
+    pairs = zip(clicks, seen, strict=True)
+    groups = np.stack([_groups_of_distances(*pair, least_clicks) for pair in pairs])
+    sizes = groups.max(axis=1) + 1
+    table = groups + (np.cumsum(sizes) - sizes)[:, None]
+    rank_of = np.arange(pools.n_pools).repeat(sizes)
     rank_of = np.tile(rank_of, max(1, len(rows.segments)))
-    none = np.zeros(len(rank_of))
-    cells = Cells(pools, table[pools.of_rank], rank_of, rows.segments, none)
+    cells = Cells(pools, table[pools.of_rank], rank_of, rows.segments, np.zeros(0))
     impressions = np.bincount(cells.of(rows), rows.impressions, len(rank_of))
     return replace(cells, impressions=impressions.astype(np.float64))
 
@@ -215,9 +205,8 @@ def _groups_of_distances(clicks: Floats, seen: Floats, least_clicks: float) -> I
         got, got_seen = got + clicks[j], got_seen + seen[j]
         if got >= least_clicks / 5 or got_seen >= 5 * least_clicks:
             number, got, got_seen = number + 1, 0.0, 0.0
-    if got_seen < 5 * least_clicks and got < least_clicks / 5 and number > 1:
-        group[group == number] = number - 1
-    return group if seen[1:].any() else np.zeros_like(group)
+    group = np.minimum(group, max(number - 1, 1))
+    return group if seen[1:].any() else 0 * group
 
 
 def pooled(rows: ClickRows, pools: RankPools) -> ClickRows:

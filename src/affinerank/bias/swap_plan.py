@@ -32,8 +32,9 @@ variance is one of:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,7 +51,7 @@ RIDGE = 1e-9
 Variance = Callable[[Floats], tuple[float, Callable[[], Floats]]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Board:
     """Documents where production shows them, and what is assumed of them.
 
@@ -63,7 +64,6 @@ class Board:
         beta: ``[depth]``.
         impressions: ``[n, depth]`` so far.
         share: ``[n_queries]`` of the sessions.
-        spread: ``[n, depth]`` variance of a click.
     """
 
     doc: Ints
@@ -74,13 +74,11 @@ class Board:
     beta: Floats
     impressions: Floats
     share: Floats
-    spread: Floats = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Work out click rates."""
-        rate = self.relevance[:, None] * self.alpha + self.beta
-        rate = np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE)
-        object.__setattr__(self, "spread", rate * (1.0 - rate))
+    @cached_property
+    def spread(self) -> Floats:
+        """``[n, depth]`` variance of a click."""
+        return _spread(self.relevance[:, None] * self.alpha + self.beta)
 
     @classmethod
     def of(
@@ -98,8 +96,8 @@ class Board:
         order = np.lexsort((-most, place))
         first = order[np.unique(place[order], return_index=True)[1]]
         doc = docs[first]
-        given = rows.query_of_doc[doc], rank[first], relevance[doc]
-        return cls(doc, *given, alpha, beta, shown[doc], rows.share)
+        own = doc, rows.query_of_doc[doc], rank[first], relevance[doc]
+        return cls(*own, alpha, beta, shown[doc], rows.share)
 
     def swaps(self, *, adjacent: bool = False) -> tuple[Ints, Ints]:
         """Places on the board of the upper and the lower document of each swap."""
@@ -167,8 +165,7 @@ def of_difference(board: Board, difference: Floats, rest: float = 0.0) -> Varian
     there = board.rank - 1
     number = np.bincount(there, minlength=len(board.alpha))
     mean = np.bincount(there, board.relevance, len(number)) / np.maximum(number, 1)
-    rate = np.clip(mean * board.alpha + board.beta, LEAST_RATE, 1.0 - LEAST_RATE)
-    weight = board.alpha / (rate * (1.0 - rate))  # of a click at each rank
+    weight = board.alpha / _spread(mean * board.alpha + board.beta)  # of a click
     noise = weight**2 * board.spread
 
     def variance(impressions: Floats) -> tuple[float, Callable[[], Floats]]:
@@ -185,24 +182,24 @@ def of_difference(board: Board, difference: Floats, rest: float = 0.0) -> Varian
     return variance
 
 
+def _spread(rate: Floats) -> Floats:
+    """Return the variance of a click, at rates not too near to 0 and 1."""
+    rate = np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE)
+    return rate * (1.0 - rate)
+
+
 def _information(board: Board, impressions: Floats) -> tuple[Floats, Floats]:
     """What is known of alpha and beta; and u / c of each document."""
     h = impressions / board.spread
     c = np.maximum((h * board.alpha**2).sum(axis=1), RIDGE)
-    weight = h * board.alpha
-    size = len(board.alpha) - 1
-    u = np.concatenate([weight[:, 1:] * board.relevance[:, None], weight[:, 1:]], 1)
-    own = h[:, 1:].T @ np.stack([board.relevance**2, board.relevance, 0 * c + 1], 1)
-    known = np.zeros((2 * size, 2 * size))
-    at = np.arange(size)
-    known[at, at], known[at + size, at + size] = own[:, 0], own[:, 2]
-    known[at, at + size] = known[at + size, at] = own[:, 1]
-    known -= u.T @ (u / c[:, None])
-    return known + RIDGE * np.eye(2 * size), u / c[:, None]
+    weight = (h * board.alpha)[:, 1:]
+    u = np.concatenate([weight * board.relevance[:, None], weight], axis=1)
+    square, cross, one = (np.diag(board.relevance**n @ h[:, 1:]) for n in (2, 1, 0))
+    known = np.block([[square, cross], [cross, one]]) - u.T @ (u / c[:, None])
+    return known + RIDGE * np.eye(len(known)), u / c[:, None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Design:
+class Design(NamedTuple):
     """Sessions of each swap.
 
     Attributes:
@@ -222,12 +219,16 @@ def design(board: Board, variance: Variance, target: float) -> Design | None:
     if not len(swaps[0]):
         return None
     share = np.full(len(swaps[0]), 1.0 / len(swaps[0]))
-    total = needed(variance, partial(_shown, board, swaps, share), target)
+
+    def shown(sessions: float) -> Floats:
+        return board.after(swaps, share * sessions)
+
+    total = needed(variance, shown, target)
     for _ in range(ROUNDS if total else 0):
-        _, slope = variance(board.after(swaps, share * (total or 0.0)))
+        _, slope = variance(shown(total or 0.0))
         gain = np.maximum(board.gain(swaps, slope()), 0.0)
         share = share * gain / max(float(share @ gain), 1e-300)
-        total = needed(variance, partial(_shown, board, swaps, share), target)
+        total = needed(variance, shown, target)
     if total is None:
         return None
     sessions = share * total
@@ -236,10 +237,6 @@ def design(board: Board, variance: Variance, target: float) -> Design | None:
     sessions = np.ceil(sessions * total / max(sessions.sum(), 1e-300))
     error, _ = variance(board.after(swaps, sessions))
     return Design(swaps, sessions, float(np.sqrt(error)))
-
-
-def _shown(board: Board, swaps: tuple[Ints, Ints], share: Floats, n: float) -> Floats:
-    return board.after(swaps, share * n)
 
 
 def needed(

@@ -198,7 +198,8 @@ def plan_swaps(
     for upper in range(int(pools.of_rank[:DEEPEST][-1])):
         at = docs.rank == upper + 1
         spread = spread_of(docs.impressions[at], docs.clicks[at])
-        plan = SwapPlan(names[upper], names[upper + 1])
+        number = spread.documents if spread else 0
+        plan = SwapPlan(names[upper], names[upper + 1], documents=number)
         plans.append(_filled_in(plan, spread, float(rate[upper + 1]), target))
     return plans
 
@@ -207,16 +208,15 @@ def _filled_in(
     plan: SwapPlan, spread: Spread | None, lower_rate: float, target: float
 ) -> SwapPlan:
     """Add how many sessions to swap, or why there is no number."""
-    number = spread.documents if spread else 0
-    if spread is None or number < LEAST_SHARED:
-        why = f"{number} documents were shown twice or more there, and {LEAST_SHARED} "
-        why += "are needed"
+    if spread is None or plan.documents < LEAST_SHARED:
+        why = f"{plan.documents} documents were shown twice or more there"
+        why += f", and {LEAST_SHARED} are needed"
     elif spread.variance <= 2 * spread.variance_error:
         why = "documents do not differ clearly in how often they are clicked there"
     elif needed := swaps_needed(spread, lower_rate, target):
         sessions, beta = max(int(needed[0]), LEAST_SHARED), needed[1]
-        known = spread.variance, spread.reliability
-        return SwapPlan(plan.upper, plan.lower, sessions, beta, None, number, *known)
+        given = plan.upper, plan.lower, sessions, beta, None, plan.documents
+        return SwapPlan(*given, spread.variance, spread.reliability)
     else:
         why = "the log knows too little of its documents there, and must be longer"
-    return replace(plan, why_not=why, documents=number)
+    return replace(plan, why_not=why)

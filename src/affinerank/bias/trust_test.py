@@ -64,8 +64,10 @@ def trust_test(population: Population, fit: Fit) -> TrustTest | None:
         fit: What was fitted to all of them; both models start there.
     """
     learnt, held = population.halves()
-    if min(_clicked_queries(learnt), _clicked_queries(held)) < LEAST_CLICKED:
-        return None
+    for half in (learnt, held):
+        clicked = half.query[half.doc_of_row[half.clicks > 0]]
+        if len(np.unique(clicked)) < LEAST_CLICKED:
+            return None
     ratio = np.full_like(fit.levels.log_ratio, fit.levels.log_ratio.mean())
     start = replace(fit.levels, log_ratio=ratio, common_ratio=float(ratio[0]))
     without = fit_levels(learnt, start, tied=True)
@@ -73,23 +75,12 @@ def trust_test(population: Population, fit: Fit) -> TrustTest | None:
     slope = _slopes_towards_trust(learnt, held, without)
     likelihood = query_likelihood(held, with_trust.levels)
     gain = likelihood - query_likelihood(held, without.levels)
-    root = np.sqrt(len(slope))
-    spread = slope.std(ddof=1)
-    statistic = float(slope.mean() / (spread / root)) if spread > 0 else 0.0
-    return TrustTest(
-        statistic,
-        float(stats.t.sf(statistic, len(slope) - 1)),
-        float(gain.mean()),
-        float(gain.std(ddof=1) / root),
-        float(likelihood.sum() / held.impressions.sum()),
-        len(gain),
-    )
-
-
-def _clicked_queries(population: Population) -> int:
-    """Number of queries that have a click."""
-    clicked = population.doc_of_row[population.clicks > 0]
-    return len(np.unique(population.query[clicked]))
+    n, error = len(slope), slope.std(ddof=1) / np.sqrt(len(slope))
+    statistic = float(slope.mean() / error) if error > 0 else 0.0
+    p, mean = float(stats.t.sf(statistic, n - 1)), float(gain.mean())
+    gain_error = float(gain.std(ddof=1) / np.sqrt(n))
+    held_out = float(likelihood.sum() / held.impressions.sum())
+    return TrustTest(statistic, p, mean, gain_error, held_out, n)
 
 
 def _slopes_towards_trust(learnt: Population, held: Population, without: Fit) -> Floats:

@@ -14,38 +14,13 @@ from affinerank.estimators import (
     policy_aware,
     posterior,
 )
-from affinerank.estimators.evidence import (
-    Division,
-    Estimator,
-    Evidence,
-    Fold,
-    NoOptions,
-    Weights,
-)
+from affinerank.estimators.evidence import Division, Estimator, Evidence, Fold, Weights
 from affinerank.tables import Table
 
+_DIVIDE = (naive, ips, bayes_ips, affine, policy_aware, intervention_aware, cascade_ips)
+_EXPECT = (mixture_based, direct, doubly_robust, posterior, full_information)
 ESTIMATORS: Table[Estimator] = Table(
-    "estimator",
-    naive.ROW,
-    ips.ROW,
-    bayes_ips.ROW,
-    affine.ROW,
-    policy_aware.ROW,
-    intervention_aware.ROW,
-    cascade_ips.ROW,
-    mixture_based.ROW,
-    direct.ROW,
-    doubly_robust.ROW,
-    posterior.ROW,
-    full_information.ROW,
+    "estimator", *(module.ROW for module in (*_DIVIDE, *_EXPECT))
 )
 
-__all__ = [
-    "ESTIMATORS",
-    "Division",
-    "Estimator",
-    "Evidence",
-    "Fold",
-    "NoOptions",
-    "Weights",
-]
+__all__ = ["ESTIMATORS", "Division", "Estimator", "Evidence", "Fold", "Weights"]

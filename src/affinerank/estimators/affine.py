@@ -57,8 +57,7 @@ def weigh(evidence: Evidence) -> Weights:
     rows, options = evidence.rows, evidence.options
     alpha, beta = evidence.known_users.at(rows)
     alpha = options.clipped(alpha, rows)
-    by_information = getattr(options, "rows", EQUAL) == INFORMATION
-    if by_information or rows.has_context:
+    if rows.has_context or getattr(options, "rows", EQUAL) == INFORMATION:
         alpha = slopes_by_information(alpha, _rate_of_others(rows), rows)
     return corrected(rows, alpha, beta)
 
@@ -85,8 +84,7 @@ def _rate_of_others(rows: ClickRows) -> Floats:
     _, own = np.unique(joint(rows.doc, rows.rank), return_inverse=True)
 
     def others(values: ArrayLike) -> Floats:
-        whole = rows.by_rank(values)[rows.rank - 1]
-        return np.asarray(whole - np.bincount(own, values)[own], dtype=np.float64)
+        return rows.by_rank(values)[rows.rank - 1] - np.bincount(own, values)[own]
 
     return (others(rows.clicks) + 0.5) / (others(rows.impressions) + 1.0)
 

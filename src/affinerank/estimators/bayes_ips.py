@@ -13,11 +13,5 @@ def weigh(evidence: Evidence) -> Weights:
     return corrected(evidence.rows, evidence.options.clipped(alpha, evidence.rows))
 
 
-ROW = Estimator(
-    "bayes-ips",
-    "Bayes-IPS",
-    "examination",
-    weigh,
-    meaning="relevance as Bayes-IPS has it: trust bias is not removed",
-    options=Division,
-)
+MEANING = "relevance as Bayes-IPS has it: trust bias is not removed"
+ROW = Estimator("bayes-ips", "Bayes-IPS", "examination", weigh, MEANING, Division)

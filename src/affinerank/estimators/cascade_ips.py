@@ -77,21 +77,15 @@ def _times(rows: ClickRows, stays: Floats) -> Floats:
     mean = np.ones((rows.n_queries, rows.depth + 1))  # over a query's clicks at a rank
     for rank in range(1, rows.depth + 1):
         here = np.flatnonzero(rows.rank == rank)
-        last, of = rows.context[here], query[here]
-        above = mean[of, last] / stays[last]
-        times[here] = np.where(last > 0, above, 1.0)
-        clicks = rows.clicks[here]
+        last, of, clicks = rows.context[here], query[here], rows.clicks[here]
+        times[here] = np.where(last > 0, mean[of, last] / stays[last], 1.0)
         total = np.bincount(of, clicks, rows.n_queries)
         summed = np.bincount(of, clicks * times[here], rows.n_queries)
         np.divide(summed, total, out=mean[:, rank], where=total > 0)
     return times
 
 
+MEANING = "clicks per list that was read so far, by cascade users"
 ROW = Estimator(
-    "cascade-ips",
-    "Cascade propensities",
-    "nothing",
-    weigh,
-    meaning="clicks per list that was read so far, by cascade users",
-    options=CascadeOptions,
+    "cascade-ips", "Cascade propensities", "nothing", weigh, MEANING, CascadeOptions
 )

@@ -6,30 +6,34 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import sigmoid
+from affinerank.arrays import Floats, sigmoid
 from affinerank.errors import ConfigError, DataError
 from affinerank.estimators.evidence import CLICKS, Estimator, Evidence, Weights
-from affinerank.estimators.prior import Prior, prior_of
+from affinerank.estimators.prior import prior_of
 from affinerank.estimators.unit import UnitLink
 
 
 def weigh(evidence: Evidence) -> Weights:
     """Take what rankers of other queries predict; own clicks have no part."""
-    link, prior = predicted(evidence, ROW.name)
-    return link.weights(prior.mean, prior.variance, np.zeros(link.rows.n_docs))
+    link, mean, variance = predicted(evidence, ROW.name)
+    return link.weights(mean, variance, np.zeros(link.rows.n_docs))
 
 
-def predicted(evidence: Evidence, name: str) -> tuple[UnitLink, Prior]:
+def predicted(evidence: Evidence, name: str) -> tuple[UnitLink, Floats, Floats]:
     r"""Take scores for log-odds of relevance, for the estimator ``name``.
 
     :math:`m_d = \mathrm{sigmoid}(f(x_d))`, with f learnt from clicks by likelihood.
+
+    Returns:
+        The link, and mean and variance ``[n_docs]`` of relevance.
     """
     link = UnitLink.of(evidence.known_users, evidence.rows)
     if not evidence.folds:
         raise ConfigError(f"{name} needs features: give --data")
     if any(CLICKS not in fold.scores for fold in evidence.folds):
         raise DataError("there are too few clicks to explain them by features")
-    return link, prior_of(link, evidence.folds, lambda f, _: sigmoid(f.scores[CLICKS]))
+    found = prior_of(link, evidence.folds, lambda f, _: sigmoid(f.scores[CLICKS]))
+    return link, *found
 
 
 def learns(options: Any) -> tuple[str, ...]:

@@ -17,16 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from affinerank.errors import ConfigError
-from affinerank.estimators import direct
 from affinerank.estimators.correction import smoothed_variance
+from affinerank.estimators.direct import learns, predicted
 from affinerank.estimators.evidence import Estimator, Evidence, Weights, parse_clip
-
-RULE = "10/sqrt(n)"
 
 
 @dataclass(frozen=True, slots=True)
-class DoublyRobustOptions:
+class Options:
     """Options of the doubly robust estimator.
 
     Attributes:
@@ -34,22 +31,17 @@ class DoublyRobustOptions:
             ``"10/sqrt(n)"`` with n the number of sessions.
     """
 
-    tau: str | float = RULE
+    tau: str | float = "10/sqrt(n)"
 
     def __post_init__(self) -> None:
         """Reject a rule that cannot be read."""
-        try:
-            parse_clip(self.tau, 1)
-        except ConfigError:
-            raise ConfigError(
-                f"tau must be a number or a rule as in {RULE}, got {self.tau!r}"
-            ) from None
+        parse_clip(self.tau, 1, "tau")
 
 
 def weigh(evidence: Evidence) -> Weights:
     """Correct predictions by the document's own clicks, as far as there are enough."""
     rows, n = evidence.rows, evidence.rows.impressions
-    link, prior = direct.predicted(evidence, ROW.name)
+    link, mean, spread = predicted(evidence, ROW.name)
     sessions = rows.sessions[rows.query_of_doc]
     tau = parse_clip(evidence.options.tau, rows.n_sessions)
 
@@ -58,18 +50,13 @@ def weigh(evidence: Evidence) -> Weights:
     seen = alpha > 0
     alpha = np.where(seen, alpha, 1.0)
     kappa = np.where(seen, alpha / np.maximum(alpha, tau * sessions), 0.0)
-    relevance = prior.mean + kappa * (clicks / alpha - prior.mean)
-    variance = (1.0 - kappa) ** 2 * prior.variance
+    relevance = mean + kappa * (clicks / alpha - mean)
+    variance = (1.0 - kappa) ** 2 * spread
     variance += kappa**2 * rows.by_doc(smoothed_variance(rows)) / alpha**2
 
     return link.weights(relevance, variance, kappa)
 
 
 ROW = Estimator(
-    "doubly-robust",
-    "Doubly robust",
-    "gauge",
-    weigh,
-    options=DoublyRobustOptions,
-    learns=direct.learns,
+    "doubly-robust", "Doubly robust", "gauge", weigh, options=Options, learns=learns
 )

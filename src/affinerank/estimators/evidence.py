@@ -51,8 +51,8 @@ class Division:
         return np.where(alpha > 0, np.maximum(alpha, floor), alpha)
 
 
-def parse_clip(clip: str | float, n_sessions: int) -> float:
-    """Read a clipping rule.
+def parse_clip(clip: str | float, n_sessions: int, name: str = "clip") -> float:
+    """Read a clipping rule; ``name`` is what errors call it.
 
     >>> parse_clip("10/sqrt(n)", 10_000), parse_clip("0.05", 1)
     (0.1, 0.05)
@@ -63,9 +63,8 @@ def parse_clip(clip: str | float, n_sessions: int) -> float:
     except ValueError:
         value = float("nan")
     if not value >= 0 or match is None:
-        raise ConfigError(
-            f"clip must be a number or a rule as in 10/sqrt(n), got {clip!r}"
-        )
+        rule = "a number or a rule as in 10/sqrt(n)"
+        raise ConfigError(f"{name} must be {rule}, got {clip!r}")
     return min(value / math.sqrt(max(n_sessions, 1)), 1.0) if match[2] else value
 
 
@@ -96,8 +95,6 @@ class Evidence:
     Attributes:
         rows: Impressions and clicks.
         users: How users click; ``None`` for estimators that need not know.
-        policy: ``[n_docs, depth]`` probability that a session shows the document at
-            each rank, where that is known.
         labels: ``[n_docs]`` relevance, where there are labels.
         folds: Rankers that learnt from other queries, where the estimator's ``learns``
             asks for some; every query is predicted in one fold.
@@ -106,7 +103,6 @@ class Evidence:
 
     rows: ClickRows
     users: ClickModel | None = None
-    policy: Any = None
     labels: Floats | None = None
     folds: Sequence[Fold] = ()
     options: Any = field(default_factory=NoOptions)

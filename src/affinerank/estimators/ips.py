@@ -12,11 +12,5 @@ def weigh(evidence: Evidence) -> Weights:
     return corrected(evidence.rows, evidence.options.clipped(theta, evidence.rows))
 
 
-ROW = Estimator(
-    "ips",
-    "IPS",
-    "examination",
-    weigh,
-    meaning="relevance as IPS has it: trust bias is not removed",
-    options=Division,
-)
+MEANING = "relevance as IPS has it: trust bias is not removed"
+ROW = Estimator("ips", "IPS", "examination", weigh, MEANING, Division)

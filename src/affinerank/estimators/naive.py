@@ -11,10 +11,5 @@ def weigh(evidence: Evidence) -> Weights:
     return corrected(evidence.rows, alpha=1.0, beta=0.0)
 
 
-ROW = Estimator(
-    "naive",
-    "No correction",
-    "nothing",
-    weigh,
-    meaning="clicks per impression, not corrected",
-)
+MEANING = "clicks per impression, not corrected"
+ROW = Estimator("naive", "No correction", "nothing", weigh, MEANING)

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.clicks.rows import ClickRows, ExpectedExposure
 from affinerank.errors import DataError
 from affinerank.estimators.correction import corrected
@@ -37,22 +36,13 @@ from affinerank.estimators.evidence import Division, Estimator, Evidence, Weight
 
 def weigh(evidence: Evidence) -> Weights:
     """Average alpha and beta over how the document is shown, then correct once."""
-    exposure, policy, rows = evidence.rows.exposure, evidence.policy, evidence.rows
-    if policy is not None:
-        exposure = _of_policy(np.asarray(policy, dtype=np.float64), rows)
-    elif exposure is None or rows.has_context or rows.segments:
-        return _by_impressions(evidence)
-    return _by_exposure(evidence, exposure)
-
-
-def _by_impressions(evidence: Evidence) -> Weights:
-    """Average over the impressions that there were."""
     rows, n = evidence.rows, evidence.rows.impressions
-    alpha, beta = evidence.known_users.at(rows)
-    shown = rows.by_doc(n)[rows.doc]
-    mean_alpha = rows.by_doc(n * alpha)[rows.doc] / shown
-    mean_beta = rows.by_doc(n * beta)[rows.doc] / shown
-    return corrected(rows, evidence.options.clipped(mean_alpha, rows), mean_beta)
+    if rows.exposure and not (rows.has_context or rows.segments):
+        return _by_exposure(evidence, rows.exposure)
+    # Average over the impressions that there were.
+    shown, known = rows.by_doc(n)[rows.doc], evidence.known_users.at(rows)
+    alpha, beta = (rows.by_doc(n * each)[rows.doc] / shown for each in known)
+    return corrected(rows, evidence.options.clipped(alpha, rows), beta)
 
 
 def _by_exposure(evidence: Evidence, exposure: ExpectedExposure) -> Weights:
@@ -81,32 +71,14 @@ def _by_exposure(evidence: Evidence, exposure: ExpectedExposure) -> Weights:
     return Weights(weight, known, rows.share, variance, (1.0 / (n * slope))[rows.doc])
 
 
-def _of_policy(policy: Floats, rows: ClickRows) -> ExpectedExposure:
-    """Read ``policy [n_docs, depth]``: P(shown at each rank) in a session."""
-    if policy.ndim != 2 or len(policy) != rows.n_docs or policy.shape[1] < rows.depth:
-        raise DataError(
-            f"policy must be [{rows.n_docs} documents, {rows.depth} ranks or more], "
-            f"got {policy.shape}"
-        )
-    if not (np.all(policy >= 0) and np.all(policy.sum(axis=1) <= 1 + 1e-9)):
-        raise DataError("policy must be probabilities, at most 1 in all per document")
-    if np.any(rows.context):
-        raise DataError("policy goes by rank, and these rows by clicks above as well")
-    doc, place = np.nonzero(policy)
-    return ExpectedExposure(doc, place + 1, policy[doc, place])
-
-
 def _require_possible(exposure: ExpectedExposure, rows: ClickRows) -> None:
     """Reject what was shown although the policy never shows it."""
-    size = rows.n_docs
-    known = exposure.rank * size + exposure.doc
-    never = np.flatnonzero(~np.isin(rows.rank * size + rows.doc, known))
-    if never.size:
-        row = never[0]
-        raise DataError(
-            f"document {rows.doc[row]} was shown at rank {rows.rank[row]}, where the "
-            "policy never shows it"
-        )
+    known, shown = (each.rank * rows.n_docs + each.doc for each in (exposure, rows))
+    never = ~np.isin(shown, known)
+    if never.any():
+        doc, rank = rows.doc[never][0], rows.rank[never][0]
+        where = f"document {doc} was shown at rank {rank}"
+        raise DataError(f"{where}, where the policy never shows it")
 
 
 ROW = Estimator("policy-aware", "Policy-aware", "gauge", weigh, options=Division)

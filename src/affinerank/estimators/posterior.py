@@ -39,8 +39,7 @@ class PosteriorOptions:
 def weigh(evidence: Evidence) -> Weights:
     """Shrink corrected clicks towards the stacked prior."""
     link = UnitLink.of(evidence.known_users, evidence.rows)
-    prior = stacked_prior(link, evidence.folds)
-    return link.weights(*shrink(link, prior.mean, prior.variance))
+    return link.weights(*shrink(link, *stacked_prior(link, evidence.folds)))
 
 
 def _learns(options: Any) -> tuple[str, ...]:

@@ -21,7 +21,6 @@ queries, others weigh them, and both predict the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,51 +40,29 @@ LEAST_RHO, RHO_GUESS, RHO_SD = 0.02, 1.0, 0.5
 Column = tuple[Floats, int]  # of documents, with its coefficient's sign; 0: either
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Prior:
-    """Relevance of each document as other queries have it, from 0 to 1.
+# Values ``[n_docs, k]``, and the signs of their coefficients.
+Columns = tuple[Floats, tuple[int, ...]]
 
-    Attributes:
-        mean: ``[n_docs]``.
-        rho: ``[n_docs]`` variance in units of mean (1 - mean).
+
+def stacked_prior(link: UnitLink, folds: Sequence[Fold]) -> tuple[Floats, Floats]:
+    """Combine the rankers of each fold; without any, by the rank shown alone.
+
+    Returns mean and variance ``[n_docs]`` of relevance, as other queries have it.
     """
-
-    mean: Floats
-    rho: Floats
-
-    @property
-    def variance(self) -> Floats:
-        """``[n_docs]``."""
-        return self.rho * self.mean * (1.0 - self.mean)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Columns:
-    """What a prior is made of.
-
-    Attributes:
-        values: ``[n_docs, k]``.
-        signs: ``[k]`` 1 where more means more relevant, -1 where less, 0 for both.
-    """
-
-    values: Floats
-    signs: tuple[int, ...]
-
-
-def stacked_prior(link: UnitLink, folds: Sequence[Fold]) -> Prior:
-    """Combine the rankers of each fold; without any, by the rank shown alone."""
-    rows = link.rows
-    rank = log_rank(rows)
+    rows, rank = link.rows, log_rank(link.rows)
+    # Without rankers, each half of the queries weighs for the other.
+    odd = np.arange(rows.n_queries) % 2 == 1
+    folds = folds or [Fold(odd, ~odd, {}), Fold(~odd, odd, {})]
 
     def expected(fold: Fold, weighing: UnitLink) -> Floats:
         return explain(_columns(fold, rows, rank), weighing)
 
-    return prior_of(link, folds or halves(rows), expected)
+    return prior_of(link, folds, expected)
 
 
 def prior_of(
     link: UnitLink, folds: Sequence[Fold], expected: Callable[[Fold, UnitLink], Floats]
-) -> Prior:
+) -> tuple[Floats, Floats]:
     """Take what each fold expects of the queries it predicts; how far off, by moments.
 
     ``expected`` gets a fold and the clicks that weigh it, and returns ``[n_docs]``.
@@ -96,13 +73,7 @@ def prior_of(
         here, weighing = fold.predicts[rows.query_of_doc], part_of(link, fold.weighs)
         found = expected(fold, weighing)
         mean[here], rho[here] = found[here], spread_around(found, weighing)
-    return Prior(mean, rho)
-
-
-def halves(rows: ClickRows) -> list[Fold]:
-    """Return folds without rankers: each half of the queries weighs for the other."""
-    odd = np.arange(rows.n_queries) % 2 == 1
-    return [Fold(odd, ~odd, {}), Fold(~odd, odd, {})]
+    return mean, rho * mean * (1.0 - mean)
 
 
 def part_of(link: UnitLink, queries: Bools) -> UnitLink:
@@ -143,11 +114,10 @@ def standard(columns: Sequence[Column], some: Bools) -> Columns:
     values = np.stack([column for column, _ in columns], axis=1)
     spread = values[some].std(axis=0)
     values -= values[some].mean(axis=0)
-    values = np.clip(
-        values / np.where(spread > 1e-12, spread, 1.0), -FARTHEST, FARTHEST
-    )
+    values /= np.where(spread > 1e-12, spread, 1.0)
+    values = np.clip(values, -FARTHEST, FARTHEST)
     ones = np.ones((len(values), 1))
-    return Columns(np.hstack([values, ones]), (*(sign for _, sign in columns), 0))
+    return np.hstack([values, ones]), (*(sign for _, sign in columns), 0)
 
 
 def explain(columns: Columns, link: UnitLink) -> Floats:
@@ -158,9 +128,10 @@ def explain(columns: Columns, link: UnitLink) -> Floats:
     """
     from scipy.optimize import minimize
 
-    rows, n, clicks = link.rows, link.rows.impressions, link.rows.clicks
-    doc, back = np.unique(rows.doc, return_inverse=True)
-    x = columns.values[doc]
+    every, signs = columns
+    n, clicks = link.rows.impressions, link.rows.clicks
+    doc, back = np.unique(link.rows.doc, return_inverse=True)
+    x = every[doc]
     ridge = np.append(np.full(x.shape[1] - 1, RIDGE), CONSTANT_RIDGE)
 
     def rates(w: Floats) -> tuple[Floats, Floats]:
@@ -176,14 +147,13 @@ def explain(columns: Columns, link: UnitLink) -> Floats:
         return value + 0.5 * float(ridge @ w**2), ridge * w - slope @ x
 
     start = np.append(np.zeros(x.shape[1] - 1), START)
-    bounds = [BOUNDS[sign] for sign in columns.signs]
+    bounds = [BOUNDS[sign] for sign in signs]
     with one_blas_thread():
         w = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
     m, p = rates(w)
     by_row = n * link.alpha**2 / (p * (1.0 - p))
     known = np.bincount(back, by_row, minlength=len(doc)) * (m * (1.0 - m)) ** 2
     precision = (x.T * known) @ x + np.diag(ridge)
-    every = columns.values
     open_ = np.einsum("ij,ji->i", every, np.linalg.solve(precision, every.T))
     expected = sigmoid(every @ w / np.sqrt(1.0 + np.pi / 8.0 * open_))
     return np.clip(expected, LEAST_MEAN, 1.0 - LEAST_MEAN)
@@ -195,8 +165,7 @@ def spread_around(mean: Floats, link: UnitLink) -> float:
     With :math:`z = c - n p`, :math:`E z^2 = n p (1 - p) + n (n - 1) \alpha^2 u`.
     """
     rows, n = link.rows, link.rows.impressions
-    m = mean[rows.doc]
-    p = link.rate(mean)
+    m, p = mean[rows.doc], link.rate(mean)
     chance = n * p * (1.0 - p)
     unit = n * (n - 1.0) * link.alpha**2 * m * (1.0 - m)  # at rho = 1
     found = RHO_GUESS
@@ -207,7 +176,6 @@ def spread_around(mean: Floats, link: UnitLink) -> float:
         if information <= 0:
             return RHO_GUESS
         excess = float(weight @ ((rows.clicks - n * p) ** 2 - chance))
-        held = RHO_SD**-2
-        found = (excess + RHO_GUESS * held) / (information + held)
+        found = (excess + RHO_GUESS / RHO_SD**2) / (information + RHO_SD**-2)
         found = float(np.clip(found, LEAST_RHO, 1.0))
     return found

@@ -41,11 +41,8 @@ def shrink(
     spread = p * (1.0 - p) - link.alpha**2 * variance[rows.doc]
     spread = np.maximum(spread, LEAST_SPREAD)
     known = rows.by_doc(n * link.alpha**2 / spread)  # 1 / v
-    away = rows.by_doc(
-        link.alpha
-        * (rows.clicks - n * (link.alpha * mean[rows.doc] + link.beta))
-        / spread
-    )
+    expected = n * (link.alpha * mean[rows.doc] + link.beta)
+    away = rows.by_doc(link.alpha * (rows.clicks - expected) / spread)
     kappa = variance * known / (1.0 + variance * known)
     relevance = mean + variance * away / (1.0 + variance * known)
     return relevance, variance * (1.0 - kappa), kappa

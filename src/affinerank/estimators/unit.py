@@ -85,10 +85,6 @@ def possible_span(
     low, high = float(ends[0].max()) + 0.0, float(ends[1].min())  # no -0.0
     if low < high:
         return low, high
-    return _median(ends[0], n), _median(ends[1], n)
-
-
-def _median(values: Floats, weights: Floats) -> float:
-    order = np.argsort(values)
-    upto = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(upto, upto[-1] / 2)])
+    half = (np.quantile(end, 0.5, weights=n, method="inverted_cdf") for end in ends)
+    low, high = map(float, half)
+    return low, high

@@ -228,7 +228,7 @@ def by_information(
     a document's corrected rows is unbiased.
     """
     link, (alpha, beta) = UnitLink.of(users, rows), users.at(rows)
-    rate = link.rate(stacked_prior(link, folds).mean)
+    rate = link.rate(stacked_prior(link, folds)[0])
     return corrected(rows, slopes_by_information(alpha, rate, rows), beta)
 
 

@@ -12,7 +12,6 @@ from affinerank.bias.mixture.fit import Fit, first_guess, fit_levels, objective
 from affinerank.bias.mixture.levels import (
     Layout,
     Levels,
-    Prior,
     document_levels,
     expected_counts,
     query_likelihood,
@@ -149,7 +148,7 @@ def test_document_scores_add_up_to_the_gradient_without_the_prior(
 def test_the_prior_is_the_written_out_one(n_levels: int) -> None:
     levels = some_levels(n_levels)
     levels = replace(levels, common_ratio=0.7)
-    layout = Layout(POOLS, POOLS, n_levels, 2, prior=Prior(0.5, 0.3, 0.01))
+    layout = Layout(POOLS, POOLS, n_levels, 2, odds_sd=0.5, rank_sd=0.3, ridge=0.01)
     at = layout.vector(levels)
     expected = -sum((r - 0.7) ** 2 for r in levels.log_ratio) / (2 * 0.5**2)
     expected -= sum(b**2 for b in levels.by_rank) / (2 * 0.3**2)

@@ -37,7 +37,7 @@ def test_a_population_is_the_shown_documents_in_their_order() -> None:
     assert found.impressions.tolist() == [6, 12, 9, 8]
     assert found.clicks.tolist() == [1, 2, 1, 1]
     assert found.n_impressions.tolist() == [6, 21, 8]
-    assert (found.n_docs, found.n_pools, found.n_moved) == (3, 3, 1)
+    assert (found.n_docs, found.n_pools, found.moved.sum()) == (3, 3, 1)
     assert found.doc_of_row.tolist() == [0, 1, 1, 2]
     assert found.by_query(np.array([1.0, 2.0, 4.0])).tolist() == [1, 6]
 

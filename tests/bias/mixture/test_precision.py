@@ -12,7 +12,7 @@ from affinerank.arrays import Floats
 from affinerank.bias.bands import Bands
 from affinerank.bias.gauge import Gauge, display_gauge, inference_gauge
 from affinerank.bias.mixture.fit import Fit, first_guess, fit_levels
-from affinerank.bias.mixture.levels import Layout, Prior
+from affinerank.bias.mixture.levels import Layout
 from affinerank.bias.mixture.population import Population, population_of
 from affinerank.bias.mixture.precision import (
     document_scores,
@@ -103,7 +103,7 @@ def test_documents_of_a_query_that_repeat_each_other_make_nothing_surer(
     """Repeated in other queries, they halve the variance: bands are by query."""
     people = people_of(draw_log(PLUS, MINUS, queries=100)[0])
     fit = fit_levels(people, first_guess(people))
-    weak = replace(fit.layout, prior=Prior(1e3, 1e3, 1e-6))
+    weak = replace(fit.layout, odds_sd=1e3, rank_sd=1e3, ridge=1e-6)
     fit = replace(fit, layout=weak)
     before = bands_of(people, fit, INFERENCE)
     same = bands_of(twice(people, same_query=True), fit, INFERENCE)

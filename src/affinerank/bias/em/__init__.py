@@ -9,7 +9,7 @@ Two steps take turns (the paper's section 5.3):
   \zeta^-_k` and :math:`\beta_k = \zeta^-_k` (``stack``).
 
 The second step minimises a ranking loss, not the likelihood, so the likelihood may
-fall: it is traced, and the estimation ends when the parameters rest (``estimate``).
+fall: the estimation ends when the parameters rest (``estimate``).
 Where it ends depends on the activation, because clicks alone do not fix the scale of
 relevance.
 """

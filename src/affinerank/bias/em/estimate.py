@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from affinerank.arrays import Bools, Ints, Matrix, Rng
+from affinerank.arrays import Bools, Matrix, Rng
 from affinerank.bias.em.run import EMSettings, Parameters, Run
-from affinerank.bias.em.stack import EMStack, Trace, fallen_cells
+from affinerank.bias.em.stack import EMStack, fallen_cells
 from affinerank.bias.em.updates import as_zeta, start_of
 from affinerank.bias.method import Estimate, EstimationSettings, HeldOutLogs
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError, warn
+from affinerank.errors import warn
 from affinerank.progress import Progress, quiet
 from affinerank.rankers.held_out import Best
 from affinerank.rankers.mlp import NetworkSettings
@@ -25,22 +25,21 @@ from affinerank.rankers.targets import Targets, Validation, require_numbers
 from affinerank.seeds import stage_rng
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EMFit:
-    """A user model and a ranker, and how the estimation came to them.
+class EMFit(NamedTuple):
+    """A user model and a ranker, estimated together.
 
     Attributes:
         users: Click rates by rank; where a rank had fallen at the end or had no
             impressions, those of the nearest rank that had not.
         fitted: What training gave: networks, stacks of one.
-        trace: Its updates, in turn.
-        converged: Whether the parameters came to rest.
+        updates: How often its parameters were updated.
+        converged: Whether they came to rest.
         fallen_ranks: Ranks that had fallen at the end.
     """
 
     users: TrustModel
     fitted: Fitted | None
-    trace: Sequence[Trace]
+    updates: int
     converged: bool
     fallen_ranks: tuple[int, ...]
 
@@ -69,28 +68,18 @@ def estimate_many(
         rng = stage_rng("estimation", own.seed)
         drawn = [resampled(rows, rng) for _ in range(own.replicates)]
         runs += [Run(each, activation, own.seed) for each in drawn]
-    fits = iter(
-        fit_em(
-            features,
-            runs,
-            settings=EMSettings(parameters=parameters),
-            network=settings[0].network,
-            progress=progress,
-            train_on=train_on,
-            held_out=held_out,
-        )
-    )
-    found = []
-    for first, (rows, own) in zip(list(islice(fits, len(pairs))), pairs, strict=True):
-        others = list(islice(fits, own.replicates))
+    em, network = EMSettings(parameters=parameters), settings[0].network
+    more: Any = {"train_on": train_on, "held_out": held_out, "progress": progress}
+    fits = fit_em(features, runs, settings=em, network=network, **more)
+    found, left = [], iter(fits[len(pairs) :])
+    for first, (rows, own) in zip(fits, pairs, strict=False):
+        others = [fit.users for fit in islice(left, own.replicates)]
         rested = "converged" if first.converged else "not converged"
-        notes = [f"{len(first.trace)} updates, {rested}"]
+        notes = [f"{first.updates} updates, {rested}"]
         if others:
-            notes.append(
-                f"bands from {len(others)} resamples of the queries; their coverage "
-                "is not known"
-            )
-        estimate = Estimate.of(first.users, rows, [other.users for other in others])
+            bands = f"bands from {len(others)} resamples of the queries"
+            notes.append(f"{bands}; their coverage is not known")
+        estimate = Estimate.of(first.users, rows, others)
         found.append(replace(estimate, ranker=first.fitted, notes=tuple(notes)))
     return found
 
@@ -100,18 +89,14 @@ def resampled(rows: ClickRows, rng: Rng) -> ClickRows:
 
     A draw without a click is drawn again: nothing could be estimated from it.
     """
-    query, clicks = rows.query, np.zeros(1)
-    shown = np.unique(query)
+    names, clicks = np.unique(rows.query), np.zeros(1)
     while not clicks.any():
-        drawn = rng.choice(shown, size=len(shown))
+        drawn = rng.choice(names, size=len(names))
         weight = np.bincount(drawn, minlength=rows.n_queries)
-        clicks = rows.clicks * weight[query]
-    return replace(
-        rows,
-        impressions=rows.impressions * weight[query],
-        clicks=clicks,
-        sessions=rows.sessions * weight,
-    )
+        clicks = rows.clicks * weight[rows.query]
+    shown = rows.impressions * weight[rows.query]
+    sessions = rows.sessions * weight
+    return replace(rows, impressions=shown, clicks=clicks, sessions=sessions)
 
 
 def fit_em(
@@ -141,19 +126,22 @@ def fit_em(
             from the one on in which users converged, or the last.
     """
     require_numbers(features)
-    if any(run.rows.n_docs != len(features) for run in runs):
-        raise DataError(f"features must be of the documents, got {len(features)} rows")
     em, shape = settings or EMSettings(), network or NetworkSettings()
     stack = EMStack(features, runs, em, shape)
-    best = None if held_out is None else _unjudged(stack, held_out)
+    best = None
+    if held_out is not None:  # of no network users are known yet
+        unknown = np.full((len(runs), len(held_out.features)), np.nan)
+        targets = Targets(unknown, np.ones(unknown.shape, dtype=bool))
+        judge = Validation(held_out.features, targets, held_out.offsets)
+        best = Best(stack.trainer, judge)
     for epoch in range(1, shape.epochs + 1):
         progress("estimating", epoch - 1, shape.epochs)
         found = stack.epoch(epoch - 1)
         if best is not None and held_out is not None:
             found = found | stack.active if epoch == shape.epochs else found
-            for i, targets in enumerate(held_out.targets):
+            for i, targets_of in enumerate(held_out.targets):
                 if found[i]:
-                    best.held.change(i, targets(fit_of(stack, i).users))
+                    best.held.change(i, targets_of(fit_of(stack, i).users))
             best.look(epoch)
         if not train_on and not stack.active.any():
             break
@@ -161,58 +149,41 @@ def fit_em(
     last = stack.trainer.networks(None if train_on else stack.kept).apart()
     fitted = [Fitted(model, None, None, {}) for model in last]
     if best is not None:
-        chosen, at = stack.trainer.networks(best.flat).apart(), best.at.tolist()
-        fitted = [
-            replace(one, chosen=chosen[i], chosen_at=at[i]) if at[i] else one
-            for i, one in enumerate(fitted)
-        ]
+        chosen = stack.trainer.networks(best.flat).apart()
+        for i, at in enumerate(best.at.tolist()):
+            if at:
+                fitted[i] = replace(fitted[i], chosen=chosen[i], chosen_at=at)
     fits = [fit_of(stack, i, one) for i, one in enumerate(fitted)]
     _advise(fits, em)
     return fits
 
 
-def _unjudged(stack: EMStack, held: HeldOutLogs) -> Best:
-    """Return what keeps the best networks, of none of which users are known yet."""
-    unknown = np.full((len(stack.runs), len(held.features)), np.nan)
-    targets = Targets(unknown, np.ones(unknown.shape, dtype=bool))
-    return Best(stack.trainer, Validation(held.features, targets, held.offsets))
-
-
 def fit_of(stack: EMStack, i: int, fitted: Fitted | None = None) -> EMFit:
     """What was estimated from run ``i``, with what training gave."""
     run, depth = stack.runs[i], stack.runs[i].rows.depth
-    trace = [each.of_run(i, depth) for each in stack.trace[: stack.updates[i]]]
-    start = as_zeta(start_of(stack.settings, depth))
-    zeta = trace[-1].zeta if trace else start
+    zeta, updates = stack.zeta[:, i, :depth].cpu(), int(stack.updates[i])
     fallen = fallen_cells(zeta, stack.settings.fallen).numpy()
     usable = stack.learnt[i, :depth].cpu().numpy() & ~fallen
-    # Every alpha of the users is above 0: that of the nearest rank, or the start.
     about = {
         "family": "regression EM",
         "activation": run.activation,
         "settings": asdict(stack.settings),
-        "updates": len(trace),
+        "updates": updates,
         "converged": not stack.active[i],
         "ranks_with_values_of_the_nearest": _ranks(~usable),
     }
-    rates = zeta[:, _nearest(usable)] if usable.any() else start
+    # Every alpha of the users is above 0: that of the nearest rank, or the start.
+    rates = as_zeta(start_of(stack.settings, depth))
+    if usable.any():
+        places = np.flatnonzero(usable)
+        away = np.abs(np.arange(depth)[:, None] - places)
+        rates = zeta[:, places[away.argmin(axis=1)]]
     users = TrustModel.from_zeta(*rates.numpy(), provenance=about)
-    return EMFit(users, fitted, trace, not stack.active[i], tuple(_ranks(fallen)))
+    return EMFit(users, fitted, updates, not stack.active[i], tuple(_ranks(fallen)))
 
 
 def _ranks(where: Bools) -> list[int]:
     return (np.flatnonzero(where) + 1).tolist()
-
-
-def _nearest(usable: Bools) -> Ints:
-    """For each place, the nearest usable one, the earlier of two.
-
-    >>> _nearest(np.array([False, True, False, False, True])).tolist()
-    [1, 1, 1, 4, 4]
-    """
-    places = np.flatnonzero(usable)
-    away = np.abs(np.arange(len(usable))[:, None] - places)
-    return np.asarray(places[away.argmin(axis=1)])
 
 
 def _advise(fits: Sequence[EMFit], settings: EMSettings) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from affinerank.arrays import Matrix
+from typing import Any
+
 from affinerank.bias.method import Estimate, EstimationSettings, Method
 from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.requirements import require_estimable
@@ -14,17 +15,11 @@ _SOFT_MIN_MAX = "soft-min-max"
 
 
 def _row(name: str, title: str, activation: str, parameters: str = "two") -> Method:
-    fit_many = later(
-        "affinerank.bias.em.estimate:estimate_many",
-        activation=activation,
-        parameters=parameters,
-    )
+    how = {"activation": activation, "parameters": parameters}
+    fit_many = later("affinerank.bias.em.estimate:estimate_many", **how)
 
     def fit(
-        rows: ClickRows,
-        features: Matrix | None,
-        settings: EstimationSettings,
-        progress: Progress,
+        rows: ClickRows, features: Any, settings: EstimationSettings, progress: Progress
     ) -> Estimate:
         require_estimable(rows, pool_ranks(rows, settings.least_clicks))
         found: list[Estimate] = fit_many([rows], features, [settings], progress)

@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from affinerank.arrays import Bools, Ids, Ints, Matrix
+from affinerank.arrays import Bools, Matrix
 from affinerank.bias.em.activations import ACTIVATIONS
 from affinerank.bias.em.run import EMSettings, Run
 from affinerank.bias.em.updates import (
     CellRows,
     as_zeta,
-    log_likelihood,
     mean_movement,
     start_of,
     updated,
@@ -34,29 +32,6 @@ from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.training import NetworkTrainer
 
 CERTAIN = 1e-6  # no relevance is surer than this, so no click is impossible
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Trace:
-    """An update, of all runs or of one.
-
-    Attributes:
-        steps: Training steps so far.
-        zeta: ``[2, n_runs, depth]`` click rates after it.
-        log_likelihood: ``[n_runs]`` of the observed clicks, per impression that had a
-            relevance.
-        left_out: ``[n_runs]`` queries whose relevance was 0/0.
-    """
-
-    steps: int
-    zeta: Tensor
-    log_likelihood: Tensor
-    left_out: Tensor
-
-    def of_run(self, i: int, depth: int) -> Trace:
-        """Select one run."""
-        zeta = self.zeta[:, i, :depth].cpu()
-        return Trace(self.steps, zeta, self.log_likelihood[i], self.left_out[i])
 
 
 class EMStack:
@@ -79,15 +54,25 @@ class EMStack:
         self.lists = self.trainer.lists
         # Counts of all runs, and parameters for each run and rank.
         self.shape = (len(runs), max(run.rows.depth for run in runs))
-        self.rows = _stacked(runs, self.shape[1], device)
-        self.share = _column([run.rows.share[None] for run in runs], device)
+        rows = [run.rows for run in runs]
+        size, depth = len(features), self.shape[1]
+        columns = (
+            [each.rank - 1 + i * depth for i, each in enumerate(rows)],
+            [each.doc + i * size for i, each in enumerate(rows)],
+            [each.impressions for each in rows],
+            [each.clicks for each in rows],
+            [each.share[None] for each in rows],
+        )
+        cell, doc, seen, clicks, self.share = (
+            torch.from_numpy(np.concatenate(values)).to(device) for values in columns
+        )
+        self.rows = CellRows.of(cell, doc, seen, clicks, len(runs) * depth)
         self.parameters = start_of(settings, math.prod(self.shape)).to(device)
         self.clicked = self.rows.summed(self.rows.clicks).view(self.shape)
         # Ranks that had a relevance: only where lists are 0/0 do others have clicks.
         self.learnt = torch.zeros(self.shape, dtype=torch.bool, device=device)
         # What the networks train on, and their scores.
-        size = (len(runs), len(features))
-        self.weights = torch.zeros(size, dtype=torch.float64, device=device)
+        self.weights = torch.zeros(len(runs), size, dtype=torch.float64, device=device)
         self.shown = self._by_document(self.rows.impressions) > 0
         self.trained = self.shown
         self.scores: Tensor | None = None
@@ -96,7 +81,6 @@ class EMStack:
         self.active = np.ones(len(runs), dtype=bool)
         self.kept = self.trainer.flat.clone()
         self.updates = np.zeros(len(runs), dtype=np.int64)
-        self.trace: list[Trace] = []
         self._set_targets()
 
     @property
@@ -106,8 +90,7 @@ class EMStack:
 
     def epoch(self, number: int) -> Bools:
         """Train over all queries, update in between; return which runs came to rest."""
-        due = _due(number, self.epoch_steps, self.settings)
-        due = due if self.active.any() else set()
+        due = self._due(number) if self.active.any() else set()
         before, moving = self.zeta, self.active.copy()
 
         def after_step(step: int) -> None:
@@ -122,11 +105,17 @@ class EMStack:
             self.active &= moved > self.settings.tolerance
         return moving & ~self.active
 
+    def _due(self, epoch: int) -> set[int]:
+        """Steps of an epoch that an update follows, from 0."""
+        steps = self.epoch_steps
+        early = range(min(self.settings.early_updates - epoch * steps, steps))
+        updates = min(self.settings.updates_per_epoch, steps)
+        return {*early, *((i + 1) * steps // updates - 1 for i in range(updates))}
+
     def update(self) -> None:
         """Update the parameters, then the weights; runs that rest keep theirs."""
         # Relevance of each row's document; rows whose list is 0/0 do not count.
         relevance = self._relevance(self._rescored())
-        lost = (self.shown & relevance.isnan()).to(relevance.dtype)
         by_row = relevance.flatten()[self.rows.doc].double()
         rows = self.rows.only(~by_row.isnan())
         by_row = by_row.nan_to_num(0.5).clamp(CERTAIN, 1.0 - CERTAIN)
@@ -136,19 +125,10 @@ class EMStack:
         for _ in range(self.settings.iterations):
             new = updated(self.parameters, by_row, rows)
             self.parameters = torch.where(changes, new, self.parameters)
-        # Trace, and train on what the new click rates correct clicks to.
+        # Train on what the new click rates correct clicks to.
         counted = rows.summed(rows.impressions).view(self.shape)
-        likelihood = log_likelihood(as_zeta(self.parameters), by_row, rows)
         self.learnt |= (counted > 0) & active
         self.updates += self.active
-        self.trace.append(
-            Trace(
-                self.trainer.steps,
-                self.zeta,
-                likelihood.view(self.shape).sum(1) / counted.sum(1),
-                over_lists(lost, self.lists, "max").sum(dim=1),
-            )
-        )
         self._set_targets()
 
     def _rescored(self) -> Tensor:
@@ -158,19 +138,23 @@ class EMStack:
         else:
             young = self.trainer.steps <= self.epoch_steps
             share = self.settings.rescored_first if young else self.settings.rescored
-            parts = _cut(self.trainer.offsets, share)
-            part = len(self.trace) % (len(parts) - 1)
-            first, last = parts[part : part + 2]
+            # The next of parts of so many queries, as they lie among the documents.
+            n_queries = len(self.trainer.offsets) - 1
+            parts = min(max(1, round(1.0 / share)), n_queries)
+            bounds = np.linspace(0, n_queries, parts + 1).astype(np.int64)
+            part = int(self.updates.max()) % parts
+            first, last = self.trainer.offsets[bounds[part : part + 2]].tolist()
             self.scores[:, first:last] = self.trainer.scores(first, last)
         return self.scores
 
     def _relevance(self, scores: Tensor) -> Tensor:
         """Probabilities of relevance ``[n_runs, n_docs]``, by each run's activation."""
         relevance = torch.empty_like(scores)
-        for name in {run.activation for run in self.runs}:
-            mine = [i for i, run in enumerate(self.runs) if run.activation == name]
-            activate = ACTIVATIONS[name]
-            relevance[mine] = activate(scores[mine], self.shown[mine], self.lists)
+        names = np.array([run.activation for run in self.runs])
+        for name in np.unique(names):
+            mine = np.flatnonzero(names == name)
+            given = scores[mine], self.shown[mine], self.lists
+            relevance[mine] = ACTIVATIONS[name](*given)
         return relevance
 
     def _set_targets(self) -> None:
@@ -197,37 +181,6 @@ class EMStack:
         total = torch.zeros_like(self.weights)
         total.view(-1).index_add_(0, self.rows.doc, values)
         return total
-
-
-def _stacked(runs: Sequence[Run], depth: int, device: torch.device) -> CellRows:
-    """The counts of all runs; run i's ranks and documents come after those before."""
-    rows = [run.rows for run in runs]
-    return CellRows.of(
-        _column([each.rank - 1 + i * depth for i, each in enumerate(rows)], device),
-        _column([each.doc + i * each.n_docs for i, each in enumerate(rows)], device),
-        _column([each.impressions for each in rows], device),
-        _column([each.clicks for each in rows], device),
-        len(runs) * depth,
-    )
-
-
-def _column(values: Sequence[Ids], device: torch.device) -> Tensor:
-    return torch.from_numpy(np.concatenate(values)).to(device)
-
-
-def _cut(offsets: Ints, share: float) -> list[int]:
-    """Where parts of so many of the queries begin and end among the documents."""
-    n_queries = len(offsets) - 1
-    parts = min(max(1, round(1.0 / share)), n_queries)
-    bounds = np.linspace(0, n_queries, parts + 1).astype(np.int64)
-    return [int(bound) for bound in offsets[bounds]]
-
-
-def _due(epoch: int, steps: int, settings: EMSettings) -> set[int]:
-    """Steps of an epoch that an update follows, from 0."""
-    early = range(min(max(settings.early_updates - epoch * steps, 0), steps))
-    updates = min(settings.updates_per_epoch, steps)
-    return {*early, *((i + 1) * steps // updates - 1 for i in range(updates))}
 
 
 def fallen_cells(zeta: Tensor, share: float) -> Tensor:

@@ -89,40 +89,11 @@ def start_of(settings: EMSettings, cells: int) -> Tensor:
 
 
 def updated(parameters: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
-    """Update parameters ``[2 or 3, n_cells]`` once."""
-    update = update_zeta if len(parameters) == 2 else update_eps
-    return update(parameters, relevance, rows)
+    r"""Update parameters once; see the module for the formula of two.
 
-
-def update_zeta(zeta: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
-    """Update click rates once; see the module for the formula.
-
-    Args:
-        zeta: ``[2, n_cells]`` zeta+ and zeta-.
-        relevance: ``[n_rows]`` probability that the row's document is relevant.
-        rows: Counts.
-    """
-    plus, minus = zeta[:, rows.cell]
-    relevant, irrelevant = plus * relevance, minus * (1.0 - relevance)
-    given_click = _share(relevant, relevant + irrelevant, torch.ones_like(relevance))
-    left, right = (1.0 - plus) * relevance, (1.0 - minus) * (1.0 - relevance)
-    given_none = _share(left, left + right, relevance)
-    skips = rows.impressions - rows.clicks
-    clicked = rows.summed(rows.clicks * given_click)
-    skipped = rows.summed(skips * given_none)
-    clicks, passed = rows.summed(rows.clicks), rows.summed(skips)
-    others = clicks - clicked
-    new_plus = _share(clicked, clicked + skipped, zeta[0])
-    new_minus = _share(others, others + passed - skipped, zeta[1])
-    return torch.stack([new_plus, new_minus]).clamp(0.0, 1.0)
-
-
-def update_eps(eps: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
-    r"""Update Agarwal et al.'s three parameters once.
-
-    Besides relevance, examination is latent: :math:`P(C=1) = \theta_k (\epsilon^+_k
-    \gamma + \epsilon^-_k (1 - \gamma))`, and each parameter becomes the expected share
-    of the impressions it is about, with
+    With Agarwal et al.'s three parameters examination is latent besides relevance:
+    :math:`P(C=1) = \theta_k (\epsilon^+_k \gamma + \epsilon^-_k (1 - \gamma))`, and
+    each parameter becomes the expected share of the impressions it is about, with
 
     .. math::
 
@@ -130,40 +101,32 @@ def update_eps(eps: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
         \qquad P(E=1, R=0 | C=0) =
             \frac{\theta_k (1 - \epsilon^-_k) (1 - \gamma)}{1 - P(C=1)}
 
+    Two parameters are the case :math:`\theta_k = 1`, which stays.
+
     Args:
-        eps: ``[3, n_cells]`` theta, eps+ and eps-.
+        parameters: ``[2 or 3, n_cells]`` zeta+ and zeta-, or theta, eps+ and eps-.
         relevance: ``[n_rows]`` probability that the row's document is relevant.
         rows: Counts.
     """
-    theta, plus, minus = eps[:, rows.cell]
+    *theta, plus, minus = parameters[:, rows.cell]
+    examined = theta[0] if theta else 1.0
     relevant, irrelevant = plus * relevance, minus * (1.0 - relevance)
     given_click = _share(relevant, relevant + irrelevant, torch.ones_like(relevance))
-    none = 1.0 - theta * (relevant + irrelevant)
+    none = 1.0 - examined * (relevant + irrelevant)
+    left, right = examined * (relevance - relevant), 1.0 - relevance - irrelevant
     skips = rows.impressions - rows.clicks
-    seen = skips * _share(theta * (relevance - relevant), none, relevance)
-    others = 1.0 - relevance - irrelevant
-    seen_other = skips * _share(theta * others, none, 1.0 - relevance)
-    clicks, shown = rows.summed(rows.clicks), rows.summed(rows.impressions)
-    clicked = rows.summed(rows.clicks * given_click)
-    skipped, skipped_other = rows.summed(seen), rows.summed(seen_other)
-    clicked_other = clicks - clicked
-    new_theta = _share(clicks + skipped + skipped_other, shown, eps[0])
-    new_plus = _share(clicked, clicked + skipped, eps[1])
-    new_minus = _share(clicked_other, clicked_other + skipped_other, eps[2])
-    return torch.stack([new_theta, new_plus, new_minus]).clamp(0.0, 1.0)
-
-
-def log_likelihood(zeta: Tensor, relevance: Tensor, rows: CellRows) -> Tensor:
-    r"""Return the log-likelihood of the clicks in each cell, ``[n_cells]``.
-
-    .. math:: \sum c \log p + (1 - c) \log(1 - p), \qquad
-        p = \zeta^+_k \gamma + \zeta^-_k (1 - \gamma)
-    """
-    plus, minus = zeta[:, rows.cell]
-    click = plus * relevance + minus * (1.0 - relevance)
-    none = (1.0 - plus) * relevance + (1.0 - minus) * (1.0 - relevance)
-    skips = rows.impressions - rows.clicks
-    return rows.summed(torch.xlogy(rows.clicks, click) + torch.xlogy(skips, none))
+    skipped = rows.summed(skips * _share(left, none, relevance))
+    passed = rows.summed(skips * _share(examined * right, none, 1.0 - relevance))
+    clicks, clicked = rows.summed(rows.clicks), rows.summed(rows.clicks * given_click)
+    others = clicks - clicked
+    new = [
+        _share(clicked, clicked + skipped, parameters[-2]),
+        _share(others, others + passed, parameters[-1]),
+    ]
+    if theta:
+        seen, shown = clicks + skipped + passed, rows.summed(rows.impressions)
+        new.insert(0, _share(seen, shown, parameters[0]))
+    return torch.stack(new).clamp(0.0, 1.0)
 
 
 def mean_movement(before: Tensor, after: Tensor, clicks: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logit
@@ -72,8 +72,7 @@ class Compared:
         return {**about, "by_rank": list(self.by_rank), "clear": self.clear}
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(NamedTuple):
     """How much more a log likes estimated users than those given.
 
     Attributes:
@@ -105,8 +104,10 @@ def compare_models(
     views = cells.views()
     models = [("click rate by rank", views[0], _by_rank(learnt))]
     for view in views:
-        seen = replace(learnt, pool=view.of_cell[learnt.pool], rank_of=view.rank_of)
-        start = _averaged(levels, population, view.of_cell, len(view.rank_of))
+        _, first = np.unique(view.of_cell, return_index=True)
+        rank_of = cells.rank_of[first]
+        seen = replace(learnt, pool=view.of_cell[learnt.pool], rank_of=rank_of)
+        start = _averaged(levels, population, view.of_cell)
         for tied in (True, False):
             fit = fit_levels(seen, start, tied=tied)
             title = "position bias" if tied else "position and trust bias"
@@ -147,16 +148,13 @@ def hold_against_log(
     learnt, held = halved_sessions(population, rng)
     if not learnt.clicks.sum() or not held.clicks.sum():
         return None
-    start = first_guess(learnt, n_levels=LEVELS)
-    free = fit_levels(learnt, start)
+    free = fit_levels(learnt, first_guess(learnt, n_levels=LEVELS))
     plus = np.clip(high, 1e-6, 1 - 1e-4)
     ratio = np.log(plus / np.clip(low, 1e-6, 0.99 * plus))
     given = replace(free.levels, zeta_plus=plus, log_ratio=ratio)
     fixed = fit_levels(learnt, given, fixed=True)
-    models = [
-        (name, cells.views()[0], predicted(learnt, fit.levels))
-        for name, fit in (("given", fixed), ("estimated", free))
-    ]
+    fits, view = (("given", fixed), ("estimated", free)), cells.views()[0]
+    models = [(name, view, predicted(learnt, fit.levels)) for name, fit in fits]
     _, better = _table(models, held)
     return Doubt(better.lead, better.lead_error)
 
@@ -164,14 +162,8 @@ def hold_against_log(
 def halved_sessions(population: Population, rng: Rng) -> tuple[Population, Population]:
     """Split the impressions of every row at random into two halves."""
     whole = np.rint(population.impressions).astype(np.int64)
-    clicks = np.minimum(np.rint(population.clicks).astype(np.int64), whole)
     half = whole // 2 + (whole % 2) * rng.integers(0, 2, len(whole))
-    clicked = _drawn(clicks, whole - clicks, half, rng)
-    first, second = (
-        replace(population, impressions=n.astype(float), clicks=c.astype(float))
-        for n, c in ((half, clicked), (whole - half, clicks - clicked))
-    )
-    return first, second
+    return population.drawn(half, rng)
 
 
 def predicted(population: Population, levels: Levels) -> Floats:
@@ -183,30 +175,17 @@ def predicted(population: Population, levels: Levels) -> Floats:
     return np.clip(rate, 1e-9, 1 - 1e-9)
 
 
-def _drawn(clicks: Ints, skips: Ints, half: Ints, rng: Rng) -> Ints:
-    """Clicks among half of the impressions; where there are very many, the mean."""
-    many = clicks + skips >= 10**9
-    mean = np.rint(clicks * half / np.maximum(clicks + skips, 1)).astype(np.int64)
-    few = [np.where(many, 0, each) for each in (clicks, skips, half)]
-    return np.where(many, mean, rng.hypergeometric(*few))
-
-
 def _by_rank(population: Population) -> Floats:
     """``[n_rows]`` click rate of the row's rank."""
-    rank, n = population.rank_of[population.pool], population.n_ranks
-    clicks = np.bincount(rank, population.clicks, n)
-    rate = (clicks + 0.1) / (np.bincount(rank, population.impressions, n) + 0.2)
-    return rate[rank]
+    rank, ranks = population.rank_of[population.pool], np.arange(population.n_ranks)
+    return replace(population, pool=rank, rank_of=ranks).click_rate[rank]
 
 
-def _averaged(levels: Levels, population: Population, to: Ints, size: int) -> Levels:
+def _averaged(levels: Levels, population: Population, to: Ints) -> Levels:
     """The same levels with click rates averaged over the pools that become one."""
     weight = population.by_pool(population.impressions) + 1e-9
-    total = np.bincount(to, weight, size)
-    plus, minus = (
-        np.bincount(to, weight * rate, size) / total
-        for rate in (levels.zeta_plus, levels.zeta_minus)
-    )
+    rates, total = (levels.zeta_plus, levels.zeta_minus), np.bincount(to, weight)
+    plus, minus = (np.bincount(to, weight * rate) / total for rate in rates)
     plus = np.clip(plus, 1e-7, 1 - 1e-7)
     ratio = np.log(plus / np.clip(minus, 1e-9, 0.99 * plus))
     return replace(levels, zeta_plus=plus, log_ratio=ratio)
@@ -215,26 +194,19 @@ def _averaged(levels: Levels, population: Population, to: Ints, size: int) -> Le
 def _table(
     models: Sequence[tuple[str, View, Floats]], held: Population
 ) -> tuple[Compared, ...]:
-    n, c, rank = held.impressions, held.clicks, held.rank_of[held.pool]
-    seen = np.bincount(rank, n, held.n_ranks)
+    n, rank = held.impressions, held.rank_of[held.pool]
+    seen, total = np.bincount(rank, n, held.n_ranks), n.sum()
     rows: list[Compared] = []
     before = models[0][2]
     for name, view, rate in models:
-        each = c * np.log(rate) + (n - c) * np.log1p(-rate)
+        each = held.log_likelihood(rate)
         bits = np.bincount(rank, each, held.n_ranks) / np.maximum(seen, 1.0)
         perplexity = np.exp(-bits[seen > 0])
-        old = c * np.log(before) + (n - c) * np.log1p(-before)
+        lead = float((each - held.log_likelihood(before)).sum() / total)
         spread = n * rate * (1 - rate) * (logit(rate) - logit(before)) ** 2
-        rows.append(
-            Compared(
-                name,
-                float(each.sum() / n.sum()),
-                float(perplexity.mean()),
-                tuple(perplexity.tolist()),
-                float((each - old).sum() / n.sum()),
-                float(np.sqrt(spread.sum()) / n.sum()),
-                view,
-            )
-        )
+        error = float(np.sqrt(spread.sum()) / total)
+        by_rank, mean = tuple(perplexity.tolist()), float(perplexity.mean())
+        value = float(each.sum() / total)
+        rows.append(Compared(name, value, mean, by_rank, lead, error, view))
         before = rate if rows[-1].clear else before
     return tuple(rows)

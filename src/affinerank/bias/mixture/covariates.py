@@ -9,8 +9,7 @@ prediction fitted on the same clicks would mistake their noise for relevance.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ QUERY_VARIANCE = 0.02
 PENALTIES = (0.003, 0.03, 0.3, 3.0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Covariates:
+class Covariates(NamedTuple):
     """Predictors of each document's relevance, ``[n_docs]`` each.
 
     Attributes:
@@ -57,7 +55,9 @@ def predict_relevance(
     if features is not None:
         inputs = _inputs(population, features)
         predicted = _crossed_ridge(inputs, label, precision, population.half)
-        correlation = _correlation(predicted, label, precision)
+        each = np.cov(predicted, label, aweights=precision, ddof=0)
+        spread = each[0, 0] * each[1, 1]
+        correlation = float(each[0, 1] / np.sqrt(spread)) if spread > 0 else 0.0
     # From what features leave open of the query's other documents.
     query, rest = population.query, (label - predicted) * precision
     total = np.bincount(query, rest)[query] - rest
@@ -132,9 +132,8 @@ def _moments(
     ``[n_inputs]`` and of the label, and the number of rows.
     """
     root = np.sqrt(precision).astype(np.float32)
-    scaled = inputs * root[:, None]
-    gram = (scaled.T @ scaled).astype(np.float64)
-    moment = (scaled.T @ (label.astype(np.float32) * root)).astype(np.float64)
+    scaled, weighted = inputs * root[:, None], label.astype(np.float32) * root
+    gram, moment = ((scaled.T @ by).astype(np.float64) for by in (scaled, weighted))
     return gram, moment, float(precision @ label**2), len(label)
 
 
@@ -149,17 +148,10 @@ def _ridge(gram: Floats, moment: Floats, total: float, n: int) -> Matrix:
     unit = size.mean()
     best, chosen = np.inf, np.zeros(len(along))
     for penalty in PENALTIES:
-        part = along / (size + penalty * unit)
+        held = size + penalty * unit
+        part, freedom = along / held, np.sum(size / held)
         rest = total - 2 * part @ along + part**2 @ size
-        freedom = np.sum(size / (size + penalty * unit))
         score = rest / max(1.0 - freedom / n, 1e-3) ** 2
         if score < best:
             best, chosen = score, axes @ part
     return chosen.astype(np.float32)
-
-
-def _correlation(first: Floats, second: Floats, weight: Floats) -> float:
-    share = weight / weight.sum()
-    x, y = first - share @ first, second - share @ second
-    spread = (share @ x**2) * (share @ y**2)
-    return float(share @ (x * y) / np.sqrt(spread)) if spread > 0 else 0.0

@@ -74,25 +74,20 @@ class Mixture:
 
         Known up to gauge; here the lowest level of relevance is 0 and the highest 1.
         """
-        levels, tables = self.fit.levels, self.pools.tables()
+        levels, names = self.fit.levels, self.pools.segments
         # Where nobody clicks, clicks say nothing: do not divide by what is left.
         alpha = np.where(levels.alpha < NOTHING, 0.0, levels.alpha)
         about = {**self.about, "levels": levels.levels.round(4).tolist()}
-        by_context = self.pools.by_context
-        kind = BrowsingModel if by_context else TrustModel
-        models: list[Any] = [
-            kind(
-                alpha=alpha[table if by_context else table[:, 0]],
-                beta=levels.zeta_minus[table if by_context else table[:, 0]],
-                identified="gauge",
-                span=(0.0, 1.0),
-                provenance=about,
-            )
-            for table in tables
-        ]
-        if not self.pools.segments:
+        more: Any = {"identified": "gauge", "span": (0.0, 1.0), "provenance": about}
+        kind: Any = BrowsingModel if self.pools.by_context else TrustModel
+        table = self.pools.table if self.pools.by_context else self.pools.table[:, 0]
+        models = []
+        for i in range(max(1, len(names))):
+            at = table + i * self.pools.size
+            models.append(kind(alpha=alpha[at], beta=levels.zeta_minus[at], **more))
+        if not names:
             return models[0]
-        return SegmentedModel(dict(zip(self.pools.segments, models, strict=True)))
+        return SegmentedModel(dict(zip(names, models, strict=True)))
 
 
 def fit_mixture(
@@ -119,8 +114,13 @@ def fit_mixture(
     pools = first.pools if first else pools_of(rows, settings)
     require_estimable(rows, pools.ranks)
     population = population_of(rows, pools).halved(rng)
-    if features is None:
-        _require_repeated(population)
+    enough = max(population.n_repeated, population.moved.sum()) >= LEAST_DOCUMENTS
+    if features is None and not enough:
+        raise DataError(
+            f"{_shown(population)}, so clicks alone cannot separate bias from "
+            "relevance; give features (--data), a longer log, or swap documents (at "
+            f"least {LEAST_DOCUMENTS} of one or the other)"
+        )
     # Fit two levels to clicks alone: rough, and enough to correct clicks.
     rough = aligned_fit(population, first_guess(population)).levels
     # Predict relevance from features and from the query's other documents.
@@ -129,8 +129,10 @@ def fit_mixture(
     if features is not None:
         covariates.append((predicted.features, FEATURE_BINS, FEATURE_KNOTS))
     population = population.in_cells(covariates)
-    correlation = round(predicted.correlation, 4)
-    about = {"features": features is not None, "feature_correlation": correlation}
+    about = {
+        "features": features is not None,
+        "feature_correlation": round(predicted.correlation, 4),
+    }
     if first:
         fit = aligned_fit(population, first.fit.levels)
         return Mixture(rows, pools, population, fit, first.differ, about)
@@ -147,8 +149,7 @@ def pools_of(rows: ClickRows, settings: EstimationSettings) -> Cells:
     """Pool ranks with few clicks, and contexts where they count."""
     ranks = pool_ranks(rows, settings.least_clicks)
     kept = rows if settings.segment else replace(rows, segments=(), segment=None)
-    least, context = settings.least_clicks, settings.context
-    return pool_cells(kept, ranks, least, context=context)
+    return pool_cells(kept, ranks, settings.least_clicks, context=settings.context)
 
 
 def _some(docs: Population, n_queries: int, rng: Rng) -> Population:
@@ -178,57 +179,47 @@ def estimate(
     if settings.replicates or any(used):
         given = fitted.population, fitted.pools, fitted.fit.levels
         models = compare_models(*given, rng)
-    view = best_model(models).view if models else None
-    if view is not None and (view.context, view.segment) != used:
-        settings = replace(settings, context=view.context, segment=view.segment)
-        fitted = by(rows, features, settings, rng)
+        view = best_model(models).view
+        if (view.context, view.segment) != used:
+            settings = replace(settings, context=view.context, segment=view.segment)
+            fitted = by(rows, features, settings, rng)
     fit, population, pools = fitted.fit, fitted.population, fitted.pools
     ranks, mean = pools.ranks, pools.mean_by_rank()
     precision = precision_of(population, fit)
     identified = share_identified(fit, precision, mean)
     weak = tuple(np.array(ranks.names)[identified < IDENTIFIED].tolist())
+    named = ", ".join(weak)
     if settings.method == AUTO:
-        enough = float(np.median(identified)) >= IDENTIFIED
-        _require_identified(fitted, ", ".join(weak), enough=enough)
+        enough = bool(np.median(identified) >= IDENTIFIED)
+        _require_identified(fitted, named, enough=enough)
     levels = ", ".join(f"{g:g}" for g in fit.levels.levels.round(4))
     notes = [f"levels of relevance found: {levels}"]
     if not fitted.differ:
         notes.append(f"{ALIKE}: do not rely on this estimate")
     if weak:
         notes.append(
-            f"ranks {', '.join(weak)} are weakly identified: how much more relevant "
-            "documents are clicked there leans on the other ranks"
+            f"ranks {named} are weakly identified: how much more relevant documents "
+            "are clicked there leans on the other ranks"
         )
     test = trust_test(population, fit) if settings.replicates else None
     if settings.replicates and test is None:
         notes.append("too few queries were clicked to test for trust bias")
 
     inference = partial(inference_gauge, impressions=ranks.pool_impressions)
+    by_rank = pools.by_context or pools.segments
     return Estimate(
-        users=fitted.users,
-        average=None
-        if isinstance(fitted.users, TrustModel)
-        else fit.levels.users(mean),
-        pools=ranks,
-        clicks=ranks.total(fitted.rows.by_rank(fitted.rows.clicks)),
-        inference=mixture_bands(fit, precision, inference, mean),
-        display=mixture_bands(fit, precision, display_gauge, mean),
+        fitted.users,
+        ranks,
+        ranks.total(fitted.rows.by_rank(fitted.rows.clicks)),
+        mixture_bands(fit, precision, inference, mean),
+        mixture_bands(fit, precision, display_gauge, mean),
+        average=fit.levels.users(mean) if by_rank else None,
         models=models,
         test=test,
         share_identified=identified,
         weak_ranks=weak,
         notes=tuple(notes),
     )
-
-
-def _require_repeated(population: Population) -> None:
-    """Reject clicks that cannot separate bias from relevance without features."""
-    if max(population.n_repeated, population.n_moved) < LEAST_DOCUMENTS:
-        raise DataError(
-            f"{_shown(population)}, so clicks alone cannot separate bias from "
-            "relevance; give features (--data), a longer log, or swap documents (at "
-            f"least {LEAST_DOCUMENTS} of one or the other)"
-        )
 
 
 def _require_identified(fitted: Mixture, weak: str, *, enough: bool) -> None:
@@ -245,7 +236,6 @@ def _require_identified(fitted: Mixture, weak: str, *, enough: bool) -> None:
 
 
 def _shown(population: Population) -> str:
-    return (
-        f"of {population.n_docs:,} documents {population.n_repeated:,} were shown "
-        f"{DRAWS} times or more and {population.n_moved:,} at several ranks"
-    )
+    several = f"{population.n_repeated:,} were shown {DRAWS} times or more"
+    moved = f"{population.moved.sum():,} at several ranks"
+    return f"of {population.n_docs:,} documents {several} and {moved}"

@@ -14,6 +14,7 @@ were known, over :math:`P_{dj}`, the probability of each level given its clicks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -59,9 +60,8 @@ def fit_levels(
     Each round rescales the parameters by the information that they would have if the
     levels were known, and moves at most a few units in any of them.
     """
-    n_basis = population.basis.shape[1]
     sizes = population.n_pools, population.n_ranks, len(start.levels)
-    layout = Layout(*sizes, n_basis, tied)
+    layout = Layout(*sizes, population.basis.shape[1], tied)
     low, high = layout.bounds()
     vector = np.clip(layout.vector(start), low, high)
     if fixed:
@@ -70,7 +70,7 @@ def fit_levels(
     grouped = population.grouped()
     best = -np.inf
     for _ in range(ROUNDS):
-        vector, value = _climb(grouped, layout, vector, (low, high))
+        vector, value = _climb(grouped, layout, vector, low, high)
         if value - best < tolerance:
             break
         best = value
@@ -79,22 +79,15 @@ def fit_levels(
 
 def first_guess(population: Population, n_levels: int = 2) -> Levels:
     """Guess even levels, fewer documents the higher, that match the click rates."""
-    each = population.weight[population.doc_of_row]
-    seen = population.by_pool(each * population.impressions)
-    clicked = population.by_pool(each * population.clicks)
-    rate = (clicked + 0.1) / (seen + 0.2)
+    rate = population.click_rate
     plus = np.minimum(rate / (SHARE + (1 - SHARE) * np.exp(-LOG_RATIO)), 0.98)
     minus = np.clip((rate - SHARE * plus) / (1 - SHARE), 1e-7, 0.97 * plus)
     ratio = np.log(plus / minus)
-    return Levels(
-        plus,
-        ratio,
-        np.linspace(0.0, 1.0, n_levels),
-        np.linspace(0.0, logit(SHARE), n_levels),
-        np.zeros(population.basis.shape[1]),
-        np.zeros(population.n_ranks),
-        float(ratio.mean()),
-    )
+    even = np.linspace(0.0, 1.0, n_levels)
+    tilt, by_rank = np.zeros(population.basis.shape[1]), np.zeros(population.n_ranks)
+    common = float(ratio.mean())
+    share = np.linspace(0.0, logit(SHARE), n_levels)
+    return Levels(plus, ratio, even, share, tilt, by_rank, common)
 
 
 def objective(
@@ -134,30 +127,19 @@ def objective(
 
 
 def _climb(
-    population: Population,
-    layout: Layout,
-    vector: Floats,
-    bounds: tuple[Floats, Floats],
+    population: Population, layout: Layout, vector: Floats, low: Floats, high: Floats
 ) -> tuple[Floats, float]:
     """Run one round of L-BFGS in rescaled parameters; return where it ends."""
     held = layout.precision()
     scale = 1.0 / np.sqrt(_information(population, layout, vector) + np.diag(held) + 1)
-    low, high = bounds
 
     def negative(step: Floats) -> tuple[float, Floats]:
         value, gradient = objective(population, layout, vector + step * scale, held)
         return -value, -gradient * scale
 
-    near = np.maximum((low - vector), -FAR) / scale
-    most = np.minimum((high - vector), FAR) / scale
-    found = minimize(
-        negative,
-        np.zeros_like(vector),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=np.stack([near, most], axis=1),
-        options=OPTIONS,
-    )
+    near = np.clip([low - vector, high - vector], -FAR, FAR) / scale
+    how: Any = {"jac": True, "method": "L-BFGS-B", "options": OPTIONS}
+    found = minimize(negative, 0.0 * vector, bounds=near.T, **how)
     return vector + found.x * scale, float(-found.fun)
 
 
@@ -173,7 +155,7 @@ def _information(population: Population, layout: Layout, vector: Floats) -> Floa
     information[place["plus"]] = np.sum(known * by_plus**2, axis=1)
     ratio = np.sum(known * by_ratio**2, axis=1)
     information[place["ratio"]] = ratio.sum() if layout.tied else ratio
-    information[place["mean"]] = layout.n_pools / layout.prior.odds_sd**2
+    information[place["mean"]] = layout.n_pools / layout.odds_sd**2
     by_level = levels.alpha**2 @ known
     information[place["gap"]] = by_level.mean() / layout.n_levels**2
     # Shares: by documents.

@@ -43,7 +43,8 @@ def fit_interventions(
         rng: Halves the queries, and draws where there is more than enough.
         most_levels: Levels at most.
     """
-    moved = _connected(rows, settings.least_clicks)
+    require_connected(overlap_of(rows, pool_ranks(rows, settings.least_clicks)))
+    moved = moved_rows(rows)
     cells = pools_of(moved, settings)
     require_estimable(moved, cells.ranks, "the documents shown at several ranks")
     # Documents at several pools of ranks, in cells by their home.
@@ -53,9 +54,3 @@ def fit_interventions(
     fit, differ = find_levels(population, population.halves(), most_levels, rng)
     about = {"documents_at_several_ranks": len(np.unique(moved.doc))}
     return Mixture(moved, cells, population, fit, differ, about)
-
-
-def _connected(rows: ClickRows, least_clicks: float) -> ClickRows:
-    """Select documents that changed rank; reject ranks that they do not connect."""
-    require_connected(overlap_of(rows, pool_ranks(rows, least_clicks)))
-    return moved_rows(rows)

@@ -24,6 +24,7 @@ Two weak priors hold what clicks hardly determine:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from scipy.special import expit, logit, softmax
@@ -34,21 +35,6 @@ from affinerank.bias.mixture.population import Population
 from affinerank.clicks.models.trust import TrustModel
 
 TINY = 1e-12
-
-
-@dataclass(frozen=True, slots=True)
-class Prior:
-    """How strongly parameters are held where clicks say little.
-
-    Attributes:
-        odds_sd: Spread over ranks of log(zeta+ / zeta-).
-        rank_sd: Spread over ranks of the log odds of relevance, around a smooth curve.
-        ridge: Precision of everything else that describes relevance.
-    """
-
-    odds_sd: float = 0.5
-    rank_sd: float = 0.3
-    ridge: float = 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +112,9 @@ class Layout:
         n_levels: Number of levels.
         n_basis: Number of basis functions.
         tied: Whether log(zeta+ / zeta-) is the same at every rank: no trust bias.
-        prior: What holds the parameters.
+        odds_sd: Spread over ranks of log(zeta+ / zeta-), before clicks.
+        rank_sd: Spread over ranks of the log odds of relevance, around a smooth curve.
+        ridge: Precision of everything else that describes relevance.
     """
 
     n_pools: int
@@ -134,7 +122,9 @@ class Layout:
     n_levels: int
     n_basis: int
     tied: bool = False
-    prior: Prior = Prior()
+    odds_sd: float = 0.5
+    rank_sd: float = 0.3
+    ridge: float = 0.01
 
     def slices(self) -> dict[str, slice]:
         """Name and place of each block."""
@@ -147,11 +137,9 @@ class Layout:
             "tilt": self.n_basis,
             "rank": self.n_ranks,
         }
-        ends = np.cumsum(list(sizes.values())).tolist()
-        return {
-            name: slice(end - size, end)
-            for (name, size), end in zip(sizes.items(), ends, strict=True)
-        }
+        ends = accumulate(sizes.values())
+        pairs = zip(sizes.items(), ends, strict=True)
+        return {name: slice(end - size, end) for (name, size), end in pairs}
 
     @property
     def size(self) -> int:
@@ -161,17 +149,10 @@ class Layout:
     def vector(self, levels: Levels) -> Floats:
         """Write parameters as one vector."""
         gaps = np.log(np.maximum(np.diff(levels.levels), 1e-6))
-        ratio = levels.log_ratio
-        parts = [
-            logit(levels.zeta_plus),
-            [ratio.mean()] if self.tied else ratio,
-            [] if self.tied else [levels.common_ratio],
-            (gaps - gaps[-1])[:-1],
-            levels.share[1:],
-            levels.tilt,
-            levels.by_rank,
-        ]
-        return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
+        ratio = np.append(levels.log_ratio, levels.common_ratio)
+        ratio = levels.log_ratio.mean(keepdims=True) if self.tied else ratio
+        rates = logit(levels.zeta_plus), ratio, (gaps - gaps[-1])[:-1]
+        return np.concatenate([*rates, levels.share[1:], levels.tilt, levels.by_rank])
 
     def levels(self, vector: Floats) -> Levels:
         """Read parameters from a vector."""
@@ -203,16 +184,15 @@ class Layout:
         """``[size, size]`` minus the second derivative of the log prior."""
         place = self.slices()
         diagonal = np.zeros(self.size)
-        diagonal[place["share"]] = diagonal[place["tilt"]] = self.prior.ridge
-        diagonal[place["rank"]] = self.prior.rank_sd**-2
+        diagonal[place["share"]] = diagonal[place["tilt"]] = self.ridge
+        diagonal[place["rank"]] = self.rank_sd**-2
         precision = np.diag(diagonal)
         if not self.tied:
             ratio, mean = place["ratio"], place["mean"].start
-            held = self.prior.odds_sd**-2
-            precision[ratio, ratio] += held * np.eye(self.n_pools)
-            precision[ratio, mean] -= held
-            precision[mean, ratio] -= held
-            precision[mean, mean] += held * self.n_pools
+            held = self.odds_sd**-2
+            precision[ratio, ratio] = held * np.eye(self.n_pools)
+            precision[ratio, mean] = precision[mean, ratio] = -held
+            precision[mean, mean] = held * self.n_pools
         return precision
 
 
@@ -241,13 +221,6 @@ def query_likelihood(population: Population, levels: Levels) -> Floats:
 def _given(population: Population, levels: Levels) -> tuple[Ints | Floats, ...]:
     """What the kernels read: cells, clicks, and logs of shares and click rates."""
     rate = levels.click_rate(levels.levels)
-    return (
-        population.cell,
-        population.first,
-        population.pool,
-        population.impressions,
-        population.clicks,
-        levels.log_shares(population),
-        np.log(rate),
-        np.log1p(-rate),
-    )
+    rows = population.pool, population.impressions, population.clicks
+    logs = levels.log_shares(population), np.log(rate), np.log1p(-rate)
+    return population.cell, population.first, *rows, *logs

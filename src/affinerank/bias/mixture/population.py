@@ -20,7 +20,7 @@ BY_DOC = ("doc", "query", "half", "weight", "cell")
 BY_ROW = ("pool", "impressions", "clicks")
 RANK_KNOTS = 3
 DOCS_AT_ONCE = 50_000  # bounds what is held of every document at once
-# numpy draws without replacement from fewer than this; from more it is the same with.
+# numpy draws without replacement from fewer than this; from more, it is about the same.
 MANY = 10**9
 
 
@@ -86,11 +86,6 @@ class Population:
         return np.add.reduceat(self.impressions, self.first[:-1])
 
     @property
-    def n_moved(self) -> int:
-        """Number of documents shown at several ranks."""
-        return int(self.moved.sum())
-
-    @property
     def n_repeated(self) -> int:
         """Number of documents shown often enough to tell levels apart by clicks."""
         return int(np.sum(self.n_impressions >= DRAWS))
@@ -99,6 +94,18 @@ class Population:
     def doc_of_row(self) -> Ints:
         """``[n_rows]`` document of each row, by its place here."""
         return np.repeat(np.arange(self.n_docs), np.diff(self.first))
+
+    @property
+    def click_rate(self) -> Floats:
+        """``[n_pools]`` clicks per impression, with some added: never 0 or 1."""
+        each = self.weight[self.doc_of_row]
+        clicked = self.by_pool(each * self.clicks) + 0.1
+        return clicked / (self.by_pool(each * self.impressions) + 0.2)
+
+    def log_likelihood(self, rate: Floats) -> Floats:
+        """``[n_rows]`` of the clicks of each row, at a click rate ``[n_rows]``."""
+        skips = self.impressions - self.clicks
+        return self.clicks * np.log(rate) + skips * np.log1p(-rate)
 
     def by_pool(self, values: Floats) -> Floats:
         """``[n_pools]`` add up ``values [n_rows]`` by pool."""
@@ -155,15 +162,25 @@ class Population:
 
     def thinned(self, most: float, rng: Rng) -> Population:
         """Draw about ``most`` impressions of a document from those it has."""
+        kept = np.ceil(np.rint(self.impressions) * self._kept_share(most))
+        return self.drawn(kept.astype(np.int64), rng)[0]
+
+    def drawn(self, kept: Ints, rng: Rng) -> tuple[Population, Population]:
+        """Draw ``kept [n_rows]`` impressions of each row; return them and the rest."""
         whole = np.rint(self.impressions).astype(np.int64)
-        kept = np.ceil(whole * self._kept_share(most)).astype(np.int64)
-        clicked = np.minimum(np.rint(self.clicks).astype(np.int64), whole)
-        many = whole >= MANY
-        drawn = np.empty_like(kept)
-        drawn[many] = rng.binomial(kept[many], clicked[many] / whole[many])
-        clicked, whole, some = clicked[~many], whole[~many], kept[~many]
-        drawn[~many] = rng.hypergeometric(clicked, whole - clicked, some)
-        return replace(self, impressions=kept.astype(float), clicks=drawn.astype(float))
+        clicks = np.minimum(np.rint(self.clicks).astype(np.int64), whole)
+        some = whole < MANY
+        drawn = np.zeros_like(kept)
+        drawn[~some] = rng.binomial(kept[~some], clicks[~some] / whole[~some])
+        drawn = np.clip(drawn, clicks - whole + kept, clicks)
+        given = clicks[some], (whole - clicks)[some], kept[some]
+        drawn[some] = rng.hypergeometric(*given)
+        parts = (kept, drawn), (whole - kept, clicks - drawn)
+        first, rest = (
+            replace(self, impressions=n.astype(float), clicks=c.astype(float))
+            for n, c in parts
+        )
+        return first, rest
 
     def in_cells(self, covariates: Sequence[tuple[Floats, int, int]]) -> Population:
         """Sort documents into cells by home pool and covariates.
@@ -205,22 +222,11 @@ def population_of(rows: ClickRows, pools: Cells) -> Population:
     """Add up rows of counts by document and pool; a cell is a home."""
     rows = rows.added_up(pools.of(rows))
     first = np.flatnonzero(np.diff(rows.doc, prepend=-1))
-    n, doc = len(first), rows.doc[first]
-    return Population(
-        doc=doc,
-        query=rows.query_of_doc[doc],
-        half=np.zeros(n, dtype=np.int64),
-        weight=np.ones(n),
-        cell=np.zeros(n, dtype=np.int64),
-        first=np.append(first, len(rows)),
-        pool=rows.rank,
-        impressions=rows.impressions,
-        clicks=rows.clicks,
-        rank_of=pools.rank_of,
-        mean_rank=pools.ranks.mean_rank,
-        home=np.zeros(1, dtype=np.int64),
-        basis=np.zeros((1, 0)),
-    ).in_cells(())
+    doc, none = rows.doc[first], np.zeros(len(first), dtype=np.int64)
+    by_doc = doc, rows.query_of_doc[doc], none, np.ones(len(first)), none
+    by_row = np.append(first, len(rows)), rows.rank, rows.impressions, rows.clicks
+    ranks = pools.rank_of, pools.ranks.mean_rank
+    return Population(*by_doc, *by_row, *ranks, none[:1], np.zeros((1, 0))).in_cells(())
 
 
 def hinges(values: Floats, n: int) -> Floats:

@@ -9,7 +9,7 @@ there the parameters are known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -25,8 +25,7 @@ STEP = 1e-5
 NEVER = 6.0  # of log(zeta+ / zeta-): irrelevant documents are not clicked
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Precision:
+class Precision(NamedTuple):
     """How well the parameters of a fit are known, ``[size, size]`` each.
 
     Attributes:
@@ -65,7 +64,7 @@ def share_identified(fit: Fit, precision: Precision, mean: Floats) -> Floats:
     place, n = fit.layout.slices()["ratio"], fit.layout.n_pools
     away = np.eye(n) - 1.0 / n
     left = np.diag(away @ precision.inverse[place, place] @ away)
-    before = fit.layout.prior.odds_sd**2 * (1 - 1 / n)
+    before = fit.layout.odds_sd**2 * (1 - 1 / n)
     # Where irrelevant documents are never clicked, that is known, and the log has no
     # end. Of a rank's pools each counts by the clicks it may have.
     share = np.where(fit.levels.log_ratio > NEVER, 1.0, 1.0 - left / before)

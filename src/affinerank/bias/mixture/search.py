@@ -71,7 +71,7 @@ def grow_levels(population: Population, most: int) -> Levels:
     exceed the logarithm of the number of documents.
     """
     best = refine_levels(population, first_guess(population))
-    while len(best.levels.levels) < most:
+    for _ in range(2, most):
         grown = aligned_fit(population, added_level(population, best.levels))
         if grown.objective - best.objective < np.log(population.n_docs):
             break
@@ -84,10 +84,7 @@ def documents_differ(seen: Population, held: Population, levels: Levels) -> bool
 
     Where they do not, nothing separates bias from relevance.
     """
-    shown, clicked = seen.by_pool(seen.impressions), seen.by_pool(seen.clicks)
-    rate = ((clicked + 0.1) / (shown + 0.2))[held.pool]
-    value = held.clicks * np.log(rate)
-    value += (held.impressions - held.clicks) * np.log1p(-rate)
+    value = held.log_likelihood(seen.click_rate[held.pool])
     alike = held.by_query(np.add.reduceat(value, held.first[:-1]))
     return _clearly_above(query_likelihood(held, levels), alike)
 
@@ -162,31 +159,19 @@ def added_level(population: Population, levels: Levels) -> Levels:
         ratio += part.weight @ np.exp(np.minimum(each, 50.0))
     near = np.min(np.abs(CANDIDATES[:, None] - levels.levels), axis=1) < 0.03
     new = CANDIDATES[int(np.argmax(np.where(near, 0.0, ratio)))]
-    shares /= population.weight.sum()
-    return _inserted(levels, float(new), shares, levels.log_odds(population).mean())
-
-
-def _inserted(levels: Levels, new: float, shares: Floats, odds: float) -> Levels:
-    """Insert a level; where it lies outside, 0 and 1 move there."""
+    shares = shares / population.weight.sum() * (1 - NEW_SHARE)
+    # Where the new level lies outside, 0 and 1 move there.
     at = np.append(levels.levels, new)
     order = np.argsort(at)
-    share = np.append(shares * (1 - NEW_SHARE), NEW_SHARE)[order]
-    at = at[order]
-    low, wide = at[0], at[-1] - at[0]
+    at, share = at[order], np.append(shares, NEW_SHARE)[order]
     # Click rates at the new ends, and everything else in the new units.
     rate = np.clip(levels.click_rate(at[[0, -1]]), 1e-7, 0.999)
     ratio = np.log(rate[:, 1] / np.minimum(rate[:, 0], 0.99 * rate[:, 1]))
-    at = (at - low) / wide
+    low, wide = at[0], at[-1] - at[0]
+    at, odds = (at - low) / wide, levels.log_odds(population).mean()
     log_share = np.log(np.maximum(share, 1e-6)) - at * odds * wide
-    return Levels(
-        rate[:, 1],
-        ratio,
-        at,
-        log_share - log_share[0],
-        levels.tilt * wide,
-        levels.by_rank * wide,
-        float(ratio.mean()),
-    )
+    share, tilts = log_share - log_share[0], (levels.tilt * wide, levels.by_rank * wide)
+    return Levels(rate[:, 1], ratio, at, share, *tilts, float(ratio.mean()))
 
 
 def _clearly_above(values: Floats, others: Floats) -> bool:
