@@ -482,7 +482,7 @@ class _Spread:
         import duckdb  # only for what is large: it takes time to load
 
         self.files, self.folder = files, scratch_of(self)
-        how = {"memory_limit": "2GB", "preserve_insertion_order": False}
+        how: Any = {"memory_limit": "2GB", "preserve_insertion_order": False}
         for i, file in enumerate(files):
             paths = (glob.escape(str(file)), str(self.folder / str(i)))
             source, target = (path.replace("'", "''") for path in paths)
