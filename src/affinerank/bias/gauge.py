@@ -94,7 +94,7 @@ def gauge_error(
     if along > 0:
         # u x - v = gamma: alpha^ gamma + beta^ with gamma measured in the truth's units
         u = along / spread
-        error = np.sqrt(max(0.25 - along * u, 0.0))
+        error = np.sqrt(max(0.25 - along**2 / spread, 0.0))
         v = u * centre - 0.5
         guessed, guess = guessed + guess * v / u, guess / u
     off, off_beta = np.abs(guess - slope), np.abs(guessed - intercept)
