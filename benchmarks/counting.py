@@ -68,7 +68,7 @@ LOG = """COPY (
     FROM (SELECT s, {query} AS q FROM sessions), range(10) AS u(k)
 ) TO '{log}' (FORMAT parquet)"""
 INTEGERS = """COPY (
-    SELECT s AS session_id, hash(s) % {sessions} // 10 AS query_id,
+    SELECT s AS session_id, (hash(s) % {sessions} // 10)::BIGINT AS query_id,
         (k + (hash(s + 1) % 4 = 0)::int) % 10 AS doc_id,
         (k + 1)::int AS rank, hash(s * 10 + k) % (3 + k) = 0 AS clicked
     FROM sessions, range(10) AS u(k)

@@ -58,10 +58,11 @@ TEXTS = {
     r"(Z|[-+](0[0-9]|1[0-4])(:?[0-5][0-9])?)?)?\s*$",
 }
 # What of DuckDB's memory a group that is counted, or a session that is checked, needs:
-# it takes about 160 bytes, and DuckDB copes with four times what it holds.
-BYTES_PER_GROUP = 40
+# it takes about 160 bytes, and DuckDB copes with twice what it holds.
+BYTES_PER_GROUP = 80
+BESIDE_GROUPS = 400e6  # bytes of DuckDB's memory that hold no groups, about
 LESS_FOR_NUMBERS = 0.6  # of that, where no column is text
-BESIDE_DUCKDB = 300e6  # bytes of this process that are not DuckDB's, about
+BESIDE_DUCKDB = 600e6  # bytes of this process that DuckDB does not count, about
 SIZED = 16  # one of so many groups, and of sessions, shows how many there are
 ROWS_TO_WEIGH = 100_000  # which show how much disk a row takes
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -290,7 +291,7 @@ def _parts_for(table: ir.Table, groups: float) -> int:
     memory: float = float(number) * 1024 ** units.index(unit)
     text = any(table[name].type().is_string() for name in table.columns)
     each = BYTES_PER_GROUP * (1.0 if text else LESS_FOR_NUMBERS)
-    return math.ceil(groups * each / memory)
+    return math.ceil(groups * each / max(memory - BESIDE_GROUPS, memory / 3))
 
 
 def whole(parts: Sequence[ir.Table]) -> ir.Table:
@@ -303,8 +304,8 @@ def gathered(parts: Sequence[ir.Table]) -> ir.Table:
     if not is_duckdb(parts[0]):
         return parts[0]  # other engines have no parts
     backend, name = parts[0].get_backend(), f"affinerank_{uuid.uuid4().hex}"
-    whole = backend.create_table(name, schema=parts[0].schema(), temp=True)
-    for part in parts:
+    whole = backend.create_table(name, parts[0], temp=True)
+    for part in parts[1:]:
         backend.insert(name, part)
     return whole
 
@@ -384,7 +385,7 @@ def connect_duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any
     given = float(match[1]) * unit
     connection = ibis.duckdb.connect(
         *path,
-        memory_limit=f"{given - min(BESIDE_DUCKDB, given / 4):.0f}B",
+        memory_limit=f"{given - min(BESIDE_DUCKDB, given / 2):.0f}B",
         temp_directory=spill,
         preserve_insertion_order=False,
         autoinstall_known_extensions=False,  # nothing is fetched

@@ -202,7 +202,9 @@ class _Glance:
             n = sum(totals(each, n=_.session_id.nunique())["n"] for each in by_session)
             if n < found["sessions"]:
                 return cls(in_parts(whole(parts), "session_id", done))
-        suspects = table.filter(_.alike).select("session_id")
+        suspects = gathered([table.filter(_.alike).select("session_id")])
+        for each in seen:  # counting needs the memory
+            backend.raw_sql(f"DROP TABLE {each.get_name()}")
         return cls(parts, done, suspects=suspects, **found)
 
 
