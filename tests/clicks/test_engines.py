@@ -217,7 +217,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def eventually(holds: Callable[[], Any], seconds: float = 120) -> None:
+def eventually(holds: Callable[[], Any], seconds: float = 300) -> None:
     ends = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < ends, "it did not come to be in time"
