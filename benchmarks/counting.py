@@ -81,7 +81,8 @@ SHAPES = {  # the query of session s
 
 
 FIRST_PLANTED = 10**12  # number of the first session with a fault
-PLANTED = {  # what is said of a session, and what its third row is changed to
+# What is said of a session, and what its third row is changed to.
+PLANTED: dict[str, dict[str, object]] = {
     "session_id is null": {"session_id": None},
     "query_id is null": {"query_id": None},
     "doc_id is null": {"doc_id": None},
