@@ -64,7 +64,7 @@ def test_help_is_there_in_half_a_second(name: str) -> None:
     taken = seconds("from affinerank.cli import run; run()", name, "--help")
     if taken >= 0.5:  # cores that are busy are slower: what do libraries alone take?
         alone = seconds("import numpy, pydantic, rich.console, rich.table, typer")
-        assert taken < 3.5 * alone
+        assert taken < 5 * alone
 
 
 @pytest.mark.parametrize("name", COMMANDS)
