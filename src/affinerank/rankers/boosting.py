@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -68,12 +69,12 @@ class BoostedSettings:
         parameters.passed(self)
 
 
-class Trees:
+class Trees(ABC):
     """What models of trees have in common."""
 
+    @abstractmethod
     def nodes(self) -> list[Tree]:
         """Return the trees node by node."""
-        raise NotImplementedError
 
     def about(self) -> dict[str, Any]:
         """Return nothing: the file says it all."""

@@ -1,6 +1,7 @@
 """Updates of regression EM: against loops over impressions, and their laws."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from affinerank.bias.em.updates import (
     start_of,
     updated,
 )
+from affinerank.errors import ConfigError
 
 
 def tensor(*values: float) -> Tensor:
@@ -199,3 +201,22 @@ def test_the_start_is_the_same_click_rates_at_every_rank(
     np.testing.assert_allclose(as_zeta(values), [[0.64] * 3, [minus] * 3])
     assert len(values) == (3 if name == "three" else 2)
     assert float(values.max()) < 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (
+            {"parameters": "four"},
+            "parameters must be two, three or position, got 'four'",
+        ),
+        ({"zeta_plus": 0.1, "zeta_minus": 0.2}, "got 0.2 and 0.1"),
+        ({"iterations": -1}, "iterations must be 0 or more, got -1"),
+        ({"rescored": 0.0}, "rescored must be above 0, got 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_rejected(
+    setting: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        EMSettings(**setting)

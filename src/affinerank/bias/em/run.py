@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
+from affinerank.errors import ConfigError, DataError
+from affinerank.settings import require_at_least, require_choice
 
 Parameters = Literal["two", "three", "position"]
 
@@ -44,6 +45,20 @@ class EMSettings:
     rescored_first: float = 0.25
     tolerance: float = 0.005
     fallen: float = 0.01
+
+    def __post_init__(self) -> None:
+        """Reject what cannot be estimated."""
+        require_choice("parameters", self.parameters, get_args(Parameters))
+        require_at_least(
+            self,
+            least={"early_updates": 0, "updates_per_epoch": 0, "iterations": 0},
+            positive=("rescored", "rescored_first"),
+        )
+        if not 0 <= self.zeta_minus < self.zeta_plus <= 1:
+            raise ConfigError(
+                "zeta_minus must start below zeta_plus, both from 0 to 1, "
+                f"got {self.zeta_minus:g} and {self.zeta_plus:g}"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
