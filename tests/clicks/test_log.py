@@ -188,6 +188,13 @@ def test_a_gap_is_reported_and_counted(good: Rows, count: Count) -> None:
     assert counts.n_sessions == 3
 
 
+@pytest.mark.parametrize("rank", [66, 67, 68, 131])
+def test_a_gap_of_any_depth_is_reported(rank: int, good: Rows, count: Count) -> None:
+    # Ranks are looked at as bits of one number: 67 is no second 3.
+    _, found = count([*good[:2], {**good[2], "rank": rank}, *good[3:]])
+    assert only_finding(found).what == "a list has gaps between its ranks"
+
+
 def test_a_list_that_starts_deeper_is_reported_and_counted(
     good: Rows, count: Count
 ) -> None:

@@ -68,7 +68,7 @@ from affinerank.settings import require_choice
 __all__ = ["Counted", "count_log", "counts_expression", "open_table", "write_counts"]
 
 ROWS_AT_ONCE = 250_000
-DOCUMENTS_COUNTED = 2_000_000  # one by one, about; of more, a share by hash
+DOCUMENTS_COUNTED = 1_000_000  # one by one, about; of more, a share by hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Counted:
     Attributes:
         report: Findings about the log as it was read; ``None`` if it was not checked.
         summary: Rows, sessions, queries, documents, ranks, impressions, clicks, groups,
-            dropped, seconds. Beyond two million groups, documents are an estimate,
+            dropped, seconds. Beyond a million groups, documents are an estimate,
             rounded to three digits.
     """
 
