@@ -5,7 +5,7 @@ neighbours exchanged, clicked by the paper's users with trust bias (eta = 1,
 eps-_1 = 0.65). Then ``affinerank estimate`` runs in a process of its own. Printed: its
 seconds, CPU seconds, peak memory, and the error against the truth. Bars: 600 s, 6 GB.
 
-    python benchmarks/many_documents.py [--documents 1e7] [--folder DIR]
+    python benchmarks/many_documents.py [--documents 1e7] [--method auto] [--folder DIR]
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ def write(queries: int, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--documents", type=float, default=1e7)
+    parser.add_argument("--method", default="auto")
     parser.add_argument("--folder", type=Path, help="keeps what is written there")
     parser.add_argument("--most", type=float, default=12.0, help="GB")
     args = parser.parse_args()
@@ -76,6 +77,7 @@ def main() -> None:
         print(f"{int(args.documents):,} documents, {rows:,} rows of counts")
         program = str(Path(sys.executable).with_name("affinerank"))
         command = [program, "estimate", str(counts), "--truth", str(truth), "--json"]
+        command += ["--method", args.method]
         took, text = measured([*command, "-o", str(folder / "users.json")], args.most)
         about = json.loads(text)
         print(f"{'':10}{'seconds':>9}{'CPU s':>9}{'peak GB':>9}")

@@ -52,6 +52,24 @@ def test_a_row_is_counted_by_the_rank_of_the_last_click_above(tmp_path: Path) ->
     }
 
 
+def test_bits_of_a_session_find_the_same_click_as_its_order(tmp_path: Path) -> None:
+    # Unchecked, sessions are not known to be plain, and are sorted.
+    rng = np.random.default_rng(0)
+    clicks = (rng.random((300, 63)) < rng.random((300, 1)) ** 2).astype(int)
+    clicks[:3] = 1  # where the logarithm of many bits is rounded up
+    log = log_of(clicks.tolist())
+    by_bits, found = counted(tmp_path, log, context="last-click")
+    assert found.report.plain
+    sorted_, _ = counted(tmp_path, log, context="last-click", check=False)
+    names = ["rank", "context", "impressions", "clicks"]
+    one, other = (
+        each.table.select(names).sort_by([(name, "ascending") for name in names])
+        for each in (by_bits, sorted_)
+    )
+    assert one.equals(other)
+    assert max(by_bits.column("context").to_pylist()) == 62
+
+
 def test_rows_in_any_order_repeated_and_of_two_queries_at_once(tmp_path: Path) -> None:
     log = log_of([[1, 0, 1], [0, 1, 0]])
     order = [5, 0, 2, 4, 1, 3, 0, 2]  # two rows come twice

@@ -14,6 +14,7 @@ from affinerank.errors import ConfigError, DataError
 LEAST_CLICKS = 200
 REACH = 20  # distances to the last click above that are told apart
 DEEPEST = 1_000_000
+MOST_CELLS = 1000  # of a segment: the covariance of their parameters is inverted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,15 +177,17 @@ def pool_cells(
 
     Distances are pooled with the next until each has enough clicks, or so many
     impressions that few clicks are known to be few. Lists without a click above stay by
-    themselves.
+    themselves. Of deep lists more clicks are enough, so that cells are not too many.
     """
     reach = min(rows.depth - 1, REACH) if context and rows.has_context else 0
     clicks, seen = np.zeros((2, pools.n_pools, reach + 1))
     place = pools.of_rank[rows.rank - 1], distance(rows, reach)
     np.add.at(clicks, place, rows.clicks)
     np.add.at(seen, place, rows.impressions)
-    pairs = zip(clicks, seen, strict=True)
-    groups = np.stack([_groups_of_distances(*pair, least_clicks) for pair in pairs])
+    groups = _groups_of_distances(clicks, seen, least_clicks)
+    while np.sum(groups.max(axis=1) + 1) > max(MOST_CELLS, 2 * pools.n_pools):
+        least_clicks = 2 * least_clicks + 1
+        groups = _groups_of_distances(clicks, seen, least_clicks)
     sizes = groups.max(axis=1) + 1
     table = groups + (np.cumsum(sizes) - sizes)[:, None]
     rank_of = np.arange(pools.n_pools).repeat(sizes)
@@ -195,18 +198,21 @@ def pool_cells(
 
 
 def _groups_of_distances(clicks: Floats, seen: Floats, least_clicks: float) -> Ints:
-    """``[reach + 1]`` group of each distance; 0 stays alone unless the rest is empty.
+    """``[n_pools, reach + 1]`` group of each distance, of each pool of ranks.
 
-    What is left at the end joins the last group.
+    Distance 0 stays alone unless the rest is empty. What is left at the end joins the
+    last group.
     """
-    group, number, got, got_seen = np.zeros(len(seen), dtype=np.int64), 1, 0.0, 0.0
-    for j in range(1, len(seen)):
-        group[j] = number
-        got, got_seen = got + clicks[j], got_seen + seen[j]
-        if got >= least_clicks / 5 or got_seen >= 5 * least_clicks:
-            number, got, got_seen = number + 1, 0.0, 0.0
-    group = np.minimum(group, max(number - 1, 1))
-    return group if seen[1:].any() else 0 * group
+    groups = np.zeros(seen.shape, dtype=np.int64)
+    for group, own, shown in zip(groups, clicks, seen, strict=True):
+        number, got, got_seen = 1, 0.0, 0.0
+        for j in range(1, len(shown)):
+            group[j] = number
+            got, got_seen = got + own[j], got_seen + shown[j]
+            if got >= least_clicks / 5 or got_seen >= 5 * least_clicks:
+                number, got, got_seen = number + 1, 0.0, 0.0
+        np.minimum(group, max(number - 1, 1) * shown[1:].any(), out=group)
+    return groups
 
 
 def pooled(rows: ClickRows, pools: RankPools) -> ClickRows:

@@ -288,8 +288,9 @@ def evaluated(about: About) -> None:
     _concluded(about)
     if not about["conclusions"]:
         line(
-            "compared with nothing: name two rankers or more, the first to compare "
-            "with (production's), or judge by clicks (--counts)"
+            "compared with nothing: give --against FOLDER of another ranker (or "
+            "--against production, as simulate trains it), or judge by clicks "
+            "(--counts)"
         )
 
 

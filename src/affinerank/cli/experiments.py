@@ -46,16 +46,16 @@ def reproduce(
     seed: Annotated[int | None, Option(min=0, max=2**31 - 1)] = None,
     progress: Progress,
 ) -> Result:
-    """Run an experiment of the paper; say which statements held.
+    """Run an experiment of the paper, or on the field; say which statements held.
 
     Example: affinerank reproduce figure1 --profile smoke
 
     Options:
-        name: figure1 to figure5, all, noise, clipping, real, trees, or a plan's .toml
-            file.
+        name: figure1 to figure5, all, noise, clipping, real, trees, field, or a plan's
+            .toml file.
         profile: smoke, laptop (the default) or paper: how large.
-        data: Folder with real sets, in the place of worlds; real takes that of
-            AFFINERANK_DATA by default.
+        data: Folder with real sets, in the place of worlds (field: beside them); real
+            and field take that of AFFINERANK_DATA by default.
         relevant_above: Labels of --data above this are relevant; else the plan's.
         out: Folder of the run (default: NAME-PROFILE); an interrupted run is resumed.
         device: auto, cpu or cuda.

@@ -157,7 +157,8 @@ def count_log(
             if report is not None and test is not None:
                 report = report.noting(*findings_of(test, context))
         if context == "last-click":
-            parts = [with_context(part) for part in parts]
+            bits = report is not None and report.plain and is_duckdb(table)
+            parts = [with_context(part, plain=bits) for part in parts]
         known = {"repeats": report.repeats, "plain": report.plain} if report else {}
         counts = [counts_expression(part, **known) for part in parts]
         share = None if by_time else holdout

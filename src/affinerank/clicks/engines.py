@@ -386,7 +386,7 @@ def connect_duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any
     given = float(match[1]) * unit
     connection = ibis.duckdb.connect(
         *path,
-        memory_limit=f"{given - min(BESIDE_DUCKDB, given / 2):.0f}B",
+        memory_limit=f"{given - min(BESIDE_DUCKDB, 0.58 * given):.0f}B",
         temp_directory=spill,
         preserve_insertion_order=False,
         autoinstall_known_extensions=False,  # nothing is fetched

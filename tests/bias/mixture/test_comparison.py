@@ -7,6 +7,7 @@ import pytest
 from tests.bias.logs import population
 
 from affinerank.arrays import Floats
+from affinerank.bias import pooling
 from affinerank.bias.method import EstimationSettings
 from affinerank.bias.mixture.comparison import (
     best_model,
@@ -137,6 +138,19 @@ def test_a_prediction_is_the_expected_level_through_slope_and_intercept() -> Non
         0.0,
     )
     assert predicted(people, levels) == pytest.approx([0.6 * 0.8 + 0.2])
+
+
+def test_cells_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = rows_of_users(*by_rank(PAPER), seed=4)
+    ranks = pool_ranks(rows, 0)
+    assert len(pool_cells(rows, ranks, 0).rank_of) > 20
+    for most in (20, 14, 0):
+        monkeypatch.setattr(pooling, "MOST_CELLS", most)
+        cells = pool_cells(rows, ranks, 0)
+        assert len(cells.rank_of) <= max(most, 2 * DEPTH)
+        # Lists without a click above stay by themselves, and no row is lost.
+        assert np.all(cells.table[1:, 0] != cells.table[1:, 1])
+        assert cells.impressions.sum() == rows.impressions.sum()
 
 
 def test_cells_pool_distances_with_few_clicks_and_keep_lists_without_a_click() -> None:

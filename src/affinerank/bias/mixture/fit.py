@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import logit
 
@@ -91,7 +92,7 @@ def first_guess(population: Population, n_levels: int = 2) -> Levels:
 
 
 def objective(
-    population: Population, layout: Layout, vector: Floats, held: Floats
+    population: Population, layout: Layout, vector: Floats, held: sparse.csr_array
 ) -> tuple[float, Floats]:
     """Return log-likelihood and log prior, and their gradient.
 
@@ -131,7 +132,9 @@ def _climb(
 ) -> tuple[Floats, float]:
     """Run one round of L-BFGS in rescaled parameters; return where it ends."""
     held = layout.precision()
-    scale = 1.0 / np.sqrt(_information(population, layout, vector) + np.diag(held) + 1)
+    scale = 1.0 / np.sqrt(
+        _information(population, layout, vector) + held.diagonal() + 1
+    )
 
     def negative(step: Floats) -> tuple[float, Floats]:
         value, gradient = objective(population, layout, vector + step * scale, held)

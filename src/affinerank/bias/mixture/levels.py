@@ -23,18 +23,23 @@ Two weak priors hold what clicks hardly determine:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.special import expit, logit, softmax
 
-from affinerank.arrays import Floats, Ints
+from affinerank.arrays import Floats
 from affinerank.bias.mixture import kernel
 from affinerank.bias.mixture.population import Population
 from affinerank.clicks.models.trust import TrustModel
+from affinerank.threads import in_parallel
 
 TINY = 1e-12
+DOCS_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,20 +185,20 @@ class Layout:
         low[place["gap"]], high[place["gap"]] = -5.0, 5.0
         return low, high
 
-    def precision(self) -> Floats:
+    def precision(self) -> sparse.csr_array:
         """``[size, size]`` minus the second derivative of the log prior."""
         place = self.slices()
-        diagonal = np.zeros(self.size)
+        diagonal, to_mean = np.zeros((2, self.size))
         diagonal[place["share"]] = diagonal[place["tilt"]] = self.ridge
         diagonal[place["rank"]] = self.rank_sd**-2
-        precision = np.diag(diagonal)
         if not self.tied:
-            ratio, mean = place["ratio"], place["mean"].start
             held = self.odds_sd**-2
-            precision[ratio, ratio] = held * np.eye(self.n_pools)
-            precision[ratio, mean] = precision[mean, ratio] = -held
-            precision[mean, mean] = held * self.n_pools
-        return precision
+            diagonal[place["ratio"]] = held
+            diagonal[place["mean"]] = held * self.n_pools
+            to_mean[place["ratio"]] = -held
+        ends = np.arange(self.size), np.full(self.size, place["mean"].start)
+        link = sparse.coo_array((to_mean, ends), shape=(self.size, self.size))
+        return sparse.csr_array(sparse.diags_array(diagonal) + link + link.T)
 
 
 def expected_counts(
@@ -203,13 +208,19 @@ def expected_counts(
 
     Documents ``[n_cells, n_levels]``, impressions and clicks ``[n_pools, n_levels]``.
     """
-    given = _given(population, levels)
-    return kernel.expected_counts(population.weight, *given)  # type: ignore[no-any-return]
+    likelihood, *counts = zip(
+        *_in_chunks(kernel.expected_counts, population, levels, population.weight),
+        strict=True,
+    )
+    docs, seen, clicked = (np.sum(each, axis=0) for each in counts)
+    return float(sum(likelihood)), docs, seen, clicked
 
 
 def document_levels(population: Population, levels: Levels) -> tuple[Floats, Floats]:
     """Return P(level | clicks) ``[n_docs, n_levels]``, log P(clicks) ``[n_docs]``."""
-    return kernel.document_levels(*_given(population, levels))  # type: ignore[no-any-return]
+    found = zip(*_in_chunks(kernel.document_levels, population, levels), strict=True)
+    level, value = map(np.concatenate, found)
+    return level, value
 
 
 def query_likelihood(population: Population, levels: Levels) -> Floats:
@@ -218,9 +229,22 @@ def query_likelihood(population: Population, levels: Levels) -> Floats:
     return population.by_query(population.weight * each)
 
 
-def _given(population: Population, levels: Levels) -> tuple[Ints | Floats, ...]:
-    """What the kernels read: cells, clicks, and logs of shares and click rates."""
+def _in_chunks(
+    kernel: Callable[..., Any], population: Population, levels: Levels, *by_doc: Floats
+) -> list[Any]:
+    """Let a kernel read cells, clicks, and logs of shares and click rates, in threads.
+
+    Chunks do not depend on the machine, nor do their sums.
+    """
     rate = levels.click_rate(levels.levels)
     rows = population.pool, population.impressions, population.clicks
     logs = levels.log_shares(population), np.log(rate), np.log1p(-rate)
-    return population.cell, population.first, *rows, *logs
+
+    def read(start: int) -> Any:
+        own = slice(start, start + DOCS_AT_ONCE)
+        ends = population.first[start : start + DOCS_AT_ONCE + 1]
+        docs = (each[own] for each in (*by_doc, population.cell))
+        return kernel(*docs, ends, *rows, *logs)
+
+    starts = range(0, max(population.n_docs, 1), DOCS_AT_ONCE)
+    return in_parallel(read, starts) if len(starts) > 1 else [read(0)]

@@ -39,7 +39,7 @@ class Precision(NamedTuple):
 
 def precision_of(population: Population, fit: Fit) -> Precision:
     """Return information and covariance, from one pass over documents."""
-    information = fit.layout.precision()
+    information = fit.layout.precision().toarray()
     squared, n = np.zeros_like(information), 0
     for part in population.parts():
         scores = document_scores(part, fit)
