@@ -331,7 +331,9 @@ def main() -> None:
             log = write_log(size, folder, "new", args.integers)
             repeats = args.repeats if size < 100e6 else 1
             taken = [
-                min(seconds(WAYS[name], log, folder) for _ in range(repeats))
+                statistics.median(
+                    seconds(WAYS[name], log, folder) for _ in range(repeats)
+                )
                 for name in args.ways
             ]
             each = " ".join(f"{each / size * 1e6:10.3f}" for each in taken)
