@@ -62,8 +62,20 @@ def blocks(n_rows: int) -> Iterator[slice]:
         yield slice(start, min(start + ROWS_AT_ONCE, n_rows))
 
 
+def passed(matrix: Matrix) -> Iterator[slice]:
+    """Yield rows to read: all at once, or runs of a large matrix, released behind."""
+    if matrix.nbytes <= IN_MEMORY:
+        yield slice(len(matrix))
+        return
+    for part in blocks(len(matrix)):
+        yield part
+        release(matrix)
+
+
 def taken(matrix: Matrix, rows: Ints) -> Matrix:
     """Return ``matrix[rows]``, never whole in memory."""
+    if matrix.nbytes <= IN_MEMORY or matrix.dtype != np.float32:
+        return matrix[rows]
     out = empty_matrix(len(rows), matrix.shape[1])
     for part in blocks(len(rows)):
         np.take(matrix, rows[part], axis=0, out=out[part])

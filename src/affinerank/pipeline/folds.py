@@ -19,6 +19,7 @@ from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.mapped import passed, release
 from affinerank.defaults import QUICK
 from affinerank.estimators import Weights
 from affinerank.estimators.evidence import CLICKS, Fold
@@ -93,6 +94,8 @@ def learn_in_folds(
             seeds = [logs[places[0]].seed for _, places, _ in usable]
             part, held = lists.part(learns), lists.part(weighs)
             fitted = fit_all(kind, part, seeds=seeds, settings=how, held_out=held)
+            for read in (part, held):
+                release(read.features)
             by_each = predict_all([one.kept for one in fitted], own_features)
             for (name, places, _), own in zip(usable, by_each, strict=True):
                 for place in places:
@@ -165,8 +168,10 @@ def _jobs(
         if kind.beside is None:
             break
         kind = RANKERS[kind.beside]
-        settings, mark, missing = None, f" {kind.name}", np.isnan(features)
-        if missing.any() and not kind.reads_missing:  # put medians there
+        settings, mark = None, f" {kind.name}"
+        missing = any(np.isnan(features[some]).any() for some in passed(features))
+        if missing and not kind.reads_missing:  # put medians there
+            missing = np.isnan(features)
             some = np.where(missing.all(axis=0), 0.0, features)  # a column without any
             features = np.where(missing, np.nanmedian(some, axis=0), features)
     if weights:

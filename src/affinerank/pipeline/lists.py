@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from affinerank.arrays import Bools, Floats, Ints, Matrix
+from affinerank.data.mapped import taken
 from affinerank.estimators import Weights
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
@@ -69,7 +70,8 @@ class Lists(Validation):
             kept["share"] = own.share[:, queries]
             kept["rank"] = [rank if rank is None else rank[docs] for rank in own.rank]
         offsets = np.concatenate([[0], np.cumsum(sizes[queries])])
-        given = self.features[docs], replace(own, **kept), offsets
+        features = taken(self.features, np.flatnonzero(docs))
+        given = features, replace(own, **kept), offsets
         return Lists(*given, self.categories)
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from affinerank.arrays import Bools, Floats, Ints, Matrix
+from affinerank.data.mapped import empty_matrix, passed, release, taken
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import discount, ranks_by_score
 from affinerank.plain_text import read_json
@@ -167,8 +168,11 @@ def _standardised(features: Matrix) -> tuple[Matrix, Floats, Floats]:
         square += np.einsum("ij,ij->j", away, away)
     spread = np.sqrt(square / len(features))
     inverse = np.divide(1.0, spread, out=np.zeros(len(mean)), where=spread > 0)
-    standard = features - mean
-    standard *= inverse.astype(np.float32)
+    standard = empty_matrix(*features.shape)
+    for some in passed(features):
+        np.subtract(features[some], mean, out=standard[some], casting="same_kind")
+        standard[some] *= inverse.astype(np.float32)
+        release(standard)
     return standard, mean.astype(np.float64), inverse
 
 
@@ -188,7 +192,7 @@ def _explain(
     from scipy.optimize import minimize
 
     shown, own = Clicks.of(task.targets, i).of_shown()
-    x = standard if len(shown) == len(standard) else standard[shown]
+    x = standard if len(shown) == len(standard) else taken(standard, shown)
     curve = own.curvature(np.full(len(x), START))
     square = np.zeros((x.shape[1],) * 2)
     for some in _blocks(len(x)):

@@ -16,6 +16,7 @@ import numpy as np
 
 from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.data.features import SCALINGS, FeatureMapping
+from affinerank.data.mapped import passed
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, new_folder
 from affinerank.metrics import Metric, MetricValues
@@ -256,10 +257,12 @@ def predict_all(models: Sequence[Model], features: Matrix) -> Floats:
     places: dict[Any, list[int]] = {}
     for i, model in enumerate(models):
         places.setdefault(getattr(model, "alike", i), []).append(i)
-    for own in places.values():
-        first: Any = models[own[0]]
-        if len(own) == 1:
-            scores[own] = first.predict(features)
-        else:
-            scores[own] = first.predict_together([models[i] for i in own], features)
+    for some in passed(features):
+        for own in places.values():
+            first: Any = models[own[0]]
+            read, alike = features[some], [models[i] for i in own]
+            alone = len(own) == 1
+            scores[own, some] = (
+                first.predict(read) if alone else first.predict_together(alike, read)
+            )
     return scores
