@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import ibis
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import affinerank as ar
+from affinerank.clicks.context import with_context
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.errors import ConfigError, DataError
 
@@ -68,6 +70,16 @@ def test_bits_of_a_session_find_the_same_click_as_its_order(tmp_path: Path) -> N
     )
     assert one.equals(other)
     assert max(by_bits.column("context").to_pylist()) == 62
+
+
+def test_bits_are_what_plain_sessions_are_looked_up_in(tmp_path: Path) -> None:
+    pq.write_table(pa.table(log_of([[1, 0, 1, 0]])), tmp_path / "log.parquet")
+    with open_table(str(tmp_path / "log.parquet")) as log:
+        assert "OVER" in ibis.to_sql(with_context(log))
+        by_bits = with_context(log, plain=True)
+        assert "OVER" not in ibis.to_sql(by_bits)
+        found = by_bits.to_pyarrow().sort_by("rank")
+    assert found["context"].to_pylist() == [0, 1, 1, 3]
 
 
 def test_rows_in_any_order_repeated_and_of_two_queries_at_once(tmp_path: Path) -> None:

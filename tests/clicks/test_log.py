@@ -195,6 +195,32 @@ def test_a_gap_of_any_depth_is_reported(rank: int, good: Rows, count: Count) -> 
     assert only_finding(found).what == "a list has gaps between its ranks"
 
 
+@pytest.mark.parametrize("length", [62, 63, 64, 130])
+def test_what_comes_twice_in_a_long_list_is_found(length: int, count: Count) -> None:
+    # All lower bits are set with 63 ranks already, however many rows there are.
+    names = ("session_id", "query_id", "doc_id", "rank", "clicked")
+    rows = [
+        dict(zip(names, ("s", "q", f"d{k}", k, 0), strict=True))
+        for k in range(1, length + 1)
+    ]
+    counts, found = count([*rows, {**rows[4], "clicked": 1}])
+    assert only_finding(found).what.startswith("an impression is repeated")
+    assert found.summary["impressions"] == length
+    assert counts.column("clicks").to_numpy().sum() == 1
+    with pytest.raises(LogFaultsError, match="two documents at one rank"):
+        count([*rows, {**rows[4], "doc_id": "other"}])
+
+
+def test_an_empty_ranker_leaves_lists_as_plain_as_they_are(
+    good: Rows, count: Count
+) -> None:
+    _, found = count(
+        [{**row, "ranker": "" if i < 3 else "a"} for i, row in enumerate(good)]
+    )
+    assert only_finding(found).what.startswith("ranker is null or empty")
+    assert found.report.plain
+
+
 def test_a_list_that_starts_deeper_is_reported_and_counted(
     good: Rows, count: Count
 ) -> None:

@@ -14,7 +14,7 @@ from affinerank.errors import ConfigError, DataError
 LEAST_CLICKS = 200
 REACH = 20  # distances to the last click above that are told apart
 DEEPEST = 1_000_000
-MOST_CELLS = 1000  # of a segment: the covariance of their parameters is inverted
+MOST_CELLS = 1000  # about: the covariance of their parameters is inverted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,7 +185,8 @@ def pool_cells(
     np.add.at(clicks, place, rows.clicks)
     np.add.at(seen, place, rows.impressions)
     groups = _groups_of_distances(clicks, seen, least_clicks)
-    while np.sum(groups.max(axis=1) + 1) > max(MOST_CELLS, 2 * pools.n_pools):
+    most = max(MOST_CELLS / max(1, len(rows.segments)), 2 * pools.n_pools)
+    while np.sum(groups.max(axis=1) + 1) > most:
         least_clicks = 2 * least_clicks + 1
         groups = _groups_of_distances(clicks, seen, least_clicks)
     sizes = groups.max(axis=1) + 1

@@ -14,7 +14,7 @@ from ibis import _
 
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import CONTEXT, KEYS
-from affinerank.clicks.engines import hashed
+from affinerank.clicks.engines import gathered, hashed, is_duckdb
 from affinerank.clicks.faults import Finding
 from affinerank.clicks.independence import Independence, independence_test
 from affinerank.clicks.rows import rows_of
@@ -43,7 +43,8 @@ def _with_highest_bit(log: ir.Table) -> ir.Table:
     one = ibis.literal(1, "int64")
     clicked = log.filter(log.clicked == 1)
     clicked = clicked.select("session_id", bit=one << (clicked["rank"] - 1))
-    bits = clicked.group_by("session_id").agg(bits=_.bit.bit_or())
+    # By itself: DuckDB would keep a log that is joined with itself aside.
+    bits = gathered([clicked.group_by("session_id").agg(bits=_.bit.bit_or())])
     log = log.left_join(bits, "session_id").drop("session_id_right")
     above = (log.bits & ((one << (log["rank"] - 1)) - 1)).nullif(0)
     highest = above.log2().floor().cast("int64")  # or one too high, by rounding
@@ -61,8 +62,8 @@ def look_at_some_sessions(
     every = -(-rows // SAMPLED)
     if every > 1:
         log = log.filter(hashed(log.session_id) % every == 0)
-    # Numbers are faster to group by, and to fetch, than texts are.
-    log = log.mutate(query_id=hashed(log.query_id), doc_id=hashed(log.doc_id))
+    if is_duckdb(log):  # numbers are faster to group by, and to fetch, than texts are
+        log = log.mutate(query_id=hashed(log.query_id), doc_id=hashed(log.doc_id))
     keys = [*KEYS, CONTEXT]
     seen = with_context(log)
     if repeats:

@@ -178,9 +178,8 @@ def _duckdb_hash_of_two(first, second) -> dt.uint64:  # type: ignore[no-untyped-
 def hashed(column: ir.Value, *more: ir.Value) -> ir.Value:
     """Hash a column, on DuckDB also two, to whole numbers from 0 on."""
     if column.get_backend().name == "duckdb":
-        found = (_duckdb_hash_of_two if more else _duckdb_hash)(column, *more)
-        return (found >> 1).try_cast("int64")  # whose rest is found faster
-    return column.hash().abs()
+        return (_duckdb_hash_of_two if more else _duckdb_hash)(column, *more) >> 1
+    return column.hash() & (2**31 - 1)  # Spark's has 32 bits, and the least has no abs
 
 
 def in_parts(table: ir.Table, column: str, rows: int) -> list[ir.Table]:

@@ -81,23 +81,24 @@ def learn_in_folds(
         progress("learning out of fold", number, FOLDS)
         scores: list[dict[str, Floats]] = [{} for _ in logs]
         for kind, how, own_features, asked, mark in jobs:
-            usable = [
-                (name, places, targets)
-                for name, places in asked
+            learnt = {
+                i: targets
+                for i, (name, places) in enumerate(asked)
                 for targets in [_targets(name, logs[places[0]], ~predicts)]
                 if _differ(targets, learns, offsets)
-            ]
-            if not usable:
+            }
+            if not learnt:
                 continue
-            given = side_by_side([targets for _, _, targets in usable])
-            lists = Lists(own_features, given, offsets)
-            seeds = [logs[places[0]].seed for _, places, _ in usable]
+            usable = [asked[i] for i in learnt]
+            lists = Lists(own_features, side_by_side([*learnt.values()]), offsets)
+            seeds = [logs[places[0]].seed for _, places in usable]
             part, held = lists.part(learns), lists.part(weighs)
+            del learnt, lists  # as much memory as the log has
             fitted = fit_all(kind, part, seeds=seeds, settings=how, held_out=held)
             for read in (part, held):
                 release(read.features)
             by_each = predict_all([one.kept for one in fitted], own_features)
-            for (name, places, _), own in zip(usable, by_each, strict=True):
+            for (name, places), own in zip(usable, by_each, strict=True):
                 for place in places:
                     scores[place][name + mark] = own
         for log, folds, own_scores in zip(logs, found, scores, strict=True):

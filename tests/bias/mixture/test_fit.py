@@ -8,6 +8,7 @@ import pytest
 from tests.bias import logs
 
 from affinerank.arrays import Floats
+from affinerank.bias.mixture import levels as module
 from affinerank.bias.mixture.fit import Fit, first_guess, fit_levels, objective
 from affinerank.bias.mixture.levels import (
     Layout,
@@ -297,3 +298,16 @@ def test_parts_are_all_documents_with_whole_queries(
     # A document that lost its rows, cell or weight would change its query's likelihood.
     found = np.concatenate([query_likelihood(part, levels) for part in parts])
     np.testing.assert_allclose(found, query_likelihood(people, levels))
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 7])
+def test_documents_in_chunks_give_what_all_at_once_do(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people, at = population(), some_levels(3)
+    whole, each = expected_counts(people, at), document_levels(people, at)
+    monkeypatch.setattr(module, "DOCS_AT_ONCE", at_once)
+    for one, other in zip(whole, expected_counts(people, at), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    for one, other in zip(each, document_levels(people, at), strict=True):
+        np.testing.assert_array_equal(one, other)

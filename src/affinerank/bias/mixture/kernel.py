@@ -65,12 +65,9 @@ def expected_counts(  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def document_levels(  # type: ignore[no-untyped-def]
-    cell, first, pool, impressions, clicks, log_share, log_p, log_q
+    level, value, cell, first, pool, impressions, clicks, log_share, log_p, log_q
 ):
-    """Return P(level | clicks) ``[n_docs, n_levels]``, log P(clicks) ``[n_docs]``."""
-    level = np.empty((len(cell), log_p.shape[1]))
-    value = np.empty(len(cell))
+    """Write P(level | clicks) ``[n_docs, n_levels]``, log P(clicks) ``[n_docs]``."""
     rows = pool, impressions, clicks
     for d in range(len(cell)):
         value[d] = posterior(d, cell, first, *rows, log_share, log_p, log_q, level[d])
-    return level, value

@@ -218,8 +218,9 @@ def expected_counts(
 
 def document_levels(population: Population, levels: Levels) -> tuple[Floats, Floats]:
     """Return P(level | clicks) ``[n_docs, n_levels]``, log P(clicks) ``[n_docs]``."""
-    found = zip(*_in_chunks(kernel.document_levels, population, levels), strict=True)
-    level, value = map(np.concatenate, found)
+    level = np.empty((population.n_docs, len(levels.levels)))
+    value = np.empty(population.n_docs)
+    _in_chunks(kernel.document_levels, population, levels, level, value)
     return level, value
 
 
