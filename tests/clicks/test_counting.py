@@ -426,7 +426,7 @@ def test_a_database_is_only_read_and_its_tables_are_listed(tmp_path: Path) -> No
         kept = table.get_backend().raw_sql(
             "SELECT current_setting('memory_limit'), current_setting('access_mode')"
         )
-        assert kept.fetchall() == [("476.8 MiB", "read_only")]
+        assert kept.fetchall() == [("400.5 MiB", "read_only")]
 
 
 @pytest.mark.parametrize("url", ["duckdb:///x.duckdb", "duckdb://x.duckdb"])
