@@ -5,7 +5,7 @@ neighbours exchanged, clicked by the paper's users with trust bias (eta = 1,
 eps-_1 = 0.65). Then ``affinerank estimate`` runs in a process of its own. Printed: its
 seconds, CPU seconds, peak memory, and the error against the truth. Bars: 600 s, 6 GB.
 
-    python benchmarks/many_documents.py [--documents 1e7] [--method auto] [--folder DIR]
+    python -m benchmarks.many_documents [--documents 1e7] [--method auto]
 """
 
 from __future__ import annotations
