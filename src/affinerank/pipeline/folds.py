@@ -170,8 +170,8 @@ def _jobs(
             break
         kind = RANKERS[kind.beside]
         settings, mark = None, f" {kind.name}"
-        missing = any(np.isnan(features[some]).any() for some in passed(features))
-        if missing and not kind.reads_missing:  # put medians there
+        gaps = any(np.isnan(features[some]).any() for some in passed(features))
+        if gaps and not kind.reads_missing:  # put medians there
             missing = np.isnan(features)
             some = np.where(missing.all(axis=0), 0.0, features)  # a column without any
             features = np.where(missing, np.nanmedian(some, axis=0), features)
