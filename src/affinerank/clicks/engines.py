@@ -384,7 +384,7 @@ def connect_duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any
         raise ConfigError(f"--memory takes an amount as in 4GB, got {memory!r}")
     unit = (1024 if match[3] else 1000) ** (1 + "KMGT".index(match[2].upper()))
     given = float(match[1]) * unit
-    own = given - min(BESIDE_DUCKDB, 0.58 * given)
+    own = given - min(BESIDE_DUCKDB, 0.58 * given)  # 1 GB must stay below 1.3
     connection = ibis.duckdb.connect(
         *path,
         memory_limit=f"{max(own, min(0.6 * given, LEAST_FOR_DUCKDB)):.0f}B",

@@ -220,16 +220,17 @@ def _glance(log: ir.Table) -> str:
     rules = _row_rules(log, _bytes).values()
     fault = reduce(or_, (rule.holds for rule in rules if rule.fault))
     notes = [rule.holds for rule in rules if not rule.fault]
-    note = reduce(or_, notes) if notes else ibis.literal(False)
-    rows = ibis.to_sql(log.mutate(fault=fault, note=note), dialect="duckdb")
+    marked = {"fault": fault} | ({"note": reduce(or_, notes)} if notes else {})
+    rows = ibis.to_sql(log.mutate(**marked), dialect="duckdb")
+    noted, note = ("OR bool_or(note)", "note,") if notes else ("", "")
     marks = [f"bit_or(1::UBIGINT << ((doc >> {8 * i}) & 63))" for i in range(4)]
     alike = " AND ".join(f"bit_count({mark}) < count(*)" for mark in marks)
     return f"""
-        SELECT session_id, bit_or(place) >> 63 = 1 OR bool_or(note) AS odd,
+        SELECT session_id, bit_or(place) >> 63 = 1 {noted} AS odd,
             {alike} AS alike, count(*) > 63 OR min(key) < max(key) OR bit_or(place)
                 <> (1::UBIGINT << least(count(*), 63)::UBIGINT) - 1 AS ragged
         FROM (
-            SELECT session_id, note, hash(doc_id) AS doc,
+            SELECT session_id, {note} hash(doc_id) AS doc,
                 hash({", ".join(session_keys(log.columns))}) AS key,
                 1::UBIGINT << if(fault, 63, least(rank - 1, 63))::UBIGINT AS place
             FROM ({rows})
