@@ -6,26 +6,30 @@ and clicked by the paper's users with trust bias (eta = 1, eps-_1 = 0.65). Every
 a session of its own, with ids of its own (``--list-id session_id``). Then it runs
 count, estimate (by features) and train (one epoch of a network), each a process of its
 own, and prints seconds, CPU seconds and peak memory. A process that exceeds ``--most``
-is stopped.
+is stopped. Without ``estimate`` in ``--steps``, ``train`` is given the true users.
 
 Peak memory is what the system reports at the end of the process (``ru_maxrss``); it
-includes pages of mapped files, which the system takes back if memory is short.
+includes pages of mapped files, which the system takes back if memory is short. "of its
+own" leaves those pages out (``RssAnon``, looked at five times per second).
 
-    python benchmarks/large_log.py [--rows 2e7] [--folder DIR] [--hidden 512,256,128]
+    python -m benchmarks.large_log [--rows 2e7] [--folder DIR] [--hidden 512,256,128]
+        [--steps count,train] [--device cuda]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,25 +61,26 @@ WORLD = replace(
 USERS = TrustModel.paper(eta=1.0, eps_minus_1=0.65, depth=LENGTH)
 
 
-def lists(n_lists: int) -> Iterator[RankingDataset]:
-    """Draw lists, some at a time, with labels."""
-    for chunk, first in enumerate(range(0, n_lists, LISTS_AT_ONCE)):
-        n = min(LISTS_AT_ONCE, n_lists - first)
-        sizes, features, labels = _draw_split(WORLD, n, 0, chunk)
-        rng = np.random.default_rng([1, chunk])
-        start, step = rng.integers(CATALOGUE, size=n), rng.integers(1, 1000, size=n)
-        doc = start[:, None] + step[:, None] * np.arange(LENGTH)
-        yield RankingDataset(
-            features=features,
-            offsets=np.concatenate([[0], np.cumsum(sizes)]),
-            labels=labels,
-            query_ids=np.arange(first, first + n),
-            doc_ids=rng.permuted(doc, axis=1).reshape(-1),
-        )
+def lists(n_lists: int, chunk: int) -> RankingDataset:
+    """Draw the lists of a chunk, with labels."""
+    first = chunk * LISTS_AT_ONCE
+    n = min(LISTS_AT_ONCE, n_lists - first)
+    sizes, features, labels = _draw_split(WORLD, n, 0, chunk)
+    rng = np.random.default_rng([1, chunk])
+    start, step = rng.integers(CATALOGUE, size=n), rng.integers(1, 1000, size=n)
+    doc = start[:, None] + step[:, None] * np.arange(LENGTH)
+    return RankingDataset(
+        features=features,
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        labels=labels,
+        query_ids=np.arange(first, first + n),
+        doc_ids=rng.permuted(doc, axis=1).reshape(-1),
+    )
 
 
-def columns(data: RankingDataset, ranker: Ranker) -> tuple[pa.Table, pa.Table]:
+def columns(n_lists: int, ranker: Ranker, chunk: int) -> tuple[pa.Table, pa.Table]:
     """The rows of a log, and of features, of some lists that are shown once."""
+    data = lists(n_lists, chunk)
     rank = ranks_by_score(score(ranker, data), data.offsets)
     first = int(data.query_ids[0])
     rng = np.random.default_rng([2, first])
@@ -97,31 +102,33 @@ def columns(data: RankingDataset, ranker: Ranker) -> tuple[pa.Table, pa.Table]:
 
 def write(n_lists: int, folder: Path) -> None:
     """Write ``log.parquet`` and ``features.parquet``, never whole in memory."""
-    ranker, writers = None, list[pq.ParquetWriter]()
-    for data in lists(n_lists):
-        ranker = ranker or train_production_ranker(data)
-        tables = columns(data, ranker)
-        if not writers:
-            names = (folder / "log.parquet", folder / "features.parquet")
-            writers = [
-                pq.ParquetWriter(name, table.schema, use_dictionary=False)
-                for name, table in zip(names, tables, strict=True)
-            ]
-        for writer, table in zip(writers, tables, strict=True):
-            writer.write_table(table)
+    ranker = train_production_ranker(lists(n_lists, 0))
+    writers = list[pq.ParquetWriter]()
+    work = partial(columns, n_lists, ranker)
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        for tables in pool.imap(work, range(-(-n_lists // LISTS_AT_ONCE))):
+            if not writers:
+                names = (folder / "log.parquet", folder / "features.parquet")
+                writers = [
+                    pq.ParquetWriter(name, table.schema, use_dictionary=False)
+                    for name, table in zip(names, tables, strict=True)
+                ]
+            for writer, table in zip(writers, tables, strict=True):
+                writer.write_table(table)
     for writer in writers:
         writer.close()
     save_users(USERS, folder / "truth.json")
 
 
 def measured(command: Sequence[str], most: float) -> tuple[str, str]:
-    """Seconds, seconds of the processor and peak GB of a command; what it printed."""
+    """Seconds, CPU seconds, peak GB and peak GB of its own; what it printed."""
     started = time.perf_counter()
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(command, stdout=out)  # noqa: S603
-        over = False
+        over, own = False, 0.0
         while (found := os.wait4(process.pid, os.WNOHANG))[0] == 0:
-            if resident(process.pid) > most and not over:
+            own = max(own, resident(process.pid, "RssAnon"))
+            if resident(process.pid, "VmRSS") > most and not over:
                 over = True
                 os.kill(process.pid, signal.SIGKILL)
             time.sleep(0.2)
@@ -135,16 +142,16 @@ def measured(command: Sequence[str], most: float) -> tuple[str, str]:
         print(f"{' '.join(command[1:4])} {why} after {seconds:.0f} s, {peak:.2f} GB")
         raise SystemExit(1)
     busy = found[2].ru_utime + found[2].ru_stime
-    return f"{seconds:9.0f}{busy:9.0f}{peak:9.2f}", text
+    return f"{seconds:9.0f}{busy:9.0f}{peak:9.2f}{own:9.2f}", text
 
 
-def resident(pid: int) -> float:
-    """Memory of a process now, GB."""
+def resident(pid: int, what: str) -> float:
+    """Memory of a process now, GB, by the system's name for it."""
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, IndexError):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next(int(row.split()[1]) for row in lines if row.startswith(what)) / 1e6
+    except (OSError, StopIteration):  # it has ended
         return 0.0
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e9
 
 
 def main() -> None:
@@ -153,6 +160,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keeps what is written there")
     parser.add_argument("--hidden", default="512,256,128")
     parser.add_argument("--most", type=float, default=10.0, help="GB")
+    parser.add_argument("--steps", default="count,estimate,train")
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or Path(temporary)
@@ -162,41 +171,38 @@ def main() -> None:
             write(int(args.rows) // LENGTH, folder)
             print(f"written in {time.perf_counter() - started:.0f} s")
         with tempfile.TemporaryDirectory(dir=folder) as aside:
-            run(folder, Path(aside), args.hidden, args.most)
+            run(folder, Path(aside), args)
 
 
-def run(folder: Path, aside: Path, hidden: str, most: float) -> None:
-    """Run the three commands in ``folder``, and print what each took."""
+def run(folder: Path, aside: Path, args: argparse.Namespace) -> None:
+    """Run the commands in ``folder``, and print what each took."""
     for name in ("log", "features"):
         path = folder / f"{name}.parquet"
         rows = pq.read_metadata(path).num_rows
         print(f"{name}: {rows:,} rows, {path.stat().st_size / 1e6:,.0f} MB")
-    counts, users = folder / "counts.parquet", folder / "users.json"
+    counts, users, truth = (
+        folder / name for name in ("counts.parquet", "users.json", "truth.json")
+    )
+    steps = args.steps.split(",")
     by_list = ["--list-id", "session_id"]
     data = ["--data", str(folder / "features.parquet"), *by_list]
     commands = {
         "count": ["count", str(folder / "log.parquet"), "-o", str(counts), *by_list],
         "estimate": [
             *("estimate", str(counts), *data, "-o", str(users)),
-            *("--truth", str(folder / "truth.json")),
+            *("--truth", str(truth)),
         ],
         "train": [
-            *(
-                "train",
-                str(counts),
-                *data,
-                "--users",
-                str(users),
-                "-o",
-                str(aside / "model"),
-            ),
-            *("--set", "epochs=1", "--set", f"hidden={hidden}", "--set", "device=cpu"),
+            *("train", str(counts), *data, "-o", str(aside / "model")),
+            *("--users", str(users if "estimate" in steps else truth)),
+            *("--set", "epochs=1", "--set", f"hidden={args.hidden}"),
+            *("--set", f"device={args.device}"),
         ],
     }
-    print(f"{'':10}{'seconds':>9}{'CPU s':>9}{'peak GB':>9}")
-    program = [str(Path(sys.executable).with_name("affinerank"))]
-    for name, command in commands.items():
-        took, text = measured([*program, *command, "--json"], most)
+    print(f"{'':10}{'seconds':>9}{'CPU s':>9}{'peak GB':>9}{'own GB':>9}")
+    program = [sys.executable, "-m", "affinerank"]
+    for name in steps:
+        took, text = measured([*program, *commands[name], "--json"], args.most)
         about = json.loads(text)
         wanted = ("rows", "sessions", "clicks", "method")
         printed = {key: about[key] for key in wanted if key in about}

@@ -54,7 +54,7 @@ def reject_rows(bad: Bools, rule: str, values: Ids) -> None:
         raise DataError(f"row {row}: {rule}, got {values[row]:g} ({number} such rows)")
 
 
-def sigmoid(scores: Floats) -> Floats:
+def sigmoid(scores: Floats | Matrix) -> Floats:
     """Return 1 / (1 + exp(-score)), without overflow.
 
     >>> sigmoid(np.array([-1e4, 0.0])).tolist()

@@ -96,6 +96,32 @@ def moved_by(users: TrustModel, a: float, t: float) -> TrustModel:
     )
 
 
+def test_queries_that_rankers_learnt_from_have_no_say_in_the_prior() -> None:
+    relevance, scores = relevance_and_scores()
+    rows = simulated(relevance, 5)
+    part = np.arange(QUERIES) % 3
+    learnt = part[QUERY_OF_DOC] == 0
+    own = Fold(part == 1, part == 2, {CLICKS: scores[~learnt]})
+    mean, variance = stacked_prior(UnitLink.of(USERS, rows), [own])
+
+    # The same log without those queries.
+    left = rows.of_queries(part != 0)
+    number = np.cumsum(~learnt) - 1
+    query = np.cumsum(part != 0) - 1
+    alone = replace(
+        left,
+        doc=number[left.doc],
+        query_of_doc=query[QUERY_OF_DOC[~learnt]],
+        sessions=left.sessions[part != 0],
+    )
+    same = Fold((part == 1)[part != 0], (part == 2)[part != 0], own.scores)
+    expected = stacked_prior(UnitLink.of(USERS, alone), [same])
+    here = part[QUERY_OF_DOC] == 2
+    assert mean[here] == pytest.approx(expected[0][here[~learnt]], rel=1e-9)
+    assert variance[here] == pytest.approx(expected[1][here[~learnt]], rel=1e-9)
+    assert np.ptp(mean[here]) > 0.1
+
+
 def test_own_clicks_count_in_full_once_there_are_many() -> None:
     relevance, scores = relevance_and_scores()
     few = simulated(relevance, 3)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints
+from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import ConfigError
@@ -70,7 +70,7 @@ def parse_clip(clip: str | float, n_sessions: int, name: str = "clip") -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fold:
-    """Rankers that learnt from some queries, and their scores of all documents.
+    """Rankers that learnt from some queries, and their scores of the other documents.
 
     Queries are in three parts: those that the rankers learnt from; those that say how
     to combine them (``weighs``); and those whose relevance is predicted (``predicts``),
@@ -79,13 +79,17 @@ class Fold:
     Attributes:
         weighs: ``[n_queries]``.
         predicts: ``[n_queries]``.
-        scores: ``[n_docs]`` by each ranker, named by what it learnt: ``CLICKS``, or the
-            weights of an estimator.
+        scores: Of the documents in :meth:`docs`, by each ranker, named by what it
+            learnt: ``CLICKS``, or the weights of an estimator.
     """
 
     weighs: Bools
     predicts: Bools
-    scores: Mapping[str, Floats]
+    scores: Mapping[str, Matrix | Floats]
+
+    def docs(self, query_of_doc: Ints) -> Ints:
+        """Return the documents of queries that weigh or are predicted, in order."""
+        return np.flatnonzero((self.weighs | self.predicts)[query_of_doc])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

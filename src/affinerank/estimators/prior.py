@@ -20,11 +20,12 @@ queries, others weigh them, and both predict the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, sigmoid
+from affinerank.arrays import Bools, Floats, Ints, sigmoid
 from affinerank.clicks.rows import ClickRows
 from affinerank.estimators.evidence import CLICKS, Fold
 from affinerank.estimators.unit import LEAST_RATE, UnitLink
@@ -37,11 +38,8 @@ FARTHEST = 4.0  # columns in units of their spread: nothing is expected beyond
 LEAST_MEAN = 1e-3
 KNOT = 10  # up to this rank the logarithm of the rank counts, and then differently
 LEAST_RHO, RHO_GUESS, RHO_SD = 0.02, 1.0, 0.5
+DOCS_AT_ONCE = 2**17  # bounds the memory that expectations take
 Column = tuple[Floats, int]  # of documents, with its coefficient's sign; 0: either
-
-
-# Values ``[n_docs, k]``, and the signs of their coefficients.
-Columns = tuple[Floats, tuple[int, ...]]
 
 
 def stacked_prior(link: UnitLink, folds: Sequence[Fold]) -> tuple[Floats, Floats]:
@@ -50,12 +48,15 @@ def stacked_prior(link: UnitLink, folds: Sequence[Fold]) -> tuple[Floats, Floats
     Returns mean and variance ``[n_docs]`` of relevance, as other queries have it.
     """
     rows, rank = link.rows, log_rank(link.rows)
+    size = np.maximum(np.bincount(rows.query_of_doc, minlength=rows.n_queries), 1)
     # Without rankers, each half of the queries weighs for the other.
     odd = np.arange(rows.n_queries) % 2 == 1
     folds = folds or [Fold(odd, ~odd, {}), Fold(~odd, odd, {})]
 
     def expected(fold: Fold, weighing: UnitLink) -> Floats:
-        return explain(_columns(fold, rows, rank), weighing)
+        query = weighing.rows.query_of_doc
+        own = _columns(fold, query, size, rank[fold.docs(rows.query_of_doc)])
+        return explain(standard(own, fold.weighs[query]), weighing)
 
     return prior_of(link, folds, expected)
 
@@ -65,14 +66,19 @@ def prior_of(
 ) -> tuple[Floats, Floats]:
     """Take what each fold expects of the queries it predicts; how far off, by moments.
 
-    ``expected`` gets a fold and the clicks that weigh it, and returns ``[n_docs]``.
+    ``expected`` gets a fold and the clicks that weigh it, both on the fold's documents
+    alone, and returns what it expects of these.
     """
     rows = link.rows
     mean, rho = np.full(rows.n_docs, 0.5), np.full(rows.n_docs, RHO_GUESS)
     for fold in folds:
-        here, weighing = fold.predicts[rows.query_of_doc], part_of(link, fold.weighs)
-        found = expected(fold, weighing)
-        mean[here], rho[here] = found[here], spread_around(found, weighing)
+        docs, weighing = fold.docs(rows.query_of_doc), part_of(link, fold.weighs)
+        query, number = rows.query_of_doc[docs], weighing.rows.doc
+        own = {"doc": np.searchsorted(docs, number), "query_of_doc": query}
+        weighing = replace(weighing, rows=replace(weighing.rows, **own))
+        found, here = expected(fold, weighing), fold.predicts[query]
+        mean[docs[here]] = found[here]
+        rho[docs[here]] = spread_around(found, weighing)
     return mean, rho * mean * (1.0 - mean)
 
 
@@ -92,35 +98,33 @@ def log_rank(rows: ClickRows) -> Floats:
     return np.where(shown > 0, total / np.maximum(shown, 1e-300), below)
 
 
-def _columns(fold: Fold, rows: ClickRows, rank: Floats) -> Columns:
-    """What the prior is made of, in units of its spread where clicks weigh it."""
-    query = rows.query_of_doc
-    size = np.maximum(np.bincount(query, minlength=rows.n_queries), 1)
-    found: list[Column] = []
+def _columns(fold: Fold, query: Ints, size: Ints, rank: Floats) -> Iterator[Column]:
+    """Yield what the prior is made of, for the fold's documents, of these queries."""
     for name, scores in fold.scores.items():
-        mean = (np.bincount(query, scores, minlength=rows.n_queries) / size)[query]
-        found.append((scores - mean, 1))
+        mean = (np.bincount(query, scores, minlength=len(size)) / size)[query]
+        yield scores - mean, 1
         if name.startswith(CLICKS):
-            found.append((mean, 1))
+            yield mean, 1
     # Only long lists have deep ranks: what is so of them is not due to the rank.
-    found.append((np.log(size)[query], 0))
+    yield np.log(size)[query], 0
     knot = np.log(KNOT)
-    found += [(np.minimum(rank, knot), -1), (np.maximum(rank - knot, 0.0), -1)]
-    return standard(found, fold.weighs[query])
+    yield np.minimum(rank, knot), -1
+    yield np.maximum(rank - knot, 0.0), -1
 
 
-def standard(columns: Sequence[Column], some: Bools) -> Columns:
-    """Columns in units of their spread over some documents, and 1."""
-    values = np.stack([column for column, _ in columns], axis=1)
-    spread = values[some].std(axis=0)
-    values -= values[some].mean(axis=0)
-    values /= np.where(spread > 1e-12, spread, 1.0)
-    values = np.clip(values, -FARTHEST, FARTHEST)
-    ones = np.ones((len(values), 1))
-    return np.hstack([values, ones]), (*(sign for _, sign in columns), 0)
+def standard(columns: Iterable[Column], some: Bools) -> list[Column]:
+    """Return columns in units of their spread over some documents, and 1."""
+    found: list[Column] = []
+    for column, sign in columns:
+        seen = column[some]
+        spread = seen.std()
+        value = column - seen.mean()
+        value /= spread if spread > 1e-12 else 1.0
+        found.append((np.clip(value, -FARTHEST, FARTHEST, out=value), sign))
+    return [*found, (np.ones(len(some)), 0)]
 
 
-def explain(columns: Columns, link: UnitLink) -> Floats:
+def explain(columns: Sequence[Column], link: UnitLink) -> Floats:
     """``[n_docs]`` relevance, averaged over what the coefficients may be.
 
     Coefficients by maximum likelihood of the clicks, each of the sign that makes sense,
@@ -128,10 +132,12 @@ def explain(columns: Columns, link: UnitLink) -> Floats:
     """
     from scipy.optimize import minimize
 
-    every, signs = columns
+    def read(docs: Ints | slice) -> Floats:
+        return np.stack([column[docs] for column, _ in columns], axis=1)
+
     n, clicks = link.rows.impressions, link.rows.clicks
     doc, back = np.unique(link.rows.doc, return_inverse=True)
-    x = every[doc]
+    x = read(doc)
     ridge = np.append(np.full(x.shape[1] - 1, RIDGE), CONSTANT_RIDGE)
 
     def rates(w: Floats) -> tuple[Floats, Floats]:
@@ -147,16 +153,20 @@ def explain(columns: Columns, link: UnitLink) -> Floats:
         return value + 0.5 * float(ridge @ w**2), ridge * w - slope @ x
 
     start = np.append(np.zeros(x.shape[1] - 1), START)
-    bounds = [BOUNDS[sign] for sign in signs]
+    bounds = [BOUNDS[sign] for _, sign in columns]
     with one_blas_thread():
         w = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
     m, p = rates(w)
     by_row = n * link.alpha**2 / (p * (1.0 - p))
     known = np.bincount(back, by_row, minlength=len(doc)) * (m * (1.0 - m)) ** 2
     precision = (x.T * known) @ x + np.diag(ridge)
-    open_ = np.einsum("ij,ji->i", every, np.linalg.solve(precision, every.T))
-    expected = sigmoid(every @ w / np.sqrt(1.0 + np.pi / 8.0 * open_))
-    return np.clip(expected, LEAST_MEAN, 1.0 - LEAST_MEAN)
+    expected = np.empty(len(columns[0][0]))
+    for first in range(0, len(expected), DOCS_AT_ONCE):
+        some = slice(first, first + DOCS_AT_ONCE)
+        every = read(some)
+        open_ = np.einsum("ij,ji->i", every, np.linalg.solve(precision, every.T))
+        expected[some] = sigmoid(every @ w / np.sqrt(1.0 + np.pi / 8.0 * open_))
+    return np.clip(expected, LEAST_MEAN, 1.0 - LEAST_MEAN, out=expected)
 
 
 def spread_around(mean: Floats, link: UnitLink) -> float:

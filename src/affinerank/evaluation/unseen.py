@@ -116,8 +116,10 @@ def out_of_fold(folds: Sequence[Fold], name: str, rows: ClickRows) -> Floats:
     """``[n_docs]`` score by the ranker of other queries; 0 where none learnt."""
     scores = np.zeros(rows.n_docs)
     for fold in folds:
-        here = fold.predicts[rows.query_of_doc]
-        scores[here] = fold.scores.get(name, scores)[here]
+        if name in fold.scores:
+            docs = fold.docs(rows.query_of_doc)
+            here = fold.predicts[rows.query_of_doc[docs]]
+            scores[docs[here]] = fold.scores[name][here]
     return scores
 
 

@@ -79,7 +79,8 @@ def learn_in_folds(
     jobs = list(_jobs(logs, ranker, settings, features))
     for number, (learns, weighs, predicts) in enumerate(_parts(len(offsets) - 1, seed)):
         progress("learning out of fold", number, FOLDS)
-        scores: list[dict[str, Floats]] = [{} for _ in logs]
+        scores: list[dict[str, Matrix]] = [{} for _ in logs]
+        scored = np.repeat(weighs | predicts, np.diff(offsets))
         for kind, how, own_features, asked, mark in jobs:
             learnt = {
                 i: targets
@@ -100,7 +101,7 @@ def learn_in_folds(
             by_each = predict_all([one.kept for one in fitted], own_features)
             for (name, places), own in zip(usable, by_each, strict=True):
                 for place in places:
-                    scores[place][name + mark] = own
+                    scores[place][name + mark] = own[scored].astype(np.float32)
         for log, folds, own_scores in zip(logs, found, scores, strict=True):
             if log.learns:
                 folds.append(Fold(weighs, predicts, own_scores))

@@ -192,6 +192,7 @@ def train(
     weighed = partial(_lists, users=known, above=relevant_above, times=len(seeds))
     bounds = None if guard is None else guard.limits(rows)
     lists = weighed(specs, rows, mapped, outside, bounds)
+    del outside, within  # as much memory as the log has
     parts, held = [(rows, data)], None
     if validation is not None:
         part, of = rows_of(*validation), validation[1]

@@ -22,6 +22,7 @@ from torch.nn.functional import pad
 
 from affinerank import limits
 from affinerank.arrays import Floats, Matrix
+from affinerank.data.mapped import passed
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import existing_file
 from affinerank.rankers.mlp import ALIGNED, NetworkSettings, parameter_shapes
@@ -202,10 +203,13 @@ def on_device(features: Matrix, device: torch.device) -> Tensor:
 
     On the CPU they stay where they are, as they are.
     """
-    tensor = as_tensor(features).to(device)
     if device.type == "cpu":
-        return tensor
-    return _filled_up(tensor, -features.shape[1] % ALIGNED)
+        return as_tensor(features)
+    n_docs, n_features = features.shape
+    moved = torch.zeros(n_docs, n_features + -n_features % ALIGNED, device=device)
+    for some in passed(features):
+        moved[some, :n_features] = as_tensor(features[some]).to(device)
+    return moved
 
 
 def _filled_up(features: Tensor, filling: int) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from affinerank.arrays import Ints, Matrix
+from affinerank.data.mapped import release
 from affinerank.errors import ConfigError, DataError
 from affinerank.rankers.checkpoint import fingerprint, restore_state, write_state
 from affinerank.rankers.click_likelihood import ClickBatch, click_loss
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from affinerank.rankers.cuda import Replayed
 
 ROUND = 64
+RELEASED = 1000  # steps, after which features that lie in a file need no memory
 FINENESS = 12  # a sample is filled up by a part of about this size, at most
 
 
@@ -93,6 +95,7 @@ class NetworkTrainer:
         if on_cuda:
             torch.backends.cuda.matmul.allow_tf32 = settings.precision == "tf32"
         self.n_features = features.shape[1]
+        self.read = features
         self.features = on_device(features, self.device).to(self.kind)
         self.shapes = parameter_shapes(self.n_features, settings)
         start = initial_parameters(self.n_features, self.seeds, settings)
@@ -181,10 +184,11 @@ class NetworkTrainer:
         queries = np.concatenate(parts)
         sizes = np.diff(self.offsets)[queries]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        shift = np.repeat(self.offsets[queries] - offsets[:-1], sizes)
-        rows = np.arange(len(shift)) + shift
+        rows = np.repeat(self.offsets[queries] - offsets[:-1], sizes)
+        rows += np.arange(len(rows))
         # A few more rows, which no list refers to: matrix units want round numbers.
         filled = torch.from_numpy(np.pad(rows, (0, self.rounded))).to(self.device)
+        del rows
         bounds = torch.from_numpy(offsets).to(self.device)
         n_queries = torch.tensor([len(batch) for batch in batches]).to(self.device)
         layers = len(self.settings.hidden)
@@ -237,12 +241,14 @@ class NetworkTrainer:
         ``after_step`` is called with the number of each step, from 0; it may change
         what is learned. A loss that is not finite stops with an error that names where.
         """
-        taken = []
+        n_steps = -(-(len(self.offsets) - 1) // self.settings.batch_queries)
+        losses = torch.empty(n_steps, len(self.seeds), device=self.device)
         for i, sample in enumerate(self.samples(number)):
-            taken.append(self.step(sample))
+            losses[i] = self.step(sample)
             if after_step is not None:
                 after_step(i)
-        losses = torch.stack(taken)
+            if i % RELEASED == 0:
+                release(self.read)
         bad = torch.nonzero(~torch.isfinite(losses))
         if len(bad):
             batch, network = bad[0].tolist()
