@@ -73,9 +73,10 @@ def prior_of(
     mean, rho = np.full(rows.n_docs, 0.5), np.full(rows.n_docs, RHO_GUESS)
     for fold in folds:
         docs, weighing = fold.docs(rows.query_of_doc), part_of(link, fold.weighs)
-        query, number = rows.query_of_doc[docs], weighing.rows.doc
-        own = {"doc": np.searchsorted(docs, number), "query_of_doc": query}
-        weighing = replace(weighing, rows=replace(weighing.rows, **own))
+        query, shown = rows.query_of_doc[docs], weighing.rows
+        number = np.searchsorted(docs, shown.doc)
+        own = replace(shown, doc=number, query_of_doc=query)
+        weighing = replace(weighing, rows=own)
         found, here = expected(fold, weighing), fold.predicts[query]
         mean[docs[here]] = found[here]
         rho[docs[here]] = spread_around(found, weighing)
