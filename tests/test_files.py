@@ -142,6 +142,8 @@ def test_other_outputs_are_taken(
     Path("sub").mkdir()
     Path("log.parquet").write_text("x")
     require_other_files([Path(output), None], [given])
+    assert Path("log.parquet").read_text() == "x"
+    assert not Path(output).exists()
 
 
 def test_one_file_is_not_written_twice() -> None:

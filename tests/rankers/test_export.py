@@ -18,6 +18,7 @@ from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import Ranker, export, mlp, trees
 from affinerank.rankers.export import export_ranker
+from affinerank.rankers.mixed import Mixed
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.networks import Networks, initial_parameters
 from affinerank.rankers.onnx_graph import build_model
@@ -93,6 +94,19 @@ def test_the_graph_of_a_network_is_the_written_out_formula(
     expected = (values @ layers[4] + layers[5])[:, 0]
     np.testing.assert_allclose(run(path, LIST), expected, rtol=1e-5)
     np.testing.assert_allclose(run(path, LIST), score(ranker, LIST), rtol=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_ranker_mixed_with_production_goes_to_onnx(
+    tmp_path: Path, share: float
+) -> None:
+    plain, path = network(mapping=FeatureMapping(NAMES, "none")), tmp_path / "a.onnx"
+    mixed = replace(plain, model=Mixed(plain.model, 0, share, (2.0, 0.5)))
+    export_ranker(mixed, path, to="onnx")
+    expected = (1 - share) * LIST[:, 0] / 2.0 + share * score(plain, LIST) / 0.5
+    np.testing.assert_allclose(run(path, LIST), expected, rtol=1e-5)
+    with pytest.raises(ConfigError, match="cannot be written .* exported to onnx$"):
+        export_ranker(mixed, tmp_path / "a.json", to="solr")
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.1])

@@ -20,7 +20,7 @@ from affinerank.clicks.independence import Independence, independence_test
 from affinerank.clicks.rows import rows_of
 
 Context = Literal["auto", "last-click", "none"]
-SAMPLED = 500_000  # rows that the test of independence looks at, about
+SAMPLED = 250_000  # rows that the test of independence looks at, about
 
 
 def with_context(log: ir.Table, *, plain: bool = False) -> ir.Table:
@@ -53,19 +53,22 @@ def _with_highest_bit(log: ir.Table) -> ir.Table:
 
 
 def look_at_some_sessions(
-    log: ir.Table, rows: int, *, repeats: bool = True
+    log: ir.Table, rows: int, *, repeats: bool = True, plain: bool = False
 ) -> Independence | None:
     """Test on some sessions whether clicks depend on the clicks above.
 
-    Where impressions may be there more than once (``repeats``), they count once.
+    Where impressions may be there more than once (``repeats``), they count once; where
+    sessions are ``plain``, clicks above are found as :func:`with_context` says.
     """
     every = -(-rows // SAMPLED)
     if every > 1:
         log = log.filter(hashed(log.session_id) % every == 0)
     if is_duckdb(log):  # numbers are faster to group by, and to fetch, than texts are
-        log = log.mutate(query_id=hashed(log.query_id), doc_id=hashed(log.doc_id))
+        ids = {name: hashed(log[name]) for name in KEYS[:2]}
+        few = log.select("session_id", "rank", "clicked", **ids)
+        log = gathered([few])
     keys = [*KEYS, CONTEXT]
-    seen = with_context(log)
+    seen = with_context(log, plain=plain)
     if repeats:
         seen = seen.group_by([*keys, "session_id"]).agg(clicked=_.clicked.max())
     counts = seen.group_by(keys).agg(

@@ -149,21 +149,22 @@ def count_log(
                 dropped = {"sessions": sessions, "rows": rows - _rows(whole(parts))}
         if by_time:
             parts = _split_by_time(parts, holdout, holdout_from)
+        plain = report is not None and report.plain
+        bits = plain and is_duckdb(table)
         if report is not None or context == "auto":
             repeats = report is None or report.repeats
-            test = look_at_some_sessions(whole(parts), rows, repeats=repeats)
+            log = whole(parts)
+            test = look_at_some_sessions(log, rows, repeats=repeats, plain=bits)
             if context == "auto":
                 context = "last-click" if test is not None and test.found else "none"
             if report is not None and test is not None:
                 report = report.noting(*findings_of(test, context))
         if context == "last-click":
-            bits = report is not None and report.plain and is_duckdb(table)
             parts = [with_context(part, plain=bits) for part in parts]
         known = {"repeats": report.repeats, "plain": report.plain} if report else {}
         counts = [counts_expression(part, **known) for part in parts]
         share = None if by_time else holdout
         files = write_counts(counts, target, folder, holdout=share, progress=progress)
-        plain = report is not None and report.plain
         about = {"rows": rows, **_sizes(files, table, plain), "dropped": dropped}
     return Counted(report, {**about, "seconds": time.perf_counter() - started})
 

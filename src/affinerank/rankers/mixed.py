@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from affinerank.arrays import Floats, Matrix
+
+if TYPE_CHECKING:
+    from affinerank.rankers.onnx_graph import Graph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +37,19 @@ class Mixed:
             return logged
         learnt = self.model.predict(features) / self.units[1]
         return np.asarray((1.0 - self.share) * logged + self.share * learnt)
+
+    def add_to_onnx(self, graph: Graph, values: str) -> str:
+        """Add nodes that score documents; return the column of scores."""
+        place = graph.constant("production", np.array([self.column]))
+        logged = graph.add("Gather", [values, place], "logged", axis=1)
+        unit = np.float32((1.0 - self.share) / self.units[0])
+        scores = graph.add("Mul", [logged, graph.constant("keep", unit)], "kept")
+        if not self.share:
+            return scores
+        learnt = self.model.add_to_onnx(graph, values)
+        unit = np.float32(self.share / self.units[1])
+        moved = graph.add("Mul", [learnt, graph.constant("move", unit)], "moved")
+        return graph.add("Add", [scores, moved], "mixed")
 
     def files(self) -> Mapping[str, bytes]:
         """Return the model's files."""
