@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import methodcaller, or_
 from typing import Any
@@ -66,6 +66,7 @@ class LogReport:
         plain: Whether every session has one query (ranker, segment, ...) and the ranks
             1, 2, ..., each once: queries have as many sessions as impressions at
             rank 1.
+        suspects: Ids of the only sessions that may have faults; ``None``: any may.
     """
 
     rows: int
@@ -73,6 +74,7 @@ class LogReport:
     findings: tuple[Finding, ...]
     repeats: bool = False
     plain: bool = False
+    suspects: ir.Table | None = field(default=None, compare=False, repr=False)
 
     @property
     def faults(self) -> tuple[Finding, ...]:
@@ -102,8 +104,8 @@ class LogFaultsError(DataError):
 def validate(*log: ir.Table, progress: Progress = quiet) -> LogReport:
     """Look for faults and peculiarities of a log, or of parts without common queries.
 
-    DuckDB sees in one pass which kinds there may be; only for those is the log searched
-    again. Other engines search for all of them.
+    DuckDB sees in one pass which kinds there may be, and in which sessions; only those
+    are searched again. Other engines search for all of them.
     """
     seen = _Glance.at(log, progress)
     parts, rows, sessions = seen.parts, seen.rows, seen.sessions
@@ -113,35 +115,37 @@ def validate(*log: ir.Table, progress: Progress = quiet) -> LogReport:
         rows, findings = single.numbers["all"], single.findings()
         if any(finding.fault for finding in findings):
             parts = [part.filter(~_row_fault(part)) for part in parts]
-            seen = _Glance(parts)  # which tells nothing about the rows that are left
     lists, crowded = None, False
     if seen.ragged:
-        lists = _Search.of(parts, _by_session, SESSION_RULES)
-        sessions = lists.numbers["all"]
-    if lists is not None and lists.numbers["crowded"]:
-        ranks = _Search.of(parts, _by_rank, RANK_RULES).findings("rank")
-        findings, crowded = findings + ranks, bool(ranks)
-    if seen.suspects is None or seen.alike:
-        few = parts
-        if seen.suspects is not None:
-            few = [part.semi_join(seen.suspects, "session_id") for part in parts]
+        ragged = seen.only(parts, "ragged")
+        lists = _Search.of(ragged, _by_session, SESSION_RULES)
+        sessions += lists.numbers["all"] - seen.ragged
+        if lists.numbers["crowded"]:
+            ranks = _Search.of(ragged, _by_rank, RANK_RULES).findings("rank")
+            findings, crowded = findings + ranks, bool(ranks)
+    if seen.alike:
+        few = seen.only(parts, "alike")
         findings += _Search.of(few, _by_document, DOCUMENT_RULES).findings("doc_id")
     if crowded:  # repeated ranks would hide gaps
-        findings += _Search.of(parts, _extents, {"gaps": GAPS}).findings()
+        findings += _Search.of(ragged, _extents, {"gaps": GAPS}).findings()
     if lists is not None:
         findings += lists.findings(without="gaps" if crowded else "")
     ordered = tuple(sorted(findings, key=lambda finding: not finding.fault))
-    return LogReport(rows, sessions, ordered, crowded, plain=not seen.ragged)
+    plain = not seen.ragged
+    return LogReport(rows, sessions, ordered, crowded, plain, seen.suspects)
 
 
 def without_bad_sessions(
-    parts: Sequence[ir.Table], rows: int
+    parts: Sequence[ir.Table], rows: int, suspects: ir.Table | None
 ) -> tuple[list[ir.Table], int]:
     """Leave out every session that has a fault, whole; return how many there are.
 
-    Rows without a session are left out too, and belong to none.
+    Rows without a session are left out too, and belong to none. Only ``suspects`` are
+    looked at, where they are known.
     """
     by_session = in_parts(whole(parts), "session_id", rows)
+    if suspects is not None:
+        by_session = [part.semi_join(suspects, "session_id") for part in by_session]
     bad = gathered([_bad_sessions(part) for part in by_session])
     good = [p.filter(~_row_fault(p)).anti_join(bad, "session_id") for p in parts]
     return good, totals(bad, n=bad.count())["n"]
@@ -168,15 +172,16 @@ class _Glance:
         sessions: Sessions of the log.
         odd: Sessions with a row that breaks or meets a rule on rows, or is deeper than
             rank 63.
-        alike: Sessions that may have a document twice, which are the ``suspects``.
-        ragged: Sessions whose ranks are not 1, 2, ... up to 63 at most, or which have
-            several queries (rankers, segments, ...).
-        suspects: Their ids; ``None`` means that any session may be one.
+        alike: Sessions that may have a document twice.
+        ragged: Sessions whose ranks are not 1, 2, ... up to 63 at most, which have a
+            row that breaks a rule, or several queries (rankers, segments, ...).
+        suspects: Ids of sessions that are alike or ragged, and which they are; ``None``
+            means that nothing is known: any session may be.
     """
 
     parts: Sequence[ir.Table]
     rows: int = 0
-    sessions: int = 0
+    sessions: int = 1
     odd: int = 1
     alike: int = 1
     ragged: int = 1
@@ -203,10 +208,17 @@ class _Glance:
             n = sum(totals(each, n=_.session_id.nunique())["n"] for each in by_session)
             if n < found["sessions"]:
                 return cls(in_parts(whole(parts), "session_id", done))
-        suspects = gathered([table.filter(_.alike).select("session_id")])
+        suspects = gathered([table.filter(_.alike | _.ragged)])
         for each in seen:  # counting needs the memory
             backend.raw_sql(f"DROP TABLE {each.get_name()}")
         return cls(parts, done, suspects=suspects, **found)
+
+    def only(self, parts: Sequence[ir.Table], what: str) -> Sequence[ir.Table]:
+        """Keep the rows of sessions that are ``alike`` or ``ragged``, where known."""
+        if self.suspects is None:
+            return parts
+        few = self.suspects.filter(_[what])
+        return [part.semi_join(few, "session_id") for part in parts]
 
 
 def _glance(log: ir.Table) -> str:
