@@ -739,6 +739,8 @@ def test_a_clean_log_is_seen_once_and_every_planted_fault_is_found(
         changed = {**row, **change(row)}
         rows = [*clean, changed] if added else [*clean[:2345], changed, *clean[2346:]]
         counts, found = count(rows, bad_rows="drop")
+        sessions = {row["session_id"] for row in rows} - {None}
+        assert found.report.sessions == len(sessions), what
         [finding] = [f for f in found.report.findings if f.what.startswith(what)]
         assert finding.number == 1, what
         assert any(
