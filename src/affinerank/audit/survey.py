@@ -71,7 +71,7 @@ def survey_log(
     report = counted.report or validate(log)
     with engine_errors("the log"):
         if report.faults:
-            [log], _ = without_bad_sessions([log], report.rows, report.suspects)
+            [log], _ = without_bad_sessions([log], report)
         lists, once = _lists(log, report)
         days = _days(table, options)
     dropped = counted.summary["dropped"]

@@ -65,8 +65,7 @@ def look_at_some_sessions(
         log = log.filter(hashed(log.session_id) % every == 0)
     if is_duckdb(log):  # numbers are faster to group by, and to fetch, than texts are
         ids = {name: hashed(log[name]) for name in KEYS[:2]}
-        few = log.select("session_id", "rank", "clicked", **ids)
-        log = gathered([few])
+        log = gathered([log.select("session_id", "rank", "clicked", **ids)])
     keys = [*KEYS, CONTEXT]
     seen = with_context(log, plain=plain)
     if repeats:

@@ -145,7 +145,7 @@ def count_log(
                 report = _as_given(report, table, settings)
                 if bad_rows == "error":
                     raise LogFaultsError(report)
-                parts, sessions = without_bad_sessions(parts, rows, report.suspects)
+                parts, sessions = without_bad_sessions(parts, report)
                 dropped = {"sessions": sessions, "rows": rows - _rows(whole(parts))}
         if by_time:
             parts = _split_by_time(parts, holdout, holdout_from)

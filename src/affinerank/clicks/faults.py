@@ -131,21 +131,20 @@ def validate(*log: ir.Table, progress: Progress = quiet) -> LogReport:
     if lists is not None:
         findings += lists.findings(without="gaps" if crowded else "")
     ordered = tuple(sorted(findings, key=lambda finding: not finding.fault))
-    plain = not seen.ragged
-    return LogReport(rows, sessions, ordered, crowded, plain, seen.suspects)
+    return LogReport(rows, sessions, ordered, crowded, not seen.ragged, seen.suspects)
 
 
 def without_bad_sessions(
-    parts: Sequence[ir.Table], rows: int, suspects: ir.Table | None
+    parts: Sequence[ir.Table], report: LogReport
 ) -> tuple[list[ir.Table], int]:
     """Leave out every session that has a fault, whole; return how many there are.
 
-    Rows without a session are left out too, and belong to none. Only ``suspects`` are
-    looked at, where they are known.
+    Rows without a session are left out too, and belong to none. Only the report's
+    suspects are looked at, where they are known.
     """
-    by_session = in_parts(whole(parts), "session_id", rows)
-    if suspects is not None:
-        by_session = [part.semi_join(suspects, "session_id") for part in by_session]
+    by_session = in_parts(whole(parts), "session_id", report.rows)
+    if (few := report.suspects) is not None:
+        by_session = [part.semi_join(few, "session_id") for part in by_session]
     bad = gathered([_bad_sessions(part) for part in by_session])
     good = [p.filter(~_row_fault(p)).anti_join(bad, "session_id") for p in parts]
     return good, totals(bad, n=bad.count())["n"]

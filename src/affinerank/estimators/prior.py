@@ -74,8 +74,7 @@ def prior_of(
     for fold in folds:
         docs, weighing = fold.docs(rows.query_of_doc), part_of(link, fold.weighs)
         query, shown = rows.query_of_doc[docs], weighing.rows
-        number = np.searchsorted(docs, shown.doc)
-        own = replace(shown, doc=number, query_of_doc=query)
+        own = replace(shown, doc=np.searchsorted(docs, shown.doc), query_of_doc=query)
         weighing = replace(weighing, rows=own)
         found, here = expected(fold, weighing), fold.predicts[query]
         mean[docs[here]] = found[here]
