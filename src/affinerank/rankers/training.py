@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from affinerank.rankers.cuda import Replayed
 
 ROUND = 64
-RELEASED = 1000  # steps, after which features that lie in a file need no memory
+RELEASED = 2**19  # documents, after which features that lie in a file need no memory
 FINENESS = 12  # a sample is filled up by a part of about this size, at most
 
 
@@ -243,12 +243,15 @@ class NetworkTrainer:
         """
         n_steps = -(-(len(self.offsets) - 1) // self.settings.batch_queries)
         losses = torch.empty(n_steps, len(self.seeds), device=self.device)
+        read = 0
         for i, sample in enumerate(self.samples(number)):
             losses[i] = self.step(sample)
             if after_step is not None:
                 after_step(i)
-            if i % RELEASED == 0:
+            read += len(sample.rows)
+            if read > RELEASED:
                 release(self.read)
+                read = 0
         bad = torch.nonzero(~torch.isfinite(losses))
         if len(bad):
             batch, network = bad[0].tolist()
