@@ -119,19 +119,21 @@ def validate(*log: ir.Table, progress: Progress = quiet) -> LogReport:
     if seen.ragged:
         ragged = seen.only(parts, "ragged")
         lists = _Search.of(ragged, _by_session, SESSION_RULES)
-        sessions += lists.numbers["all"] - seen.ragged
+        others = 0 if ragged is parts else seen.sessions - seen.ragged
+        sessions = lists.numbers["all"] + others
         if lists.numbers["crowded"]:
             ranks = _Search.of(ragged, _by_rank, RANK_RULES).findings("rank")
             findings, crowded = findings + ranks, bool(ranks)
     if seen.alike:
-        few = seen.only(parts, "alike")
-        findings += _Search.of(few, _by_document, DOCUMENT_RULES).findings("doc_id")
+        alike = seen.only(parts, "alike")
+        findings += _Search.of(alike, _by_document, DOCUMENT_RULES).findings("doc_id")
     if crowded:  # repeated ranks would hide gaps
         findings += _Search.of(ragged, _extents, {"gaps": GAPS}).findings()
     if lists is not None:
         findings += lists.findings(without="gaps" if crowded else "")
     ordered = tuple(sorted(findings, key=lambda finding: not finding.fault))
-    return LogReport(rows, sessions, ordered, crowded, not seen.ragged, seen.suspects)
+    few = None if seen.mostly_ragged else seen.suspects
+    return LogReport(rows, sessions, ordered, crowded, not seen.ragged, few)
 
 
 def without_bad_sessions(
@@ -174,13 +176,13 @@ class _Glance:
         alike: Sessions that may have a document twice.
         ragged: Sessions whose ranks are not 1, 2, ... up to 63 at most, which have a
             row that breaks a rule, or several queries (rankers, segments, ...).
-        suspects: Ids of sessions that are alike or ragged, and which they are; ``None``
-            means that nothing is known: any session may be.
+        suspects: Ids of sessions that are alike or, unless most are, ragged, and which
+            they are; ``None`` means that nothing is known: any session may be.
     """
 
     parts: Sequence[ir.Table]
     rows: int = 0
-    sessions: int = 1
+    sessions: int = 0
     odd: int = 1
     alike: int = 1
     ragged: int = 1
@@ -198,23 +200,28 @@ class _Glance:
                 seen.append(gathered([backend.sql(_glance(part))]))
             done += size
         table = whole(seen)
-        names = ("odd", "alike", "ragged")
-        found = totals(
-            table, sessions=_.count(), **{name: _[name].sum() for name in names}
-        )
+        sums = {name: _[name].sum() for name in ("odd", "alike", "ragged")}
+        found = totals(table, sessions=_.count(), **sums)
         if len(parts) > 1:  # a session of several queries may be in several parts
             by_session = in_parts(table, "session_id", found["sessions"])
             n = sum(totals(each, n=_.session_id.nunique())["n"] for each in by_session)
             if n < found["sessions"]:
                 return cls(in_parts(whole(parts), "session_id", done))
-        suspects = gathered([table.filter(_.alike | _.ragged)])
+        glance = cls(parts, done, **found)
+        some = _.alike if glance.mostly_ragged else _.alike | _.ragged
+        suspects = gathered([table.filter(some)])
         for each in seen:  # counting needs the memory
             backend.raw_sql(f"DROP TABLE {each.get_name()}")
-        return cls(parts, done, suspects=suspects, **found)
+        return replace(glance, suspects=suspects)
+
+    @property
+    def mostly_ragged(self) -> bool:
+        """Whether it costs less to search all sessions than to pick the ragged ones."""
+        return 2 * self.ragged > self.sessions
 
     def only(self, parts: Sequence[ir.Table], what: str) -> Sequence[ir.Table]:
         """Keep the rows of sessions that are ``alike`` or ``ragged``, where known."""
-        if self.suspects is None:
+        if self.suspects is None or (what == "ragged" and self.mostly_ragged):
             return parts
         few = self.suspects.filter(_[what])
         return [part.semi_join(few, "session_id") for part in parts]
