@@ -83,7 +83,7 @@ def trust_bias(facts: Facts) -> Section:
         elif not estimate.models:
             says = f"Users were estimated by {estimate.method}, which has no test."
         return Section(TRUST, "unknown", (says,), {"test": None}, short=says)
-    basis = f"{p_text(test.p)}, from {test.n_queries:,} held-out queries"
+    basis = f"{p_text(test.p)}, from held-out clicks of {test.n_queries:,} queries"
     if test.found and facts.misfit:
         says = (
             "Clicks depend on the clicks above, which a test by rank alone takes for "

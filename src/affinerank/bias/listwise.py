@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from affinerank.clicks.rows import ClickRows
 from affinerank.threads import one_blas_thread
 
 RIDGE, RANK_RIDGE = 1.0, 0.1  # features in units of their spread
+TO_THE_LEAST = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-6}
 NOTE = "position bias only: lists without a click are missing, or not looked at"
 
 
@@ -98,12 +99,16 @@ class QueryLists(NamedTuple):
 
 
 def minimised(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
-    """Return where a loss, given with its gradient, is least."""
+    """Return where a loss, given with its gradient, is least.
+
+    The search goes on until rounding ends it, so that every processor ends it there.
+    """
     from scipy.optimize import minimize
 
+    how: Any = {"jac": True, "method": "L-BFGS-B", "options": TO_THE_LEAST}
     with one_blas_thread():
-        found = minimize(loss, start, jac=True, method="L-BFGS-B")
-    return np.asarray(found.x, dtype=np.float64)
+        result = minimize(loss, start, **how)
+    return np.asarray(result.x, dtype=np.float64)
 
 
 def estimate(lists: QueryLists, _settings: EstimationSettings) -> Estimate:

@@ -4,30 +4,36 @@ Under position bias with constant click noise :math:`\beta_k / \alpha_k`, and wi
 :math:`\zeta^+_k / \zeta^-_k`, is the same at every rank, and inverse propensity scoring
 is enough. (:math:`\beta = 0` is not the question: it is a matter of gauge.)
 
-The test fits the first user model to half of the queries, takes from them the direction
-in which the second would leave it, one step of scoring, and measures on the other half
-whether clicks become more likely that way, per query. The way leaves the first model at
-its own best fit, so to first order no error of that fit shows; and only a direction is
-taken for the second, whose freedom therefore costs nothing. Without trust bias the mean
-over queries is 0. (The line to the second model's best fit is no such direction: where
-that is far, it may well begin downhill.)
+The test reads two rows of the table of click models, which were fitted to half of the
+sessions and predict the other half: position bias alone, with click rates :math:`p`,
+and position and trust bias, with click rates :math:`p'`. Let
+:math:`\Delta = \operatorname{logit} p' - \operatorname{logit} p` on each of n held-out
+impressions with c clicks. Where position bias is all there is, clicks are as likely
+above :math:`p` as below it, whatever :math:`\Delta` is, so
+
+.. math::
+
+    T = \sum (c - n p) \Delta, \qquad
+    \mathrm{lead} = T - \sum n \, \mathrm{KL}(p \,\|\, p')
+
+and T has mean 0. T over its standard error, clustered by query, is the statistic. It is
+never below the lead over the same error: a model that leads clearly is always found.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
+from scipy.special import logit
 
 from affinerank.arrays import Floats
-from affinerank.bias.mixture.fit import Fit, fit_levels
-from affinerank.bias.mixture.levels import query_likelihood
 from affinerank.bias.mixture.population import Population
-from affinerank.bias.mixture.precision import document_scores, precision_of
 
-LEAST_CLICKED = 20
-ROUNDING = 1e-6  # a gain in log-likelihood per query that is none
+LEVEL = 0.05
+MIN_CLICKED_QUERIES = 20
+SAME = 0.01  # a tenth of a standard error, squared: two models that are one
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,66 +41,83 @@ class TrustTest:
     """Whether clicks indicate trust bias.
 
     Attributes:
+        found: Whether they do: ``p`` is below 5 %, and trust bias predicts held-out
+            clicks better than what is simpler.
+        p: Probability of such a statistic without trust bias.
         statistic: Student's t where there is none; large where there is.
-        p: Probability of as much without trust bias.
-        gain: Held-out log-likelihood that trust bias adds, per query.
-        gain_error: Its standard error over queries.
-        held_out: Log-likelihood with trust bias, per impression of those queries.
-        n_queries: Number of held-out queries.
+        lead: Held-out log-likelihood that trust bias adds, per impression.
+        lead_error: Its standard error, clustered by query.
+        n_queries: Number of queries with held-out impressions.
     """
 
-    statistic: float
+    found: bool
     p: float
-    gain: float
-    gain_error: float
-    held_out: float
+    statistic: float
+    lead: float
+    lead_error: float
     n_queries: int
 
-    @property
-    def found(self) -> bool:
-        """Whether there is trust bias at the level of 5 %, and it predicts clicks."""
-        return self.p < 0.05 and self.gain > ROUNDING
 
-
-def trust_test(population: Population, fit: Fit) -> TrustTest | None:
-    """Test for trust bias; ``None`` if too few queries of either half were clicked.
+def trust_test(
+    held: Population, position_rate: Floats, trust_rate: Floats, *, is_behind: bool
+) -> TrustTest | None:
+    """Test for trust bias; ``None`` if too few queries were clicked.
 
     Args:
-        population: Clicks; the first half of its queries is fitted, the other judges.
-        fit: What was fitted to all of them; both models start there.
+        held: Sessions that neither model was fitted to.
+        position_rate: ``[n_rows]`` click rates by position bias alone.
+        trust_rate: ``[n_rows]`` click rates by position and trust bias.
+        is_behind: Whether a model simpler than both predicts as well as trust bias.
     """
-    learnt, held = population.halves()
-    for half in (learnt, held):
-        clicked = half.query[half.doc_of_row[half.clicks > 0]]
-        if len(np.unique(clicked)) < LEAST_CLICKED:
-            return None
-    ratio = np.full_like(fit.levels.log_ratio, fit.levels.log_ratio.mean())
-    start = replace(fit.levels, log_ratio=ratio, common_ratio=float(ratio[0]))
-    without = fit_levels(learnt, start, tied=True)
-    with_trust = fit_levels(learnt, without.levels)
-    slope = _slopes_towards_trust(learnt, held, without)
-    likelihood = query_likelihood(held, with_trust.levels)
-    gain = likelihood - query_likelihood(held, without.levels)
-    n, error = len(slope), slope.std(ddof=1) / np.sqrt(len(slope))
-    statistic = float(slope.mean() / error) if error > 0 else 0.0
-    p, mean = float(stats.t.sf(statistic, n - 1)), float(gain.mean())
-    gain_error = float(gain.std(ddof=1) / np.sqrt(n))
-    held_out = float(likelihood.sum() / held.impressions.sum())
-    return TrustTest(statistic, p, mean, gain_error, held_out, n)
+    clicks_by_query = by_query(held, held.clicks)
+    if np.count_nonzero(clicks_by_query) < MIN_CLICKED_QUERIES:
+        return None
+    n_queries = len(clicks_by_query)
+
+    # How far clicks exceed position bias where trust bias expects more of them.
+    log_odds_ratio = logit(trust_rate) - logit(position_rate)
+    surprise = held.clicks - held.impressions * position_rate
+    slope = by_query(held, surprise * log_odds_ratio)
+    variance = binomial_variance(held, position_rate, log_odds_ratio)
+    statistic = 0.0
+    if variance > SAME:
+        statistic = float(slope.sum()) / total_error(slope, variance)
+    p = float(stats.t.sf(statistic, n_queries - 1))
+
+    lead, lead_error = lead_of(held, trust_rate, position_rate)
+    found = p < LEVEL and lead > 0 and not is_behind
+    return TrustTest(found, p, statistic, lead, lead_error, n_queries)
 
 
-def _slopes_towards_trust(learnt: Population, held: Population, without: Fit) -> Floats:
-    """Slope of each held query's likelihood where ``learnt`` would go with trust."""
-    freed = replace(without, layout=replace(without.layout, tied=False))
-    # One step of scoring: gradient of the freed model, over its information.
-    uphill = -freed.layout.precision() @ freed.layout.vector(freed.levels)
-    for part in learnt.parts():
-        uphill += document_scores(part, freed).T @ part.weight
-    # Where irrelevant documents are never clicked, the ratio has no end: do not go on.
-    _, most = freed.layout.bounds()
-    ended = freed.layout.vector(freed.levels) >= most - 0.1
-    uphill[ended] = np.minimum(uphill[ended], 0.0)
-    step = precision_of(learnt, freed).inverse @ uphill
-    parts = held.parts()
-    each = [p.by_query(p.weight * (document_scores(p, freed) @ step)) for p in parts]
-    return np.concatenate(each)
+def lead_of(held: Population, rate: Floats, simpler: Floats) -> tuple[float, float]:
+    """Return how much better a model predicts clicks, and the standard error of that.
+
+    Both in log-likelihood per impression; ``rate`` and ``simpler`` are ``[n_rows]``.
+    """
+    gain = by_query(held, held.log_likelihood(rate) - held.log_likelihood(simpler))
+    variance = binomial_variance(held, rate, logit(rate) - logit(simpler))
+    impressions = float(held.impressions.sum())
+    return float(gain.sum()) / impressions, total_error(gain, variance) / impressions
+
+
+def binomial_variance(held: Population, rate: Floats, factor: Floats) -> float:
+    """Variance of clicks times ``factor [n_rows]``, if each click is independent."""
+    return float(np.sum(held.impressions * rate * (1 - rate) * factor**2))
+
+
+def total_error(by_query: Floats, variance: float) -> float:
+    """Return the standard error of a total over queries.
+
+    Documents of a query may depend on each other, so queries are what varies; but few
+    queries may vary less than their clicks do by chance alone, which ``variance`` is.
+    """
+    n_queries = len(by_query)
+    clustered = n_queries * float(by_query.var(ddof=1)) if n_queries > 1 else 0.0
+    return float(np.sqrt(max(clustered, variance)))
+
+
+def by_query(held: Population, values: Floats) -> Floats:
+    """Add up ``values [n_rows]`` by query, of queries with held-out impressions."""
+    by_document = np.add.reduceat(values, held.first[:-1])
+    shown = np.add.reduceat(held.impressions, held.first[:-1])
+    return held.by_query(by_document)[held.by_query(shown) > 0]

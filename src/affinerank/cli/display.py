@@ -349,9 +349,9 @@ def estimated(about: About) -> None:
         verdict = "there is trust bias" if test["found"] else "no trust bias was found"
         told(
             {"verdict": verdict, **test},
-            "{verdict} (p = {p:.2g}): it makes the clicks of {n_queries:,} held-out "
-            "queries {gain:+.3g} +- {gain_error:.2g} more likely each "
-            "(log-likelihood); {held_out:.5f} per impression",
+            "{verdict} (p = {p:.2g}): it predicts the held-out clicks of "
+            "{n_queries:,} queries better than position bias alone by {lead:+.3g} +- "
+            "{lead_error:.2g} (log-likelihood per impression)",
         )
     told(
         about,

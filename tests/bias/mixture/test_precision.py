@@ -15,11 +15,11 @@ from affinerank.bias.mixture.fit import Fit, first_guess, fit_levels
 from affinerank.bias.mixture.levels import Layout
 from affinerank.bias.mixture.population import Population, population_of
 from affinerank.bias.mixture.precision import (
-    document_scores,
     mixture_bands,
     precision_of,
     share_identified,
 )
+from affinerank.bias.mixture.scores import document_scores
 from affinerank.bias.mixture.search import aligned_fit
 from affinerank.bias.pooling import RankPools, pool_cells
 from affinerank.clicks.models.trust import TrustModel
@@ -189,7 +189,8 @@ def test_precision_is_the_written_out_sandwich_however_it_is_cut(
 ) -> None:
     people = people_of(draw_log(PLUS, MINUS, queries=40)[0])
     fit = fitted(people)
-    scores = document_scores(people, fit).toarray() * people.weight[:, None]
+    scores = document_scores(people, fit.levels, fit.layout).toarray()
+    scores *= people.weight[:, None]
     information = scores.T @ scores + fit.layout.precision()
     query = people.query
     by_query = np.stack([scores[query == q].sum(axis=0) for q in np.unique(query)])

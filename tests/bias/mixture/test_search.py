@@ -5,9 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.bias.logs import population
 
 from affinerank.arrays import Floats
-from affinerank.bias.mixture.fit import first_guess, fit_levels
+from affinerank.bias.mixture.fit import (
+    first_guess,
+    fit_levels,
+    objective,
+    one_step,
+)
 from affinerank.bias.mixture.levels import Levels
 from affinerank.bias.mixture.population import Population, population_of
 from affinerank.bias.mixture.search import (
@@ -16,6 +22,8 @@ from affinerank.bias.mixture.search import (
     choose_levels,
     realigned,
     refine_levels,
+    with_closest_merged,
+    without_idle_levels,
 )
 from affinerank.bias.pooling import RankPools, pool_cells
 from affinerank.clicks.rows import ClickRows
@@ -156,3 +164,57 @@ def test_letting_in_more_and_more_ends_where_all_clicks_are(draw_log: DrawLog) -
     fit = refine_levels(people, first_guess(people))
     np.testing.assert_allclose(fit.levels.zeta_plus, PLUS, atol=0.004)
     np.testing.assert_allclose(fit.levels.zeta_minus, MINUS, atol=0.004)
+
+
+def test_levels_that_clicks_do_not_need_are_left_out(draw_log: DrawLog) -> None:
+    """Two levels, fitted by four: two stand beside the lowest and the highest."""
+    people = people_of(draw_log(PLUS, MINUS, seed=3, impressions=60)[0])
+    two = aligned_fit(people, first_guess(people))
+    four = aligned_fit(people, first_guess(people, n_levels=4))
+    fit = without_idle_levels(people, four)
+    assert fit.levels.levels.tolist() == [0.0, 1.0]
+    assert fit.objective == pytest.approx(two.objective, abs=1e-6)
+    np.testing.assert_allclose(fit.levels.zeta_plus, two.levels.zeta_plus, atol=1e-5)
+
+
+def test_levels_that_clicks_need_stay(draw_log: DrawLog) -> None:
+    rows, _ = draw_log(PLUS, MINUS, queries=150, impressions=300, **THREE)
+    people = people_of(rows)
+    three = aligned_fit(people, first_guess(people, n_levels=3))
+    assert without_idle_levels(people, three) is three
+
+
+def test_the_neighbours_merged_are_those_that_few_documents_tell_apart() -> None:
+    """Shares .5, .3 and .2 at 0, .1 and 1: merging the lower two loses the least."""
+    people = population([0], [0, 1], [0], [1], [1], [1.0])
+    levels = Levels(
+        zeta_plus=np.array([0.8]),
+        log_ratio=np.log([4.0]),
+        levels=np.array([0.0, 0.1, 1.0]),
+        share=np.log([1.0, 0.6, 0.4]),
+        tilt=np.zeros(people.basis.shape[1]),
+        by_rank=np.zeros(1),
+        common_ratio=0.0,
+    )
+    merged = with_closest_merged(people, levels)
+    assert merged.levels.tolist() == [0.0, 1.0]
+    # .5 and .3 together against .2.
+    np.testing.assert_allclose(np.exp(merged.share), [1.0, 0.2 / 0.8])
+    # With .9 in the middle it joins the upper one: .5 against .3 and .2.
+    upper = with_closest_merged(people, replace(levels, levels=np.array([0, 0.9, 1])))
+    np.testing.assert_allclose(np.exp(upper.share), [1.0, 1.0])
+
+
+def test_one_step_from_the_whole_comes_near_the_fit_of_a_part(
+    draw_log: DrawLog,
+) -> None:
+    rows, _ = draw_log(PLUS, MINUS, queries=400, impressions=60, seed=5)
+    people = people_of(rows)
+    whole = aligned_fit(people, first_guess(people))
+    half = people.take(people.query % 2 == 0)
+    fit, step = fit_levels(half, whole.levels), one_step(half, whole)
+    # What the fit of the half wins over that of the whole, nearly all of it at once.
+    vector, prior = whole.layout.vector(whole.levels), whole.layout.precision()
+    before, _ = objective(half, whole.layout, vector, prior)
+    assert 0.9 * (fit.objective - before) < step.objective - before
+    assert step.objective <= fit.objective + 1e-6

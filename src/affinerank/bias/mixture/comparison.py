@@ -4,14 +4,14 @@ Sessions are halved: a row of n impressions keeps half of them, and its clicks a
 those are hypergeometric. Each model is fitted to the first half, and predicts the
 second: a document is clicked with probability :math:`\alpha_c E[g_d] + \beta_c`, with
 :math:`E[g_d]` its expected relevance given its clicks in the first half, and c its
-rank, or its rank and the last click above. The log-likelihoods of two models differ on
-a held impression by its click times a difference of log odds, so the standard error of
-their mean difference is known:
+rank, or its rank and the last click above. The standard error of the difference of two
+log-likelihoods is that over queries, whose documents may depend on each other; or that
+of independent clicks, if that is more.
 
-.. math::
-
-    \mathrm{Var} = \sum n\, p (1 - p)\, (\operatorname{logit} p_1 -
-        \operatorname{logit} p_2)^2
+Position and trust bias has a ratio of click rates for each rank, k more than position
+bias alone. Half of the sessions know them badly where ranks are many. The log odds that
+they add are therefore shrunk as James and Stein do, by :math:`1 - k / D`, D being their
+size in squared standard errors: what is compared is trust bias as far as it is known.
 """
 
 from __future__ import annotations
@@ -21,13 +21,19 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logit
+from scipy.special import expit, logit
 
 from affinerank.arrays import Floats, Ints, Rng
-from affinerank.bias.mixture.fit import first_guess, fit_levels
+from affinerank.bias.mixture.fit import first_guess, fit_levels, one_step
 from affinerank.bias.mixture.levels import Levels, document_levels
 from affinerank.bias.mixture.population import Population, population_of
 from affinerank.bias.pooling import Cells, View, pool_cells, pool_ranks
+from affinerank.bias.trust_test import (
+    TrustTest,
+    binomial_variance,
+    lead_of,
+    trust_test,
+)
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 
@@ -35,6 +41,24 @@ CLEAR = 2.0  # standard errors by which a less simple model must lead
 WRONG = 3.0  # standard errors by which the log must prefer others to given users
 DOCUMENTS = 20_000  # that given users are held against, about
 LEVELS = 5
+LOWEST_RATE = 1e-9  # of clicks: a model must not call any click impossible
+NOT_DATA = ("view", "has_trust", "test")
+
+
+class Candidate(NamedTuple):
+    """A click model and what it predicts.
+
+    Attributes:
+        model: Which, in words.
+        view: What it goes by.
+        rate: ``[n_rows]`` click rates of held-out rows.
+        position_rate: The same by position bias alone, of a model with trust bias.
+    """
+
+    model: str
+    view: View
+    rate: Floats
+    position_rate: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +73,11 @@ class Compared:
         lead: Log-likelihood per impression less that of the best simpler model: one
             that led clearly.
         lead_error: Standard error of the lead.
+        clear: Whether it predicts clearly better than the best simpler model; of a
+            model with trust bias, what the test says.
         view: What it goes by.
+        has_trust: Whether it has trust bias.
+        test: For trust bias, of a model that has it.
     """
 
     model: str
@@ -58,18 +86,16 @@ class Compared:
     by_rank: tuple[float, ...]
     lead: float
     lead_error: float
+    clear: bool
     view: View
-
-    @property
-    def clear(self) -> bool:
-        """Whether it predicts clearly better than the best simpler model."""
-        return self.lead > CLEAR * self.lead_error
+    has_trust: bool = False
+    test: TrustTest | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        names = [each.name for each in fields(self) if each.name != "view"]
+        names = [each.name for each in fields(self) if each.name not in NOT_DATA]
         about = {name: getattr(self, name) for name in names}
-        return {**about, "by_rank": list(self.by_rank), "clear": self.clear}
+        return {**about, "by_rank": list(self.by_rank)}
 
 
 class Doubt(NamedTuple):
@@ -102,22 +128,58 @@ def compare_models(
     """
     learnt, held = halved_sessions(population, rng)
     views = cells.views()
-    models = [("click rate by rank", views[0], _by_rank(learnt))]
+    models = [Candidate("click rate by rank", views[0], _by_rank(learnt))]
     for view in views:
         _, first = np.unique(view.of_cell, return_index=True)
-        rank_of = cells.rank_of[first]
-        seen = replace(learnt, pool=view.of_cell[learnt.pool], rank_of=rank_of)
+        looks = {"rank_of": cells.rank_of[first]}
+        whole = replace(population, pool=view.of_cell[population.pool], **looks)
+        seen = replace(learnt, pool=view.of_cell[learnt.pool], **looks)
         start = _averaged(levels, population, view.of_cell)
-        for tied in (True, False):
-            fit = fit_levels(seen, start, tied=tied)
-            title = "position bias" if tied else "position and trust bias"
-            models.append((f"{title} {view.name}", view, predicted(seen, fit.levels)))
+
+        # Position bias alone.
+        position = one_step(seen, fit_levels(whole, start, tied=True))
+        position_rate = predicted(seen, position.levels)
+        models.append(Candidate(f"position bias {view.name}", view, position_rate))
+
+        # Position and trust bias, as far as these sessions know it.
+        trust = one_step(seen, fit_levels(whole, start))
+        trust_rate = predicted(seen, trust.levels)
+        trust_rate = as_far_as_known(seen, position_rate, trust_rate)
+        title = f"position and trust bias {view.name}"
+        models.append(Candidate(title, view, trust_rate, position_rate))
     return _table(models, held)
+
+
+def as_far_as_known(
+    learnt: Population, position_rate: Floats, trust_rate: Floats
+) -> Floats:
+    """Shrink what trust bias adds to the log odds, as James and Stein do.
+
+    At least one standard error of it stays, so that there is a direction to test.
+
+    Args:
+        learnt: What both models were fitted to.
+        position_rate: ``[n_rows]`` click rates by position bias alone.
+        trust_rate: ``[n_rows]`` click rates by position and trust bias.
+    """
+    added = logit(trust_rate) - logit(position_rate)
+    size = max(binomial_variance(learnt, position_rate, added), 1e-12)
+    n_ratios = learnt.n_pools - 1
+    share = min(1.0, max(1.0 - n_ratios / size, 1.0 / np.sqrt(size)))
+    rate = expit(logit(position_rate) + share * added)
+    return np.clip(rate, LOWEST_RATE, 1 - LOWEST_RATE)
 
 
 def best_model(table: Sequence[Compared]) -> Compared:
     """Return the model that leads, or the simplest of those that tie."""
     return [row for row in table if row.clear or row is table[0]][-1]
+
+
+def test_for_trust(table: Sequence[Compared]) -> TrustTest | None:
+    """Return the test of the model with trust bias that goes by what the best does."""
+    view = best_model(table).view
+    (test,) = [row.test for row in table if row.has_trust and row.view is view]
+    return test
 
 
 def hold_against_log(
@@ -153,10 +215,9 @@ def hold_against_log(
     ratio = np.log(plus / np.clip(low, 1e-6, 0.99 * plus))
     given = replace(free.levels, zeta_plus=plus, log_ratio=ratio)
     fixed = fit_levels(learnt, given, fixed=True)
-    fits, view = (("given", fixed), ("estimated", free)), cells.views()[0]
-    models = [(name, view, predicted(learnt, fit.levels)) for name, fit in fits]
-    _, better = _table(models, held)
-    return Doubt(better.lead, better.lead_error)
+    given_rate = predicted(learnt, fixed.levels)
+    estimated_rate = predicted(learnt, free.levels)
+    return Doubt(*lead_of(held, estimated_rate, given_rate))
 
 
 def halved_sessions(population: Population, rng: Rng) -> tuple[Population, Population]:
@@ -172,7 +233,7 @@ def predicted(population: Population, levels: Levels) -> Floats:
     relevance = (found @ levels.levels)[population.doc_of_row]
     pool = population.pool
     rate = levels.alpha[pool] * relevance + levels.zeta_minus[pool]
-    return np.clip(rate, 1e-9, 1 - 1e-9)
+    return np.clip(rate, LOWEST_RATE, 1 - LOWEST_RATE)
 
 
 def _by_rank(population: Population) -> Floats:
@@ -191,22 +252,41 @@ def _averaged(levels: Levels, population: Population, to: Ints) -> Levels:
     return replace(levels, zeta_plus=plus, log_ratio=ratio)
 
 
-def _table(
-    models: Sequence[tuple[str, View, Floats]], held: Population
-) -> tuple[Compared, ...]:
-    n, rank = held.impressions, held.rank_of[held.pool]
-    seen, total = np.bincount(rank, n, held.n_ranks), n.sum()
+def _table(models: Sequence[Candidate], held: Population) -> tuple[Compared, ...]:
+    """Compare each model with the best of the simpler ones: the last that led."""
+    impressions, rank = held.impressions, held.rank_of[held.pool]
+    shown_at_rank = np.bincount(rank, impressions, held.n_ranks)
     rows: list[Compared] = []
-    before = models[0][2]
-    for name, view, rate in models:
-        each = held.log_likelihood(rate)
-        bits = np.bincount(rank, each, held.n_ranks) / np.maximum(seen, 1.0)
-        perplexity = np.exp(-bits[seen > 0])
-        lead = float((each - held.log_likelihood(before)).sum() / total)
-        spread = n * rate * (1 - rate) * (logit(rate) - logit(before)) ** 2
-        error = float(np.sqrt(spread.sum()) / total)
-        by_rank, mean = tuple(perplexity.tolist()), float(perplexity.mean())
-        value = float(each.sum() / total)
-        rows.append(Compared(name, value, mean, by_rank, lead, error, view))
-        before = rate if rows[-1].clear else before
+    simpler = models[0].rate
+    for candidate in models:
+        # How likely the held-out clicks are, by rank and altogether.
+        rate, position_rate = candidate.rate, candidate.position_rate
+        likelihood = held.log_likelihood(rate)
+        at_rank = np.bincount(rank, likelihood, held.n_ranks)
+        perplexity = np.exp(-at_rank / np.maximum(shown_at_rank, 1.0))
+        perplexity = perplexity[shown_at_rank > 0]
+
+        # Whether that is clearly better. Trust bias must predict better than position
+        # bias alone, which the test decides, and than anything simpler still.
+        lead, lead_error = lead_of(held, rate, simpler)
+        clear, test = lead > CLEAR * lead_error, None
+        if position_rate is not None:
+            is_behind = simpler is not position_rate and not clear
+            test = trust_test(held, position_rate, rate, is_behind=is_behind)
+            clear = clear if test is None else test.found
+        rows.append(
+            Compared(
+                model=candidate.model,
+                log_likelihood=float(likelihood.sum() / impressions.sum()),
+                perplexity=float(perplexity.mean()),
+                by_rank=tuple(perplexity.tolist()),
+                lead=lead,
+                lead_error=lead_error,
+                clear=clear,
+                view=candidate.view,
+                has_trust=position_rate is not None,
+                test=test,
+            )
+        )
+        simpler = rate if clear else simpler
     return tuple(rows)

@@ -17,7 +17,12 @@ import numpy as np
 from affinerank.arrays import Matrix, Rng
 from affinerank.bias.gauge import display_gauge, inference_gauge
 from affinerank.bias.method import AUTO, Estimate, EstimationSettings
-from affinerank.bias.mixture.comparison import Compared, best_model, compare_models
+from affinerank.bias.mixture.comparison import (
+    Compared,
+    best_model,
+    compare_models,
+    test_for_trust,
+)
 from affinerank.bias.mixture.covariates import predict_relevance
 from affinerank.bias.mixture.fit import Fit, first_guess
 from affinerank.bias.mixture.population import Population, population_of
@@ -29,7 +34,6 @@ from affinerank.bias.mixture.precision import (
 from affinerank.bias.mixture.search import aligned_fit, find_levels
 from affinerank.bias.pooling import Cells, pool_cells, pool_ranks
 from affinerank.bias.requirements import DRAWS, LEAST_DOCUMENTS, require_estimable
-from affinerank.bias.trust_test import trust_test
 from affinerank.clicks.models.browsing import BrowsingModel
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
@@ -201,7 +205,7 @@ def estimate(
             f"ranks {named} are weakly identified: how much more relevant documents "
             "are clicked there leans on the other ranks"
         )
-    test = trust_test(population, fit) if settings.replicates else None
+    test = test_for_trust(models) if settings.replicates else None
     if settings.replicates and test is None:
         notes.append("too few queries were clicked to test for trust bias")
 

@@ -9,6 +9,11 @@ were known, over :math:`P_{dj}`, the probability of each level given its clicks.
     \frac{\partial}{\partial p_{kj}}
         = \frac{c_{kj}}{p_{kj}} - \frac{n_{kj} - c_{kj}}{1 - p_{kj}}, \qquad
     \frac{\partial}{\partial u_j} = \sum_d P_{dj} - \pi_{dj}.
+
+The climb has two stages. Rounds of quasi-Newton steps in rough units come near the top.
+Polishing, in units of standard errors, goes on until nothing moves. So a fit does not
+depend on where the last round stopped, which rounding decides, and another processor
+finds the same top.
 """
 
 from __future__ import annotations
@@ -21,13 +26,21 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import logit
 
-from affinerank.arrays import Floats
+from affinerank.arrays import Bools, Floats
 from affinerank.bias.mixture.levels import Layout, Levels, expected_counts
 from affinerank.bias.mixture.population import Population
+from affinerank.bias.mixture.scores import information_matrix
 
 FAR = 3.0
 ROUNDS = 8
+ROUGH = 1.0  # a gain in log-likelihood: who stops there needs no polish
+POLISHES = 5
+AT_TOP = 1e-3  # standard errors: a polish that moves less than that was the last
+AT_BOUND = 1e-9
+LONGEST_STEP = 3.0  # standard errors of a part of the clicks
+FLAT = 1e-12  # of the largest curvature: a direction that clicks say nothing of
 OPTIONS = {"maxiter": 120, "maxfun": 240, "ftol": 1e-12, "gtol": 1e-3, "maxcor": 20}
+TO_THE_TOP = {"maxiter": 80, "maxfun": 120, "ftol": 1e-18, "gtol": 1e-7, "maxcor": 20}
 SHARE, LOG_RATIO = 0.15, 1.5  # of relevant documents, and of their click rates
 
 
@@ -59,7 +72,8 @@ def fit_levels(
     ``tied`` has one ratio of click rates for all pools; ``fixed`` keeps click rates.
 
     Each round rescales the parameters by the information that they would have if the
-    levels were known, and moves at most a few units in any of them.
+    levels were known, and moves at most a few units in any of them. Then the fit is
+    polished, unless its ``tolerance`` is rough.
     """
     sizes = population.n_pools, population.n_ranks, len(start.levels)
     layout = Layout(*sizes, population.basis.shape[1], tied)
@@ -75,6 +89,30 @@ def fit_levels(
         if value - best < tolerance:
             break
         best = value
+    if tolerance < ROUGH:
+        vector, value = _polish(grouped, layout, vector, low, high)
+    return Fit(layout.levels(vector), layout, value)
+
+
+def one_step(population: Population, whole: Fit) -> Fit:
+    """Fit a part of the clicks by one step of scoring from a fit to all of them.
+
+    With many clicks that is as good as a fit of its own. With fewer it is better: fewer
+    clicks have more tops, and on some of them a level stands for another one.
+    """
+    population = population.grouped()
+    layout, vector = whole.layout, whole.layout.vector(whole.levels)
+    low, high = layout.bounds()
+    is_free = (vector > low + AT_BOUND) & (vector < high - AT_BOUND)
+    prior = layout.precision()
+
+    # The gradient over the information, in independent directions.
+    units = _standard_errors(population, layout, vector, is_free)
+    _, gradient = objective(population, layout, vector, prior)
+    step = np.clip(units.T @ gradient[is_free], -LONGEST_STEP, LONGEST_STEP)
+    vector[is_free] += units @ step
+    vector = np.clip(vector, low, high)
+    value, _ = objective(population, layout, vector, prior)
     return Fit(layout.levels(vector), layout, value)
 
 
@@ -144,6 +182,67 @@ def _climb(
     how: Any = {"jac": True, "method": "L-BFGS-B", "options": OPTIONS}
     found = minimize(negative, 0.0 * vector, bounds=near.T, **how)
     return vector + found.x * scale, float(-found.fun)
+
+
+def _polish(
+    population: Population, layout: Layout, vector: Floats, low: Floats, high: Floats
+) -> tuple[Floats, float]:
+    """Climb on from near the top until nothing moves; return where it ends.
+
+    The climb is in units of standard errors, in which all directions are curved alike.
+    """
+    prior = layout.precision()
+    value, _ = objective(population, layout, vector, prior)
+    for _ in range(POLISHES):
+        # A parameter at its bound stays there.
+        is_free = (vector > low + AT_BOUND) & (vector < high - AT_BOUND)
+        units = _standard_errors(population, layout, vector, is_free)
+        step = _best_step(population, layout, vector, is_free, units)
+
+        # What ran over its bound is set on it, and the next round leaves it there.
+        reached = vector.copy()
+        reached[is_free] += units @ step
+        inside = np.clip(reached, low, high)
+        new_value, _ = objective(population, layout, inside, prior)
+        if not new_value >= value:
+            break
+        vector, value = inside, new_value
+        ran_over = bool(np.any(inside != reached))
+        if not ran_over and np.abs(step).max(initial=0.0) < AT_TOP:
+            break
+    return vector, value
+
+
+def _best_step(
+    population: Population,
+    layout: Layout,
+    vector: Floats,
+    is_free: Bools,
+    units: Floats,
+) -> Floats:
+    """``[n_free]`` quasi-Newton climb from a vector, in the given directions."""
+    prior = layout.precision()
+
+    def negative(step: Floats) -> tuple[float, Floats]:
+        moved = vector.copy()
+        moved[is_free] += units @ step
+        value, gradient = objective(population, layout, moved, prior)
+        return -value, -(units.T @ gradient[is_free])
+
+    start = np.zeros(units.shape[1])
+    how: Any = {"jac": True, "method": "L-BFGS-B", "options": TO_THE_TOP}
+    return np.asarray(minimize(negative, start, **how).x, dtype=np.float64)
+
+
+def _standard_errors(
+    population: Population, layout: Layout, vector: Floats, is_free: Bools
+) -> Floats:
+    """``[n_free, n_free]`` independent directions, each a standard error long."""
+    levels = layout.levels(vector)
+    information = information_matrix(population, levels, layout)
+    curvature, directions = np.linalg.eigh(information[np.ix_(is_free, is_free)])
+    curvature = np.maximum(curvature, FLAT * curvature.max(initial=1.0))
+    return np.asarray(directions / np.sqrt(curvature), dtype=np.float64)
 
 
 def _information(population: Population, layout: Layout, vector: Floats) -> Floats:

@@ -18,8 +18,9 @@ from affinerank.arrays import Floats
 from affinerank.bias.bands import Bands
 from affinerank.bias.gauge import Gauge
 from affinerank.bias.mixture.fit import Fit
-from affinerank.bias.mixture.levels import Levels, document_levels
+from affinerank.bias.mixture.levels import Levels
 from affinerank.bias.mixture.population import Population
+from affinerank.bias.mixture.scores import document_scores
 
 STEP = 1e-5
 NEVER = 6.0  # of log(zeta+ / zeta-): irrelevant documents are not clicked
@@ -42,7 +43,7 @@ def precision_of(population: Population, fit: Fit) -> Precision:
     information = fit.layout.precision().toarray()
     squared, n = np.zeros_like(information), 0
     for part in population.parts():
-        scores = document_scores(part, fit)
+        scores = document_scores(part, fit.levels, fit.layout)
         weighted = sparse.diags(part.weight) @ scores
         information += (scores.T @ weighted).toarray()
         bounds = np.flatnonzero(np.diff(part.query, prepend=-1, append=-1))
@@ -99,37 +100,3 @@ def mixture_bands(fit: Fit, precision: Precision, gauge: Gauge, mean: Floats) ->
     error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     here = values(fit.levels)
     return Bands(here[:n], here[n:], error[:n], error[n:], covariance)
-
-
-def document_scores(population: Population, fit: Fit) -> sparse.csr_matrix:
-    """``[n_docs, size]`` gradient of each document's log-likelihood.
-
-    It takes some 500 bytes per document: of many, take one of
-    :meth:`Population.parts` at a time.
-    """
-    levels, n, n_pools = fit.levels, population.n_docs, population.n_pools
-    pool, doc, cell = population.pool, population.doc_of_row, population.cell
-    found, _ = document_levels(population, levels)
-    # Click rates: one entry per row of clicks.
-    rate = levels.click_rate(levels.levels)
-    skips = population.impressions - population.clicks
-    pull = population.clicks[:, None] / rate[pool] - skips[:, None] / (1 - rate)[pool]
-    pull *= found[doc]
-    plus, ratio = (np.sum(pull * slope[pool], 1) for slope in levels.rate_slopes())
-    tied = fit.layout.tied
-    ratio_at, n_ratios = (np.zeros_like(pool), 1) if tied else (pool, n_pools)
-    # Shares: found less expected, per document; levels move both.
-    surprise = found - np.exp(levels.log_shares(population))[cell]
-    lean, home = surprise @ levels.levels, population.home[cell]
-    to_level = surprise * levels.log_odds(population)[cell, None]
-    np.add.at(to_level, doc, pull * levels.alpha[pool, None])
-    blocks = [
-        sparse.csr_matrix((plus, (doc, pool)), (n, n_pools)),
-        sparse.csr_matrix((ratio, (doc, ratio_at)), (n, n_ratios)),
-        np.zeros((n, 0 if tied else 1)),  # of the common ratio, which only a prior has
-        levels.gap_slopes(to_level),
-        surprise[:, 1:],
-        lean[:, None] * population.basis[cell],
-        sparse.csr_matrix((lean, (np.arange(n), home)), (n, population.n_ranks)),
-    ]
-    return sparse.hstack(blocks, format="csr")

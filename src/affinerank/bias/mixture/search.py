@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
+from scipy.special import softmax
 
 from affinerank.arrays import Floats, Rng
 from affinerank.bias.mixture.fit import Fit, first_guess, fit_levels
@@ -34,7 +35,8 @@ def find_levels(
     """
     few = len(np.unique(population.query)) < FEW_QUERIES
     levels = grow_levels(population, most) if few else choose_levels(*halves, most, rng)
-    return refine_levels(population, levels), documents_differ(*halves, levels)
+    fit = without_idle_levels(population, refine_levels(population, levels))
+    return fit, documents_differ(*halves, levels)
 
 
 def choose_levels(seen: Population, held: Population, most: int, rng: Rng) -> Levels:
@@ -77,6 +79,42 @@ def grow_levels(population: Population, most: int) -> Levels:
             break
         best = grown
     return best.levels
+
+
+def without_idle_levels(population: Population, fit: Fit) -> Fit:
+    """Leave out levels that make the clicks no more likely, one after the other.
+
+    A search that began badly may have needed them on its way. A level has two
+    parameters, so its gain must exceed the logarithm of the number of documents.
+    """
+    while len(fit.levels.levels) > 2:
+        fewer = aligned_fit(population, with_closest_merged(population, fit.levels))
+        if fit.objective - fewer.objective > np.log(population.n_docs):
+            break
+        fit = fewer
+    return fit
+
+
+def with_closest_merged(population: Population, levels: Levels) -> Levels:
+    """Merge the two neighbouring levels that differ least for the fewest documents."""
+    # The share of documents at each level, at the mean odds of relevance.
+    odds = levels.log_odds(population).mean()
+    log_share = levels.share + levels.levels * odds
+    share = softmax(log_share)
+
+    # What the variance of relevance loses if two neighbours become one.
+    left, right = share[:-1], share[1:]
+    loss = left * right / (left + right) * np.diff(levels.levels) ** 2
+    merged = int(np.argmin(loss))
+
+    # The lowest level stays at 0 and the highest at 1; their neighbours join them.
+    last = len(levels.levels) - 1
+    leaves = merged + 1 if merged + 1 < last else merged
+    stays = merged if leaves == merged + 1 else merged + 1
+    log_share[stays] = np.logaddexp(log_share[merged], log_share[merged + 1])
+    new_share = np.delete(log_share - levels.levels * odds, leaves)
+    new_levels = np.delete(levels.levels, leaves)
+    return replace(levels, levels=new_levels, share=new_share - new_share[0])
 
 
 def documents_differ(seen: Population, held: Population, levels: Levels) -> bool:
