@@ -85,8 +85,8 @@ WORTH = "what clicks on them are worth is not known"
 LOGGED, PRODUCTION = "against_logged", "against_production"
 HELD = "the held-out clicks, for want of those they were estimated from"
 WHAT_TO_LOG = (
-    "log what moved them: ranker or segment where lists are of several kinds, policy or "
-    "propensity where documents were moved at random"
+    "log what moved them: ranker or segment where lists are of several kinds, policy "
+    "or propensity where documents were moved at random"
 )
 LEAST_QUERIES = 20  # from which relevance of other documents is predicted
 
