@@ -8,8 +8,10 @@ replaced while relevance drifted, an index that is updated.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from affinerank.arrays import Floats, Ints, Rng
 from affinerank.clicks.counts import ClickCounts
@@ -75,6 +77,20 @@ class Log:
             ranker=None if self.kind is None else names[kinds],
             randomised=shown[some] if randomised else None,
         )
+
+    def table(self, **columns: Any) -> pa.Table:
+        """One row per impression, as a log has it; ``columns`` are of sessions."""
+        session, place = np.indices(self.order.shape)
+        query = self.query[session]
+        impressions = {
+            "session_id": session,
+            "query_id": query,
+            "doc_id": query * N_DOCS + self.order,
+            "rank": place + 1,
+            "clicked": self.clicked,
+        }
+        impressions |= {name: np.asarray(v)[session] for name, v in columns.items()}
+        return pa.table({name: v.ravel() for name, v in impressions.items()})
 
     def data(self) -> RankingDataset:
         """One feature: the score of the ready-made ranker."""
