@@ -14,7 +14,7 @@ from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
-from affinerank.clicks.movement import Movement, measure_movement
+from affinerank.clicks.movement import WHAT_TO_LOG, Movement, measure_movement
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import BASELINE, CORRECTION, METHOD
@@ -84,10 +84,6 @@ FEW = (
 WORTH = "what clicks on them are worth is not known"
 LOGGED, PRODUCTION = "against_logged", "against_production"
 HELD = "the held-out clicks, for want of those they were estimated from"
-WHAT_TO_LOG = (
-    "log what moved them: ranker or segment where lists are of several kinds, policy "
-    "or propensity where documents were moved at random"
-)
 LEAST_QUERIES = 20  # from which relevance of other documents is predicted
 
 
