@@ -1,5 +1,6 @@
 """Shares of impressions away from a document's usual rank, by arithmetic."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,3 +108,19 @@ def test_declared_and_undeclared_logs_add_up() -> None:
     assert measure_movement(both).moved.share == 0.5
     assert measure_movement(declared + declared).impressions == 0
     assert "randomised" not in (silent + silent).columns
+
+
+def test_counts_that_are_read_in_parts_give_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    keys = np.unique(rng.integers(1, [60, 8, 6], (2_000, 3)), axis=0)
+    rows = [(f"q{q}", f"d{d}", int(k), int(1 + q % 3)) for q, d, k in keys]
+    whole = counts_of(*rows)
+    whole.save(tmp_path / "counts.parquet")
+    monkeypatch.setattr("affinerank.clicks.counts.ROWS_AT_ONCE", 20)
+    parts = ClickCounts.load(tmp_path / "counts.parquet")
+    assert len(list(parts.parts())) > len(set(keys[:, 0]))  # some have no rows
+    together, apart = (measure_movement(counts).to_dict() for counts in (whole, parts))
+    assert together["share"] > 0.5
+    assert apart == pytest.approx(together)

@@ -27,7 +27,7 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import grouped, randomised_impressions
 
 MOST_MOVED = 0.25  # of the impressions, at another rank than the usual one
-MOST_FAR = 0.05  # more than one rank away from it
+MOST_FAR = 0.04  # more than one rank away from it
 CONFIDENCE = 0.95
 WHAT_TO_LOG = (
     "log what moved them: ranker or segment where lists are of several kinds, policy "
