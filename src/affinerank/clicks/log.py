@@ -306,6 +306,8 @@ def _as_moment(column: ir.Value) -> ir.Value:
         return column
     if kind.is_string():
         return read_as("timestamp", column)
+    if kind.is_timestamp() and kind.timezone is None:
+        return column.cast("timestamp")  # by way of a time zone it takes far longer
     if kind.is_timestamp() or kind.is_date():
         return column.cast("timestamp('UTC')").cast("timestamp")
     raise DataError(f"timestamp must hold dates, numbers or text, holds {kind}")
