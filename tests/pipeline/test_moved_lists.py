@@ -17,6 +17,7 @@ from tests.pipeline.moving_lists import (
 )
 
 from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.pipeline.offpolicy import (
     ByClicks,
     OffPolicySettings,
@@ -134,3 +135,23 @@ def test_plain_data_carry_the_verdict_the_share_and_the_limit() -> None:
     assert about["rankers"][0]["against_logged"]["obstacle"] == (
         "lists moved for unknown reasons"
     )
+
+
+def test_estimated_users_make_no_difference() -> None:
+    """Also where users are refitted, and differences are up to gauge."""
+    log = personal_lists(np.random.default_rng(0), n_sessions=4_000)
+    estimated = TrustModel(
+        alpha=2 * USERS.alpha,
+        beta=USERS.beta + 0.3 * USERS.alpha,
+        identified="gauge",
+        estimated=EstimatedBy("two-level"),
+    )
+    judged = evaluate_from_clicks(
+        {"ready-made": READY_MADE},
+        log.counts(),
+        log.data(),
+        estimated,
+        settings=OffPolicySettings(replicates=2),
+    )
+    assert judged.refits is not None
+    assert verdicts(judged) == {"cannot be decided"}
