@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from tests.pipeline.moving_lists import personal_lists
 
 from affinerank.audit import audit, audit_file, bias, changes, identified
 from affinerank.audit.facts import facts_of
@@ -101,6 +102,7 @@ def test_a_small_log_says_what_it_is_too_small_for(write_log: WriteLog) -> None:
         "lists": 3,
         "documents": 4,
         "documents seen at several ranks": 2,
+        "impressions away from the usual rank": 2,  # a and b of q1, in s3
     }
     assert checks["sessions"]["says"] == "over 2 days: 2 per day"
     assert checks["queries"]["says"] == "1 of them were seen once (50%)"
@@ -327,3 +329,15 @@ def test_few_clicks_on_a_document_leave_its_relevance_to_the_others(
         assert few["verdict"] in ("yes", "partly", "not found", "unknown")
     assert few.get("clicks_decide", 0) < found["clicks_decide"]
     assert "by the rank" in found["says"][0]
+
+
+def test_lists_that_moved_for_unknown_reasons_are_named_where_a_log_is_usable() -> None:
+    log = personal_lists(np.random.default_rng(0), 2_000)
+    for counts, verdict in (
+        (log.counts(), "care"),
+        (log.counts(randomised=True), "good"),
+    ):
+        checks = audit(counts).to_dict()["usable"]["checks"]
+        [moved] = [c for c in checks if c["what"].endswith("away from the usual rank")]
+        assert moved["verdict"] == verdict
+        assert ("evaluate cannot decide" in moved["says"]) == (verdict == "care")

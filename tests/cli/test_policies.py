@@ -47,6 +47,9 @@ def test_propensities_and_the_named_policy_give_one_exposure(folder: Path) -> No
     )
     shown = both.filter(pa.compute.is_valid(both["exposure_logged"]))
     np.testing.assert_allclose(shown["exposure_logged"], shown["exposure"], rtol=1e-9)
+    for counted in (ours, named):  # both ways declare that documents moved at random
+        table = pq.read_table(counted)
+        assert table["randomised"].equals(table["impressions"])
     unshown = both.filter(pa.compute.equal(both["impressions"], 0))
     assert unshown.num_rows > 100
     assert np.all(np.asarray(unshown["exposure"]) > 0)

@@ -170,7 +170,11 @@ EVERYTHING = LogOptions(
 def test_three_engines_give_identical_counts(
     count: Count, write: Write, tmp_path: Path
 ) -> None:
-    rows = [{**row, "price": 1.5 * i} for i, row in enumerate(random_log(9))]
+    policies = ("swap", " Fixed", None)
+    rows = [
+        {**row, "price": 1.5 * i, "policy": policies[i % 3]}
+        for i, row in enumerate(random_log(9))
+    ]
     rows += [{**row, "clicked": True} for row in rows[:5]]  # repeats
     source = write(rows)
     with duckdb.connect(str(tmp_path / "logs.duckdb")) as connection:
@@ -186,6 +190,9 @@ def test_three_engines_give_identical_counts(
         in_table, _ = count(url, options, table="clicks", **settings_)
         assert ours.equals(on_spark)
         assert ours.equals(in_table)
+        assert pc.sum(ours.table["randomised"]).as_py() > 0
+        assert set(ours.ranker_times) == {"A", "B"}
+        assert ours.ranker_times == on_spark.ranker_times == in_table.ranker_times
         names = [(f.what, f.number) for f in found.report.findings]
         assert names == [(f.what, f.number) for f in found_there.report.findings]
         assert len(names) >= 2

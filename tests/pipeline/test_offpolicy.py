@@ -163,8 +163,12 @@ def test_one_ranker_of_several_that_logged_is_production(held: Held) -> None:
     # The log holds both: the new ranker is ahead of it by 0.6 of its lead.
     lead, ahead = (found[f"against_{n}"]["estimate"] for n in ("production", "logged"))
     assert ahead == pytest.approx(0.6 * lead, rel=0.1)
-    words = "better is better than production by"
+    words = "better is better than production (ranker old, the one with most sessions)"
     assert found["conclusions"][0].startswith(words)
+    # The second judge compares with the same ranker.
+    second = [row["second_judge"]["estimate"] for row in (found, other)]
+    assert second[0] > 0
+    assert second[1] == pytest.approx(0, abs=1e-12)
     gauged = mixed.judge(GAUGE, replicates=2)["against_production"]
     assert gauged["estimate"] == pytest.approx(
         lead * mean_alpha(rows_of(counts, held.data), KNOWN), rel=0.02

@@ -294,8 +294,11 @@ def audited(
             yield f"{at}/{section}/verdict", part["verdict"]
     usable, rates, bias = found["usable"], found["click_rates"], found["position_bias"]
     yield from numbers(f"{at}/usable", usable)
-    yield f"{at}/usable/numbers", or_nan(row["number"] for row in usable["checks"])
-    checks = [f"{row['what']}: {row['verdict']}" for row in usable["checks"]]
+    # Version 0.1 did not look at how far documents moved.
+    new = "impressions away from the usual rank"
+    known = [row for row in usable["checks"] if row["what"] != new]
+    yield f"{at}/usable/numbers", or_nan(row["number"] for row in known)
+    checks = [f"{row['what']}: {row['verdict']}" for row in known]
     yield f"{at}/usable/checks", checks
     yield from columns(f"{at}/click_rates/by_rank", rates["by_rank"])
     for group in rates.get("by_ranker", ()):

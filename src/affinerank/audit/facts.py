@@ -17,6 +17,7 @@ from affinerank.bias.overlap import Overlap, overlap_of
 from affinerank.bias.pooling import RankPools, pool_ranks
 from affinerank.bias.swaps import DEEPEST
 from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.movement import Movement, measure_movement
 from affinerank.clicks.rows import (
     ClickRows,
     codes,
@@ -47,6 +48,7 @@ class Facts:
         ids: ``query_id`` and ``doc_id`` of each document of the rows.
         pools: Which ranks have enough clicks to stand alone.
         overlap: How far documents were shown at several ranks.
+        movement: How often they were away from their usual rank, undeclared.
         features: Whether features were given.
         survey: Of the log, where one was read.
         days: How many days it covers, where that is known.
@@ -67,6 +69,7 @@ class Facts:
     ids: pa.Table
     pools: RankPools
     overlap: Overlap
+    movement: Movement
     features: bool
     survey: LogSurvey | None
     days: float | None
@@ -122,8 +125,17 @@ def facts_of(
     detailed, ids = rows_of(merged), document_ids(merged)
     rows = detailed.merged()
     pools = pool_ranks(rows)
-    given = data is not None, survey, days
-    facts = Facts(counts, rows, ids, pools, overlap_of(rows, pools), *given)
+    facts = Facts(
+        counts=counts,
+        rows=rows,
+        ids=ids,
+        pools=pools,
+        overlap=overlap_of(rows, pools),
+        movement=measure_movement(counts),
+        features=data is not None,
+        survey=survey,
+        days=days,
+    )
     how = EstimationSettings(seed=seed)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", AffineRankWarning)

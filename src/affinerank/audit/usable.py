@@ -13,6 +13,7 @@ from affinerank.audit.findings import Block, Column, Mark, Question, Section
 from affinerank.audit.words import days_text, times_text
 from affinerank.bias.pooling import LEAST_CLICKS
 from affinerank.bias.requirements import DRAWS, LEAST_DOCUMENTS
+from affinerank.clicks.movement import WHAT_TO_LOG, Movement
 
 if TYPE_CHECKING:
     from affinerank.audit.survey import LogSurvey
@@ -115,7 +116,23 @@ def checks(facts: Facts) -> list[Check]:
         lists,
         _enough("documents", overlap.n_docs, often, repeated),
         _enough(several, moved, moved, f"that connects {reach}"),
+        _moves(facts.movement),
     ]
+
+
+def _moves(movement: Movement) -> Check:
+    """Say whether documents moved so much that they may have moved for a reason."""
+    what = "impressions away from the usual rank"
+    if not movement.impressions:
+        says = "no document was shown twice at places that no policy drew"
+        return Check(what, None, "good", says)
+    moved = round(movement.moved.share * movement.impressions)
+    if movement.unexplained:
+        why = "the log does not say why, so evaluate cannot decide by it"
+        says = f"{movement.in_words()}; {why}; {WHAT_TO_LOG}"
+        return Check(what, moved, "care", says)
+    says = f"{movement.moved.share:.1%}, as an index moves that is updated"
+    return Check(what, moved, "good", says)
 
 
 def _faults(survey: LogSurvey | None, kept: int) -> Check:

@@ -307,6 +307,8 @@ def counted(about: About) -> None:
     names = "rows sessions queries documents ranks impressions clicks"
     rows = {name: about[name] for name in names.split()}
     dropped = about["dropped"]
+    if about.get("randomised"):
+        rows["in lists drawn at random"] = f"{about['randomised']:,} impressions"
     rows["dropped"] = f"{dropped['sessions']:,} sessions, {dropped['rows']:,} rows"
     rows["seconds"] = f"{about['seconds']:.1f}"
     if about.get("removed"):
@@ -386,9 +388,21 @@ def evaluated_from_clicks(about: About) -> None:
         "were refitted to {refits[replicates]} resamples of {refits[to]}",
         "intervals are clustered by user, in {user_buckets:,} buckets",
     )
+    _moved(about["movement"])
     if about["among"] == "shown":
         line("rankings order the documents that were shown, and no others")
     _concluded(about)
+
+
+def _moved(movement: About) -> None:
+    """Print how far lists moved, where they did; too far is part of the conclusion."""
+    if movement["share"] > 0 and not movement["unexplained"]:
+        line(
+            "{share:.1%} of the impressions show a document at another rank than its "
+            "usual one, and the log does not say why; up to {limit:.0%} is taken for "
+            "chance ({far_share:.1%} more than one rank away, up to "
+            "{far_limit:.0%})".format_map(movement)
+        )
 
 
 def _judged(row: About) -> dict[str, str]:
@@ -430,7 +444,7 @@ def _estimate(about: About, sign: str = "") -> str:
 def _verdict(difference: About) -> str:
     verdict, needed = str(difference["verdict"]), difference["clicks_needed"]
     if verdict == "cannot be decided":
-        return f"{verdict}: the judges disagree, so the users may be wrong"
+        return f"{verdict}: {difference['obstacle']}"
     if verdict != "undecided":
         return verdict
     if needed is None:

@@ -57,8 +57,7 @@ def evaluate(
         estimator: With --counts: {ESTIMATORS}.
         against: What to compare with. By labels: a ranker's folder, or production as
             simulate trains it (the default of worlds). With --counts: the logged order,
-            always, and a ranker that logged (column ranker; by default that of most
-            sessions).
+            always, and a ranker that logged (column ranker; by default the latest).
         among: With --counts, which documents are ranked: all, or shown.
         rank_weights: With --counts: weights of ranks 1, 2, ..., as in 1,0.5.
         estimated_from: With estimated --users: the counts they came from; of splits,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -32,6 +32,7 @@ from affinerank.clicks.counts import HELD_OUT, KEPT, require_share, split_by_que
 from affinerank.clicks.counts_table import (
     EXPOSURE,
     NUMBERS,
+    RANDOMISED,
     VALUES,
     row_keys,
     session_keys,
@@ -60,6 +61,7 @@ from affinerank.clicks.faults import (
     without_bad_sessions,
 )
 from affinerank.clicks.log import LogOptions, normalised, parse_moment, unread
+from affinerank.clicks.ranker_times import MOST_RANKERS, RankerTimes, to_metadata
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, scratch_folder, written_whole
 from affinerank.progress import Progress, quiet
@@ -164,7 +166,14 @@ def count_log(
         known = {"repeats": report.repeats, "plain": report.plain} if report else {}
         counts = [counts_expression(part, **known) for part in parts]
         share = None if by_time else holdout
-        files = write_counts(counts, target, folder, holdout=share, progress=progress)
+        files = write_counts(
+            counts,
+            target,
+            folder,
+            holdout=share,
+            ranker_times=_times_of_rankers(table, settings),
+            progress=progress,
+        )
         about = {"rows": rows, **_sizes(files, table, plain), "dropped": dropped}
     return Counted(report, {**about, "seconds": time.perf_counter() - started})
 
@@ -191,9 +200,10 @@ def counts_expression(
     Unchecked, a query has as many sessions as impressions at rank 1, or as its most
     frequent row if larger.
 
-    Where the log has propensities, the exposure of a document at a rank is the number
-    of impressions that its query had at the rank, times the harmonic mean of the
-    document's propensities there: they are known where it was shown alone.
+    Where the log declares which places a policy drew, impressions there are counted as
+    ``randomised``. Where the log has propensities, the exposure of a document at a rank
+    is the number of impressions that its query had at the rank, times the harmonic mean
+    of the document's propensities there: they are known where it was shown alone.
 
     Args:
         log: The log, under our names.
@@ -203,17 +213,21 @@ def counts_expression(
     by, keys = session_keys(log.columns), list(row_keys(log.columns))
     valued = ["value"] if "value" in log.columns else []
     known = ["propensity"] if "propensity" in log.columns else []
+    declared = [RANDOMISED] if RANDOMISED in log.columns else []
     if "context" in keys:
         known = []  # propensities go by rank alone
     if repeats:
-        once = {name: _[name].max() for name in ("clicked", *valued, *known)}
+        columns = ("clicked", *valued, *known, *declared)
+        once = {name: _[name].max() for name in columns}
         log = log.group_by(["session_id", *keys]).agg(**once)
     # Two selections, which engines read in two passes: DuckDB would keep one that is
     # used twice aside. Counting clicked rows is a sum that it does not widen.
-    shown = log.select(*keys, "clicked", *valued, *known)
+    shown = log.select(*keys, "clicked", *valued, *known, *declared)
     sums = {"impressions": _.count(), "clicks": _.count(where=_.clicked == 1)}
     if valued:
         sums |= {"value": _.value.sum(), "value_squares": (_.value * _.value).sum()}
+    if declared:
+        sums[RANDOMISED] = _.count(where=_[RANDOMISED] == 1)
     if known:
         sums["harmonic"] = _.count() / (1 / _.propensity).sum()
     counts = shown.group_by(keys).agg(**sums)
@@ -233,8 +247,10 @@ def counts_expression(
         issued = log.select(*by, "session_id")
         number = _.session_id.nunique()
         sessions = gathered([issued.group_by(by).agg(sessions=number)])
+    exposure = [EXPOSURE] if known else []
+    values = VALUES if valued else ()
     return counts.join(sessions, by).select(
-        *keys, *NUMBERS, *(VALUES if valued else ()), *([EXPOSURE] if known else ())
+        *keys, *NUMBERS, *values, *exposure, *declared
     )
 
 
@@ -244,6 +260,7 @@ def write_counts(
     folder: Path,
     *,
     holdout: float | None = None,
+    ranker_times: RankerTimes | None = None,
     progress: Progress = quiet,
 ) -> list[Path]:
     """Write the results of :func:`counts_expression` into one Parquet file.
@@ -253,6 +270,7 @@ def write_counts(
         target: The file; it appears whole or not at all.
         folder: Where each of several parts is counted into, first.
         holdout: Share of queries to set aside.
+        ranker_times: When each ranker logged, noted in the file's metadata.
         progress: Called as parts are counted.
 
     Returns:
@@ -267,36 +285,56 @@ def write_counts(
                 _copy(part, file)
             every = every.get_backend().read_parquet(list(map(_exactly, files)))
         with watched(every, progress, "counting", 100):
+            metadata = to_metadata(ranker_times or {})
             if is_duckdb(every) and holdout is None:
-                _copy(every, aside)
+                _copy(every, aside, metadata)
             else:
-                _write_batches(every, aside, holdout)
+                _write_batches(every, aside, holdout, metadata)
         if not aside.exists() or pq.read_metadata(aside).num_rows == 0:
             raise DataError("there is nothing to count: no row is left of the log")
     return files
 
 
-def _copy(counts: ir.Table, path: Path) -> None:
+def _copy(
+    counts: ir.Table, path: Path, metadata: Mapping[bytes, bytes] | None = None
+) -> None:
     """Let DuckDB write a file."""
+    options = [
+        f"KV_METADATA {{{_quoted(key.decode())}: {_quoted(value.decode())}}}"
+        for key, value in (metadata or {}).items()
+    ]
+    query = ibis.to_sql(counts, dialect="duckdb")
     try:
-        copy_to(ibis.to_sql(counts, dialect="duckdb"), path, counts)
+        copy_to(query, path, counts, ", ".join(options))
     except Exception as error:
         if path.name in str(error):
             raise OSError(str(error).rsplit(": ", maxsplit=1)[-1]) from error
         raise  # about the log
 
 
-def _write_batches(counts: ir.Table, path: Path, holdout: float | None) -> None:
+def _write_batches(
+    counts: ir.Table,
+    path: Path,
+    holdout: float | None,
+    metadata: Mapping[bytes, bytes],
+) -> None:
     writer = None
     for batch in batches(counts, ROWS_AT_ONCE):
         found = pa.Table.from_batches([batch])
         table = pa.table({n: typed_column(n, found[n]) for n in found.column_names})
         if holdout is not None:
             table = table.append_column("split", split_by_query(table, holdout))
+        table = table.replace_schema_metadata(metadata)
         writer = writer or pq.ParquetWriter(path, table.schema)
         writer.write_table(table)
     if writer is not None:
         writer.close()
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
 
 
 def _exactly(path: Path) -> str:
@@ -318,7 +356,9 @@ def _sizes(files: Sequence[Path], log: ir.Table, plain: bool) -> dict[str, int]:
     every = -(-sum(groups) // DOCUMENTS_COUNTED)
     for file, size in zip(files, groups, strict=True):
         for part in in_parts(read(_exactly(file)), "query_id", size):
-            sums = {name: _[name].sum() for name in ("impressions", "clicks")}
+            summed = ["impressions", "clicks"]
+            summed += [RANDOMISED] if RANDOMISED in part.columns else []
+            sums = {name: _[name].sum() for name in summed}
             found = totals(part, ranks=_["rank"].max(), **sums)
             deepest = max(deepest, found.pop("ranks"))
             by = session_keys(part.columns)
@@ -332,6 +372,28 @@ def _sizes(files: Sequence[Path], log: ir.Table, plain: bool) -> dict[str, int]:
     if every > 1:
         sizes["documents"] = round(sizes["documents"], 3 - len(str(sizes["documents"])))
     return {**sizes, "groups": sum(groups), "ranks": deepest}
+
+
+def _times_of_rankers(table: ir.Table, options: LogOptions) -> RankerTimes:
+    """Return the first and last moment of each ranker, where the log has moments."""
+    columns = (options.name_of("ranker"), options.name_of("timestamp"))
+    if not set(columns) <= set(table.columns):
+        return {}
+    # Whose sessions they are does not matter here, and costs time.
+    plain = replace(options, user_buckets=None, max_sessions_per_user=None)
+    log = normalised(table, plain, timed=True)
+    moment = log.timestamp
+    if not moment.type().is_numeric():
+        moment = moment.epoch_seconds()
+    moments = log.select("ranker", moment=moment.cast("float64"))
+    moments = moments.filter(_.moment.abs() < float("inf"))
+    by_ranker = moments.group_by("ranker").agg(
+        first=_.moment.min(), last=_.moment.max()
+    )
+    rows = by_ranker.limit(MOST_RANKERS + 1).to_pyarrow().to_pylist()
+    if len(rows) > MOST_RANKERS:
+        return {}
+    return {row["ranker"]: (row["first"], row["last"]) for row in rows}
 
 
 def _rows(table: ir.Table) -> int:

@@ -26,14 +26,22 @@ from affinerank.clicks.counts_table import (
     EXTRA_KEYS,
     KEYS,
     NUMBERS,
+    RANDOMISED,
     SUMMED,
     VALUES,
     checked_table,
     given_column,
     grouped,
+    randomised_impressions,
     session_keys,
 )
 from affinerank.clicks.days import days_in
+from affinerank.clicks.ranker_times import (
+    RankerTimes,
+    add_times,
+    from_metadata,
+    to_metadata,
+)
 from affinerank.data.parquet import parquet_errors
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import (
@@ -66,7 +74,9 @@ class ClickCounts(Tabular):
             last click above in the session, 0 for none. Where clicks have a value, its
             sum and that of its squares are ``value`` and ``value_squares``. Where the
             policy is known, ``exposure`` is the number of sessions expected to show the
-            document there, above 0 also for some that were never shown.
+            document there, above 0 also for some that were never shown. Where the log
+            says which lists a policy drew at random, ``randomised`` is the number of
+            impressions in those. Metadata hold when each ranker logged.
     """
 
     table: pa.Table
@@ -83,6 +93,15 @@ class ClickCounts(Tabular):
     def columns(self) -> list[str]:
         """Names of the columns."""
         return list(self.table.column_names)
+
+    @property
+    def ranker_times(self) -> RankerTimes:
+        """First and last moment of each ranker's sessions; empty if not known."""
+        return from_metadata(self.table.schema.metadata)
+
+    def with_ranker_times(self, times: RankerTimes) -> ClickCounts:
+        """Note when each ranker logged."""
+        return ClickCounts(self.table.replace_schema_metadata(to_metadata(times)))
 
     @classmethod
     def from_columns(
@@ -102,6 +121,7 @@ class ClickCounts(Tabular):
         value: ArrayLike | None = None,
         value_squares: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
+        randomised: ArrayLike | None = None,
     ) -> ClickCounts:
         """Build from one array per column.
 
@@ -114,8 +134,9 @@ class ClickCounts(Tabular):
         5
         """
         extra = (context, ranker, segment, split, user_bucket)
-        numbers = (impressions, clicks, sessions, value, value_squares, exposure)
-        given = (query_id, doc_id, rank, *extra, *numbers)
+        numbers = (impressions, clicks, sessions)
+        summed = (value, value_squares, exposure, randomised)
+        given = (query_id, doc_id, rank, *extra, *numbers, *summed)
         arrays = {
             name: given_column(name, values)
             for name, values in zip(COLUMNS, given, strict=True)
@@ -230,11 +251,13 @@ class ClickCounts(Tabular):
         if EXPOSURE in self.table.column_names and 0 < len(within) < len(keys):
             return self.merged(*within).merged("ranker")  # each has its own policy
         sessions = self.sessions_per_query
-        return _added_up(
+        added_up = _added_up(
             self.table.drop_columns(list(keys)),
             sessions.drop_columns([k for k in keys if k in sessions.column_names]),
             rankers="ranker" in keys,
         )
+        times = {} if "ranker" in keys else self.ranker_times
+        return added_up.with_ranker_times(times) if times else added_up
 
     def labelled(self, key: str, value: str) -> ClickCounts:
         """Add a key (``ranker``, ``segment``, ``split``) of one value to every row."""
@@ -282,10 +305,17 @@ class ClickCounts(Tabular):
         left = rows["sessions"].to_numpy() - in_half
         first = rng.hypergeometric(shown, left + in_half - shown, in_half)
         clicked = rng.hypergeometric(clicks, shown - clicks, first)
-        return (
-            _half(rows, self.keys, first, clicked, in_half),
-            _half(rows, self.keys, shown - first, clicks - clicked, left),
-        )
+        here = {"impressions": first, "clicks": clicked, "sessions": in_half}
+        there = {
+            "impressions": shown - first,
+            "clicks": clicks - clicked,
+            "sessions": left,
+        }
+        if RANDOMISED in rows.column_names:
+            drawn = rows[RANDOMISED].to_numpy()
+            here[RANDOMISED] = rng.hypergeometric(drawn, shown - drawn, first)
+            there[RANDOMISED] = drawn - here[RANDOMISED]
+        return _half(rows, self.keys, here), _half(rows, self.keys, there)
 
     def save(self, path: PathLike) -> None:
         """Write the counts as Parquet."""
@@ -407,6 +437,11 @@ class CountsInParts(ClickCounts):
         """Names of the columns."""
         return self._part(self._n).columns
 
+    @property
+    def ranker_times(self) -> RankerTimes:
+        """First and last moment of each ranker's sessions; empty if not known."""
+        return self._part(self._n).ranker_times
+
     def merged(self, *keys: str) -> ClickCounts:
         """Forget keys after the rank."""
         return self._each(lambda part: part.merged(*keys))
@@ -460,9 +495,21 @@ def _sum_of_files(files: Sequence[Path], found: Sequence[ClickCounts]) -> ClickC
 
 def _together(counts: Sequence[ClickCounts]) -> ClickCounts:
     """Add up counts that have the same keys."""
+    tables = [one.table for one in counts]
+    # What one log declares to be random stays so; what another does not, does not.
+    if any(RANDOMISED in table.column_names for table in tables):
+        tables = [_with_randomised(table) for table in tables]
     sessions = [one.sessions_per_query for one in counts]
-    rows = pa.concat_tables([one.table for one in counts])
-    return _added_up(rows, pa.concat_tables(sessions))
+    total = _added_up(pa.concat_tables(tables), pa.concat_tables(sessions))
+    times = add_times(one.ranker_times for one in counts)
+    return total.with_ranker_times(times) if times else total
+
+
+def _with_randomised(table: pa.Table) -> pa.Table:
+    """Add the number of randomised impressions to counts that do not state it."""
+    if RANDOMISED in table.column_names:
+        return table
+    return table.append_column(RANDOMISED, randomised_impressions(table))
 
 
 def _read(file: Path, parts: Sequence[Path] = ()) -> ClickCounts:
@@ -506,18 +553,18 @@ class _Spread:
 
 
 def _half(
-    rows: pa.Table, keys: tuple[str, ...], shown: Ints, clicks: Ints, sessions: Ints
+    rows: pa.Table, keys: tuple[str, ...], numbers: dict[str, Any]
 ) -> ClickCounts:
     """Put other numbers beside the keys, leaving out what was never shown.
 
     One row of a query stays where none was shown but it has sessions, to hold those.
     """
+    shown, sessions = numbers["impressions"], numbers["sessions"]
     query = rows["query"].to_numpy()
     _, first = np.unique(query, return_index=True)
     ever = np.bincount(query, weights=shown)[query[first]] > 0
     keep = shown > 0
     keep[first] |= ~ever & (sessions[first] > 0)
-    numbers = {"impressions": shown, "clicks": clicks, "sessions": sessions}
     if EXPOSURE in rows.column_names:
         part = sessions / np.maximum(np.asarray(rows["sessions"]), 1)
         numbers[EXPOSURE] = np.asarray(rows[EXPOSURE]) * part

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank.arrow import is_text, pa, pc
+from affinerank.clicks.ranker_times import from_metadata, to_metadata
 from affinerank.data.parquet import arrow_column
 from affinerank.errors import DataError
 from affinerank.limits import ID_BYTES, MAX_COUNT, MAX_RANK
@@ -18,7 +19,9 @@ EXTRA_KEYS = ("ranker", "segment", "split", "user_bucket")
 NUMBERS = ("impressions", "clicks", "sessions")
 VALUES = ("value", "value_squares")  # of clicks, added up
 EXPOSURE = "exposure"  # sessions expected to show the document at the rank
-SUMMED = (*VALUES, EXPOSURE)
+RANDOMISED = "randomised"  # impressions whose place a policy drew at random
+REALS = (*VALUES, EXPOSURE)
+SUMMED = (*REALS, RANDOMISED)
 COLUMNS = (*KEYS, CONTEXT, *EXTRA_KEYS, *NUMBERS, *SUMMED)
 
 
@@ -72,7 +75,25 @@ def checked_table(table: pa.Table) -> pa.Table:
     for name, column in (("impressions", shown), ("sessions", spread[-1])):
         if np.asarray(column).sum(dtype=float) > MAX_COUNT:
             raise DataError(f"counts: all {name} together must be 2^53 at most")
-    return ordered
+    return ordered.replace_schema_metadata(_known_metadata(table))
+
+
+def randomised_impressions(table: pa.Table) -> pa.ChunkedArray:
+    """Return how many impressions of each row stood where a policy drew them.
+
+    Counts of before have no such column: all of them, if the exposure is known, for
+    then the log had propensities or the policy was named; else none.
+    """
+    if RANDOMISED in table.column_names:
+        return table[RANDOMISED]
+    if EXPOSURE in table.column_names:
+        return table["impressions"]
+    return pc.multiply(table["impressions"], 0)
+
+
+def _known_metadata(table: pa.Table) -> dict[bytes, bytes]:
+    """Keep what counts know of rankers, and nothing that other tools wrote."""
+    return to_metadata(from_metadata(table.schema.metadata))
 
 
 def row_keys(columns: Sequence[str]) -> tuple[str, ...]:
@@ -98,8 +119,8 @@ def typed_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of counts as int64 or string."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    kind, values = column.type, name in SUMMED
-    if values or name in (*NUMBERS, "rank", CONTEXT):
+    kind, values = column.type, name in REALS
+    if values or name in (*NUMBERS, "rank", CONTEXT, RANDOMISED):
         try:
             return column.cast(pa.float64() if values else pa.int64())
         except pa.ArrowException:
@@ -161,6 +182,11 @@ def _check_numbers(table: pa.Table) -> None:
         )
         limits = "must be 0 to the query's sessions, and above 0 if shown"
         rules.append((~usable, EXPOSURE, limits))
+    if RANDOMISED in table.column_names:
+        drawn = np.asarray(table[RANDOMISED])
+        rules.append(
+            ((drawn < 0) | (drawn > shown), RANDOMISED, "must be 0 to the impressions")
+        )
     for broken, name, rule in rules:
         if broken.any():
             row = int(np.argmax(broken))

@@ -11,7 +11,13 @@ import numpy as np
 from affinerank.arrays import Floats, Ints
 from affinerank.arrow import pa, pc, pq
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import EXPOSURE, KEYS, NUMBERS, typed_column
+from affinerank.clicks.counts_table import (
+    EXPOSURE,
+    KEYS,
+    NUMBERS,
+    RANDOMISED,
+    typed_column,
+)
 from affinerank.clicks.policies.policy import AnyPolicy, Lists, probability
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.parquet import parquet_errors
@@ -98,6 +104,7 @@ def with_exposure(
         )
     columns = {name: both[name] for name in both.column_names}
     columns |= {name: pc.fill_null(both[name], 0) for name in NUMBERS[:2]}
+    columns[RANDOMISED] = columns["impressions"]  # each place is one that it could draw
     return ClickCounts(pa.table(columns))
 
 

@@ -1,8 +1,9 @@
 """Bring click logs onto one schema, by the engine that has them.
 
 A log has one row per impression: ``session_id, query_id, doc_id, rank, clicked``, and
-optionally ``ranker``, ``timestamp``, ``user_id``, ``segment``, ``propensity``. Other
-names are mapped. Faults of a log are found by :mod:`affinerank.clicks.faults`.
+optionally ``ranker``, ``timestamp``, ``user_id``, ``segment``, ``propensity`` and
+``policy``. Other names are mapped. Faults of a log are found by
+:mod:`affinerank.clicks.faults`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
+from affinerank.clicks.counts_table import RANDOMISED
 from affinerank.clicks.engines import engine_errors, in_byte_order, met, read_as
+from affinerank.defaults import POLICY
 from affinerank.errors import ConfigError, DataError
 from affinerank.settings import require_at_least
 
 IDS = ("session_id", "query_id", "doc_id")
 REQUIRED = (*IDS, "rank", "clicked")
-OPTIONAL = ("ranker", "timestamp", "user_id", "segment", "propensity")
+OPTIONAL = ("ranker", "timestamp", "user_id", "segment", "propensity", "policy")
+NO_POLICY = ("", POLICY, "none")  # what a log calls the ranker's own list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,8 @@ def normalised(
     ``rank`` and ``clicked`` become integers, null where they cannot; ids become
     integers or strings; ``ranker`` and ``segment`` strings, empty where null.
     ``timestamp`` is kept, null where it is no moment, if an option needs it or the
-    caller does (``timed``): rows without one are faults then.
+    caller does (``timed``): rows without one are faults then. ``policy`` and
+    ``propensity`` become ``randomised``: 1 where a policy drew the place, else 0.
     """
     if options.where is not None:
         with engine_errors("--where"):
@@ -172,7 +177,23 @@ def _named(table: ir.Table, options: LogOptions) -> ir.Table:
     if "value" in columns:  # of what was not clicked, none
         columns["value"] = ibis.ifelse(columns["clicked"] == 1, columns["value"], 0.0)
     columns["rank"] = _in_list(columns["rank"], table, options)
+    policy = columns.pop("policy", None)
+    if policy is not None or "propensity" in columns:
+        columns[RANDOMISED] = _randomised(policy, columns.get("propensity"))
     return table.select(**columns)
+
+
+def _randomised(policy: ir.Value | None, propensity: ir.Value | None) -> ir.Value:
+    """1 where the log declares that a policy drew the place at random, else 0.
+
+    A place of propensity 1 was not drawn: the list could not have been another.
+    """
+    declared = ibis.literal(value=False)
+    if policy is not None:
+        declared = ~policy.strip().lower().isin(NO_POLICY)
+    if propensity is not None:
+        declared |= propensity < 1
+    return ibis.ifelse(declared, 1, 0).cast("int64")
 
 
 @ibis.udf.scalar.builtin(name="md5")  # type: ignore[untyped-decorator]
@@ -285,6 +306,8 @@ def _as_moment(column: ir.Value) -> ir.Value:
         return column
     if kind.is_string():
         return read_as("timestamp", column)
+    if kind.is_timestamp() and kind.timezone is None:
+        return column.cast("timestamp")  # by way of a time zone it takes far longer
     if kind.is_timestamp() or kind.is_date():
         return column.cast("timestamp('UTC')").cast("timestamp")
     raise DataError(f"timestamp must hold dates, numbers or text, holds {kind}")

@@ -62,9 +62,10 @@ def write_session_log(
     """Write a click log of ``n_sessions`` sessions as Parquet, in bounded memory.
 
     One row per impression: ``session_id`` (from 1), ``query_id``, ``doc_id``, ``rank``,
-    ``clicked``, and ``ranker`` and ``segment`` where there are several; where a policy
-    draws which documents are shown, the ``propensity``: how likely it is to show this
-    one at this rank. Returns the number of sessions, impressions and clicks.
+    ``clicked``, and ``ranker`` and ``segment`` where there are several; where policies
+    change lists at random, the ``policy``; where one draws which documents are shown,
+    the ``propensity``: how likely it is to show this one at this rank. Returns the
+    number of sessions, impressions and clicks.
     """
     _require_sessions(n_sessions)
     ids = {
@@ -91,6 +92,8 @@ def write_session_log(
                 for name, values in block.items()
                 if told.get(name, True)
             }
+            if simulation.policy:
+                columns["policy"] = pa.repeat(simulation.policy, len(block["rank"]))
             table = pa.table(columns)
             writer = writer or pq.ParquetWriter(aside, table.schema)
             writer.write_table(table)
@@ -174,6 +177,7 @@ def _counts(
         ranker=np.array(simulation.names)[ranker] if several else None,
         segment=np.array(segments)[segment] if segments else None,
         exposure=issued * propensity[ranker, doc, rank - 1] if keeps else None,
+        randomised=shown if simulation.policy else None,
     )
 
 

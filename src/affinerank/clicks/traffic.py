@@ -28,6 +28,7 @@ from affinerank.clicks.policies.policy import (
     probability,
 )
 from affinerank.data.dataset import RankingDataset
+from affinerank.defaults import POLICY
 from affinerank.errors import ConfigError, DataError
 from affinerank.notebook import Tabular
 from affinerank.settings import Spec, require_at_least
@@ -82,6 +83,15 @@ class Traffic:
         specs = [Spec.parse(text) for text in self.policies]
         return [spec.settings(POLICIES[spec.name].settings) for spec in specs]
 
+    def random_policies(self) -> str:
+        """Name the policies that change lists at random; empty if none does."""
+        names = [
+            text
+            for text, policy in zip(self.policies, self.changes(), strict=True)
+            if Spec.parse(text).name != POLICY and policy.share > 0
+        ]
+        return "; ".join(names)
+
     def zipf_exponent(self) -> float:
         """Exponent of the law that queries follow; 0 is uniform."""
         if self.queries == "uniform":
@@ -112,6 +122,7 @@ class Simulation(Tabular):
         shown: ``[n_queries]`` length of the list shown.
         rival: ``[n_rankers, n_docs]`` place of that document in the next ranker's list,
             where there are several.
+        policy: Names of the policies that change lists at random; empty if none does.
     """
 
     data: RankingDataset
@@ -125,6 +136,7 @@ class Simulation(Tabular):
     ranker_share: Floats
     shown: Ints
     rival: Ints | None = None
+    policy: str = ""
 
     def _line(self) -> str:
         return f"{self.data!r} ranked by {', '.join(self.names)}, {self.users!r}"
@@ -276,6 +288,7 @@ def prepare(
         ranker_share=shares / shares.sum(),
         shown=shown,
         rival=np.take_along_axis(rival, order, axis=1) if len(names) > 1 else None,
+        policy=settings.random_policies(),
     )
 
 

@@ -46,6 +46,10 @@ from affinerank.estimators import Weights
 from affinerank.evaluation.unseen import Predicted
 
 Verdict = Literal["better", "worse", "undecided", "cannot be decided"]
+Obstacle = Literal["lists moved for unknown reasons", "two judges disagree"]
+
+LISTS_MOVED: Obstacle = "lists moved for unknown reasons"
+JUDGES_DISAGREE: Obstacle = "two judges disagree"
 
 LEVEL = 0.95
 MOST_NEVER_SHOWN = 0.05
@@ -243,36 +247,57 @@ class Decision:
     """Whether a ranking is better than another on future queries.
 
     Attributes:
-        verdict: Undecided where the interval over queries contains 0; cannot be decided
-            where a second judge's interval is on the other side of it.
+        verdict: Undecided where the interval over queries contains 0. Cannot be decided
+            where lists moved for unknown reasons, or a second judge's interval is on
+            the other side of 0.
         clicks: How many there are.
         clicks_needed: Clicks, on as many more queries, at which the interval would
             exclude 0 if the difference stayed; ``None`` where no number would.
+        obstacle: Why it cannot be decided; ``None`` where it can.
     """
 
     verdict: Verdict
     clicks: int
     clicks_needed: float | None
+    obstacle: Obstacle | None = None
 
 
-def decide(found: Estimate, clicks: int, second: Estimate | None = None) -> Decision:
+def decide(
+    difference: Estimate,
+    clicks: int,
+    second: Estimate | None = None,
+    *,
+    lists_moved: bool = False,
+) -> Decision:
     """Judge a difference by its interval over queries, and by that of a second judge.
 
     Intervals narrow with the root of the number of clicks, so ``clicks (reach / d)^2``
     of them decide, with the reach of the interval and the difference d (with bounds,
     the one nearer to 0; where 0 lies between them no number of clicks decides).
+
+    Args:
+        difference: Of two rankings.
+        clicks: How many there are.
+        second: The difference by the second judge.
+        lists_moved: Whether lists moved so much, for unknown reasons, that neither
+            judge can be right about it.
     """
-    low, high, needed = found.queries.low, found.queries.high, np.nan
-    if found.least > 0:
-        needed = clicks * ((found.least - low) / found.least) ** 2
-    elif found.most < 0:
-        needed = clicks * ((high - found.most) / found.most) ** 2
+    if lists_moved:
+        return Decision("cannot be decided", clicks, None, LISTS_MOVED)
+    low, high = difference.queries.low, difference.queries.high
+    other = (second or difference).queries
+    if other.high < 0 < low or high < 0 < other.low:
+        return Decision("cannot be decided", clicks, None, JUDGES_DISAGREE)
+
     verdict: Verdict = "undecided"
     if low > 0:
         verdict = "better"
     elif high < 0:
         verdict = "worse"
-    other = (second or found).queries
-    if other.high < 0 < low or high < 0 < other.low:
-        return Decision("cannot be decided", clicks, None)
+
+    needed = np.nan
+    if difference.least > 0:
+        needed = clicks * ((difference.least - low) / difference.least) ** 2
+    elif difference.most < 0:
+        needed = clicks * ((high - difference.most) / difference.most) ** 2
     return Decision(verdict, clicks, None if np.isnan(needed) else needed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import grouped
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
+from affinerank.clicks.movement import WHAT_TO_LOG, Movement, measure_movement
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import BASELINE, CORRECTION, METHOD
@@ -24,7 +24,10 @@ from affinerank.estimators.evidence import CLICKS as EXPLAINED
 from affinerank.estimators.value import valued
 from affinerank.evaluation.clusters import UserClusters
 from affinerank.evaluation.offpolicy import (
+    JUDGES_DISAGREE,
+    LISTS_MOVED,
     MOST_NEVER_SHOWN,
+    Decision,
     Estimate,
     Exposure,
     decide,
@@ -58,6 +61,7 @@ from affinerank.evaluation.unseen import (
     predict,
 )
 from affinerank.notebook import Tabular
+from affinerank.pipeline.baseline import Baseline, choose_baseline
 from affinerank.pipeline.estimation import filled_features
 from affinerank.pipeline.evaluation import learnt_by
 from affinerank.pipeline.folds import Log, learn_quickly
@@ -92,7 +96,8 @@ class OffPolicySettings:
         estimator: A row of ``ESTIMATORS``, with options as in ``affine(clip=0.1)``.
         among: Which documents are ranked: ``all``, or those that were ``shown``.
         production: Name of the ranker to compare with, beside the logged order, where
-            the counts have several (``ranker``); by default that of most sessions.
+            the counts have several (``ranker``); by default the latest, or where the
+            counts know no moments that of most sessions.
         replicates: Refits of estimated users, for each of the two intervals.
         seed: Of the resamples.
     """
@@ -122,8 +127,8 @@ class JudgedByClicks:
             users are known up to gauge; the difference ``against_logged``; and that
             ``against_production``, the lists of one ranker that logged, where the
             counts have several; otherwise the logged order is production's.
-        second: The difference by a judge that is not told of the users, among the
-            documents that were shown, and in units of its own; ``None`` without users.
+        second: The same differences by a judge that is not told of the users, among the
+            documents that were shown, and in units of its own; empty without users.
         judge: Name of that judge.
     """
 
@@ -132,10 +137,24 @@ class JudgedByClicks:
     predicted: bool
     exposure: Exposure
     found: Mapping[str, Estimate]
-    second: Estimate | None = None
+    second: Mapping[str, Estimate] = field(default_factory=dict)
     judge: str = ""
 
-    def to_dict(self, clicks: int) -> dict[str, Any]:
+    @property
+    def difference(self) -> str:
+        """Name of the difference from production, of those in ``found``."""
+        return PRODUCTION if PRODUCTION in self.found else LOGGED
+
+    def decide(self, difference: str, clicks: int, movement: Movement) -> Decision:
+        """Decide about the difference of this name."""
+        return decide(
+            self.found[difference],
+            clicks,
+            self.second.get(difference),
+            lists_moved=movement.unexplained,
+        )
+
+    def to_dict(self, clicks: int, movement: Movement) -> dict[str, Any]:
         """Return plain data; ``clicks`` there are decide whether more are needed."""
         about: dict[str, Any] = {
             "ranker": self.ranker,
@@ -143,26 +162,37 @@ class JudgedByClicks:
             "predicted": self.predicted,
             **asdict(self.exposure),
         }
-        for name, found in self.found.items():
-            about[name] = found.to_dict()
+        for name, value in self.found.items():
+            about[name] = value.to_dict()
             if name in (LOGGED, PRODUCTION):
-                about[name] |= asdict(decide(found, clicks, self.second))
-        if self.second is not None:
-            verdict = decide(self.second, clicks).verdict
-            said = {"judge": self.judge, **self.second.to_dict(), "verdict": verdict}
-            about["second_judge"] = said
+                about[name] |= asdict(self.decide(name, clicks, movement))
+        if self.second:
+            second = self.second[self.difference]
+            decision = decide(second, clicks, lists_moved=movement.unexplained)
+            about["second_judge"] = {
+                "judge": self.judge,
+                **second.to_dict(),
+                "verdict": decision.verdict,
+            }
         return about
 
-    def conclude(self, of: str) -> str:
+    def conclude(self, baseline: Baseline, movement: Movement, metric: str) -> str:
         """Say in words whether the ranker is better than production."""
-        than, found = "production", self.found.get(PRODUCTION)
-        if found is None:
-            than, found = "production (the logged order)", self.found[LOGGED]
-        if decide(found, 1, self.second).verdict == "cannot be decided":
+        production = baseline.name
+        decision = self.decide(self.difference, 1, movement)
+        if decision.obstacle == LISTS_MOVED:
+            return (
+                f"cannot tell if {self.ranker} is better than {production}: it cannot "
+                f"be decided, since {movement.in_words()}, and the log does not say "
+                f"why; {WHAT_TO_LOG}"
+            )
+        if decision.obstacle == JUDGES_DISAGREE:
             why = "two judges disagree, so the users may be wrong"
-            return f"cannot tell if {self.ranker} is better than {than}: {why}"
-        span, at = (found.least, found.most), found.queries
-        return conclude(self.ranker, than, span, at.low, at.high, of)
+            return f"cannot tell if {self.ranker} is better than {production}: {why}"
+        lead = self.found[self.difference]
+        low, high = lead.queries.low, lead.queries.high
+        span = (lead.least, lead.most)
+        return conclude(self.ranker, production, span, low, high, metric)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -178,7 +208,9 @@ class ByClicks(Tabular):
         rankers: The rankers.
         among: Which documents were ranked: ``all``, or those ``shown``.
         left_out: Queries of the log that a ranker learnt from, and that do not count.
-        production: Name of the ranker compared with, where several logged.
+        baseline: What rankers are compared with.
+        movement: How far documents moved for unknown reasons: too far, and no
+            comparison can be decided.
         user_buckets: Number of clusters of users that intervals rest on; ``None`` if
             sessions count as independent.
         units: Of values and differences, in words.
@@ -192,9 +224,10 @@ class ByClicks(Tabular):
     sessions: int
     clicks: int
     rankers: Sequence[JudgedByClicks]
+    baseline: Baseline
+    movement: Movement
     among: str = "all"
     left_out: int = 0
-    production: str | None = None
     user_buckets: int | None = None
     units: str = RELEVANCE
     refits: Mapping[str, Any] | None = None
@@ -208,11 +241,17 @@ class ByClicks(Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        of = f"{self.metric} on future queries"
+        metric = f"{self.metric} on future queries"
+        movement, baseline = self.movement, self.baseline
         return asdict(self) | {
             "users_estimated": self.refits is not None,
-            "rankers": [row.to_dict(self.clicks) for row in self.rankers],
-            "conclusions": [row.conclude(of) for row in self.rankers],
+            "production": baseline.ranker,
+            "baseline": baseline.name,
+            "movement": movement.to_dict(),
+            "rankers": [row.to_dict(self.clicks, movement) for row in self.rankers],
+            "conclusions": [
+                row.conclude(baseline, movement, metric) for row in self.rankers
+            ],
         }
 
 
@@ -231,7 +270,9 @@ def evaluate_from_clicks(
     With known users, each ranker has a value; with estimated ones, only its difference
     from the logged ranking is reported, from refits of the users. A second judge, who
     is not told of the users, says what it takes the difference for
-    (:mod:`affinerank.pipeline.judges`).
+    (:mod:`affinerank.pipeline.judges`). Where documents moved within query, ranker and
+    segment, and the log does not declare why, no comparison can be decided
+    (:mod:`affinerank.clicks.movement`).
 
     Relevance of documents that were never shown is predicted from features, scores and
     the clicks on others, and intervals hold what that leaves open; they assume that
@@ -253,13 +294,15 @@ def evaluate_from_clicks(
     """
     how = settings or OffPolicySettings()
     held = held_part(counts)
+    movement = measure_movement(held)
     rows = matched_rows(held, data)
     seen = learnt_by(rankers, data, rows.sessions > 0, "that the counts are of")
     rows = rows.of_queries(~seen)
-    production = _production(held, how.production)
+    baseline = choose_baseline(held, how.production)
     log = _corrected(rows, data, users, how.estimator, how.seed)
-    if production is not None:
-        own = rows_of(held.select("ranker", production), data).of_queries(~seen)
+    if baseline.ranker is not None:
+        of_baseline = held.select("ranker", baseline.ranker)
+        own = rows_of(of_baseline, data).of_queries(~seen)
         log = replace(log, lists={**log.lists, PRODUCTION: _lists_of(own, rows)})
     if "user_bucket" in held.keys and log.weights.slope is None:
         warn(
@@ -283,7 +326,12 @@ def evaluate_from_clicks(
         judge, weights = second_judge(rows, explaining, log.users)
         other = replace(log, rows=rows.merged(), weights=weights)
         for i, new in enumerate(scores.values()):
-            second = other.estimate(over_logged(new, rows, how.rank_weights))
+            second = {
+                name: other.estimate(
+                    over_logged(new, rows, how.rank_weights, lists=lists)
+                )
+                for name, lists in log.lists.items()
+            }
             found[i] = replace(found[i], second=second, judge=judge)
     return ByClicks(
         metric=how.rank_weights.name,
@@ -292,9 +340,10 @@ def evaluate_from_clicks(
         sessions=rows.n_sessions,
         clicks=int(rows.clicks.sum()),
         rankers=found,
+        baseline=baseline,
+        movement=movement,
         among=how.among,
         left_out=int(seen.sum()),
-        production=production,
         user_buckets=log.clusters.number if log.clusters else None,
         units=VALUES * (rows.values is not None) + (CLICKS if refits else RELEVANCE),
         refits=refits,
@@ -517,20 +566,6 @@ def _can_learn(rows: ClickRows, data: RankingDataset) -> bool:
     """Whether there are clicks and queries enough to learn from, and features."""
     least = min(rows.clicks.sum(), np.count_nonzero(rows.sessions))
     return bool(least >= LEAST_QUERIES and data.varying_features())
-
-
-def _production(counts: ClickCounts, name: str | None) -> str | None:
-    """Return the ranker to compare with, where the counts have several."""
-    sessions: dict[str, int] = {}
-    if "ranker" in counts.keys:
-        found = grouped(counts.sessions_per_query, ["ranker"], ("sessions", "sum"))
-        sessions = dict(zip(*(column.to_pylist() for column in found), strict=True))
-    if name is not None and name not in sessions:
-        known = ", ".join(sorted(sessions)[:12]) or "none: they have no column ranker"
-        raise ConfigError(f"no ranker {name!r} logged these counts; there are {known}")
-    if name is None and len(sessions) > 1:
-        return max(sorted(sessions), key=sessions.__getitem__)
-    return name
 
 
 def _lists_of(own: ClickRows, rows: ClickRows) -> ClickRows:

@@ -1,0 +1,157 @@
+"""Lists that moved for a reason that the log does not name: no verdict is confident."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.pipeline.moving_lists import (
+    N_QUERIES,
+    READY_MADE,
+    USERS,
+    Log,
+    fixed_lists,
+    improved_production,
+    personal_lists,
+    swapped_lists,
+    updated_index,
+)
+
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models.trust import EstimatedBy, TrustModel
+from affinerank.pipeline.offpolicy import (
+    ByClicks,
+    OffPolicySettings,
+    evaluate_from_clicks,
+)
+
+
+def judge(log: Log, counts: ClickCounts, **settings: Any) -> ByClicks:
+    return evaluate_from_clicks(
+        {"ready-made": READY_MADE},
+        counts,
+        log.data(),
+        USERS,
+        settings=OffPolicySettings(**settings),
+    )
+
+
+def verdicts(judged: ByClicks) -> set[str]:
+    """Every verdict that is given anywhere."""
+    [row] = judged.to_dict()["rankers"]
+    names = ("against_logged", "against_production", "second_judge")
+    return {row[name]["verdict"] for name in names if name in row}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_personal_lists_are_never_beaten_with_confidence(seed: int) -> None:
+    log = personal_lists(np.random.default_rng(seed))
+    judged = judge(log, log.counts())
+    lead = judged.rankers[0].found["against_logged"]
+    # What clicks say is wrong, with confidence.
+    assert log.lead < -0.05
+    assert lead.queries.low > 0
+    assert verdicts(judged) == {"cannot be decided"}
+    [sentence] = judged.to_dict()["conclusions"]
+    assert "is better than production by" not in sentence
+    assert "cannot be decided" in sentence
+    for column in ("ranker", "segment", "policy", "propensity"):
+        assert column in sentence
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_production_that_improved_is_never_beaten_with_confidence(seed: int) -> None:
+    log = improved_production(np.random.default_rng(seed))
+    judged = judge(log, log.counts())
+    assert log.lead < 0
+    assert verdicts(judged) == {"cannot be decided"}
+
+
+def test_few_sessions_show_personal_lists_too() -> None:
+    """Four sessions of each query, so that a document is shown four times."""
+    log = personal_lists(np.random.default_rng(0), n_sessions=4 * N_QUERIES)
+    movement = judge(log, log.counts()).movement
+    assert movement.unexplained
+
+
+def test_fixed_lists_are_decided() -> None:
+    log = fixed_lists(np.random.default_rng(0))
+    judged = judge(log, log.counts())
+    assert log.lead > 0
+    assert judged.movement.moved.share == 0
+    assert judged.rankers[0].decide("against_logged", 1, judged.movement).verdict == (
+        "better"
+    )
+
+
+def test_swaps_are_decided_where_the_log_declares_them_alone() -> None:
+    log = swapped_lists(np.random.default_rng(0))
+    silent, declared = (
+        judge(log, log.counts(randomised=randomised)) for randomised in (False, True)
+    )
+    assert verdicts(silent) == {"cannot be decided"}
+    assert silent.movement.randomised_share == 0
+    assert "better" in verdicts(declared)
+    assert declared.movement.randomised_share == 1
+    assert declared.movement.impressions == 0
+
+
+def test_what_moved_between_named_rankers_is_declared() -> None:
+    log = improved_production(np.random.default_rng(0), named=True)
+    judged = judge(log, log.counts())
+    assert judged.movement.moved.share == 0
+    obstacles = {
+        judged.rankers[0].decide(name, 1, judged.movement).obstacle
+        for name in ("against_logged", "against_production")
+    }
+    assert "lists moved for unknown reasons" not in obstacles
+
+
+def test_what_moved_within_a_named_ranker_is_not() -> None:
+    """Half of the sessions are called another ranker's, by chance."""
+    log = personal_lists(np.random.default_rng(0))
+    by_chance = np.random.default_rng(1).integers(0, 2, len(log.query))
+    named = Log(log.query, log.order, log.clicked, log.scores, log.lead, by_chance)
+    assert verdicts(judge(named, named.counts())) == {"cannot be decided"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_updates_of_an_index_are_decided(seed: int) -> None:
+    """Two documents of each query enter or leave, and others shift by a rank."""
+    log = updated_index(np.random.default_rng(seed), updates=2)
+    judged = judge(log, log.counts())
+    assert 0.05 < judged.movement.moved.share < 0.25
+    assert not judged.movement.unexplained
+    assert "better" in verdicts(judged)
+
+
+def test_plain_data_carry_the_verdict_the_share_and_the_limit() -> None:
+    log = personal_lists(np.random.default_rng(0))
+    about = judge(log, log.counts()).to_dict()
+    movement = about["movement"]
+    assert movement["unexplained"]
+    assert 0 < movement["limit"] < movement["share_low"] < movement["share"] < 0.5
+    assert movement["far_limit"] < movement["far_share"] < movement["share"]
+    assert about["baseline"] == "production (the logged order)"
+    assert about["rankers"][0]["against_logged"]["obstacle"] == (
+        "lists moved for unknown reasons"
+    )
+
+
+def test_estimated_users_make_no_difference() -> None:
+    """Also where users are refitted, and differences are up to gauge."""
+    log = personal_lists(np.random.default_rng(0), n_sessions=4_000)
+    estimated = TrustModel(
+        alpha=2 * USERS.alpha,
+        beta=USERS.beta + 0.3 * USERS.alpha,
+        identified="gauge",
+        estimated=EstimatedBy("two-level"),
+    )
+    judged = evaluate_from_clicks(
+        {"ready-made": READY_MADE},
+        log.counts(),
+        log.data(),
+        estimated,
+        settings=OffPolicySettings(replicates=2),
+    )
+    assert judged.refits is not None
+    assert verdicts(judged) == {"cannot be decided"}
