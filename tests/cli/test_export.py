@@ -61,7 +61,9 @@ def test_trees_of_raw_features_go_to_search_engines_and_scaled_ones_do_not(
     assert str(output) in capsys.readouterr().out
     used = {tree["split"] for tree in json.loads(output.read_text())}
     assert used <= set(NAMES)
-    assert json.loads((tmp_path / "model.json.json").read_text())["parity"] is None
+    parity = json.loads((tmp_path / "model.json.json").read_text())["parity"]
+    assert 0 < parity["relative"] < 1e-6
+    assert parity["made_up"] > 1_000
 
 
 def test_data_of_ones_own_are_compared_on(

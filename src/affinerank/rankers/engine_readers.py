@@ -28,7 +28,8 @@ NUMBER = r"-?[0-9][0-9.]*(?:e[+-]?[0-9]+)?"
 # One line of a linear model for Vespa: weight, and a feature, filled and scaled or not.
 VESPA_TERM = re.compile(
     rf"(?P<weight>{NUMBER}) \* (?P<scaled>\()?"
-    rf"(?:if \(isNan\((?P<filled>.+)\), (?P<fill>{NUMBER}), (?P=filled)\)|(?P<name>.+?))"
+    rf"(?:if \(isNan\((?P<filled>.+)\), (?P<fill>{NUMBER}), (?P=filled)\)"
+    r"|(?P<name>.+?))"
     rf"(?(scaled) - (?P<low>{NUMBER})\) / (?P<span>{NUMBER}))"
 )
 Array = NDArray[Any]
@@ -191,8 +192,14 @@ def xgboost_trees(content: bytes, features: Matrix, names: tuple[str, ...]) -> F
 def elasticsearch_trees(
     content: bytes, features: Matrix, names: tuple[str, ...]
 ) -> Floats:
-    """Read a trained model: ``x <= t`` in double."""
-    ensemble = json.loads(content)["definition"]["trained_model"]["ensemble"]
+    """Read a trained model: ``x <= t`` in double.
+
+    Elasticsearch refuses names of fields beside extractors of features.
+    """
+    body = json.loads(content)
+    if "input" in body:
+        raise DataError("Elasticsearch takes no input for learning to rank")
+    ensemble = body["definition"]["trained_model"]["ensemble"]
     number_of = {name: i for i, name in enumerate(names)}
     features = features[:, [number_of[name] for name in ensemble["feature_names"]]]
 

@@ -161,11 +161,13 @@ def ordinary_lists(
     query = np.repeat(np.arange(LISTS_COMPARED), 1 + np.arange(LISTS_COMPARED) % 40)
     shape = (len(query), len(names))
     features = rng.lognormal(sigma=2.0, size=shape) * rng.choice([-1, 1], shape[1])
+    usual = np.full(shape[1], 3.0)
     if ranker.mapping.low is not None:
         low, span = ranker.mapping.shift_and_span()
         features = low + span * rng.uniform(-0.25, 1.25, size=shape)
+        usual = low + span / 2
     constant = rng.random((LISTS_COMPARED, shape[1])) < 0.2
-    features[constant[query]] = 3.0
+    features = np.where(constant[query], usual, features)
     if missing:
         features[rng.random(shape) < 0.05] = np.nan
     values_of = {name: raw.categories[name] for name in raw.codes}
@@ -215,7 +217,7 @@ def lists_at_splits(
     if not splits:
         return None
     n_tried = min(SPLITS_TRIED, max(LIST_SIZE, MOST_VALUES // (5 * len(names))))
-    tried = rng.choice(len(splits), n_tried, replace=len(splits) < n_tried)
+    tried = np.resize(rng.permutation(len(splits)), n_tried)  # each once, then again
     cuts_by_feature = _by_feature(cuts)
 
     sets = []
