@@ -222,7 +222,7 @@ def trained(kind: str, data: RankingDataset, **settings: Any) -> Ranker:
         scaling=settings.pop("scaling", "none"),
         impute=not row.reads_missing,
     )
-    labels = data.labels[None].astype(np.float64)
+    labels = np.asarray(data.labels, np.float64)[None]
     targets = Targets(labels, np.ones(labels.shape, dtype=bool))
     [fitted] = row.fit(
         mapping.apply(data).features,
@@ -509,7 +509,8 @@ def main() -> None:
                 continue
             [got] = scores_of_engine(to, [compared])
             if isinstance(got, str):
-                print(f"{head}{got[:80]}", flush=True)
+                needs = compared.description.get("needs", got[:60])
+                print(f"{head}refused by the engine; needs {needs}", flush=True)
                 continue
             found = compared.agreement(got)
             print(

@@ -36,6 +36,7 @@ F = np.float32
 LIST = 10  # documents
 NEAR = 500  # documents on thresholds, as many just below, as many just above
 SLACK = F(1e-6)  # Solr's
+ROUNDING = 5e-7  # of the largest score: what sums in float32 may lose
 Values = NDArray[np.float32]
 
 
@@ -256,14 +257,14 @@ def python_scores(model: Path, of: RankingDataset) -> NDArray[np.float64]:
 def line(kind: str, scaling: str, to: str, reader: str, found: Any, wanted: Any) -> str:
     away = np.abs(found - wanted)
     largest = away.max() / np.abs(wanted).max()
-    beyond = np.count_nonzero(away > 1e-6)
+    beyond = np.count_nonzero(away > ROUNDING * np.abs(wanted).max())
     head = f"{kind:9}{scaling:8}{to:15}{reader:22}"
     return f"{head}{away.max():9.1e}{largest:9.1e}{beyond:7,}"
 
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
-    heads = ("ranker", "scaling", "format", "read by", "max diff", "share", "> 1e-6")
+    heads = ("ranker", "scaling", "format", "read by", "max diff", "share", "> 5e-7")
     print("{:9}{:8}{:15}{:22}{:>9}{:>9}{:>7}".format(*heads))
     kinds = (trees.ROW.name, xgboost.ROW.name)
     for kind in kinds:
@@ -274,7 +275,8 @@ def main() -> None:
                 found, wanted, cannot = compared(kind, scaling, name)
                 said = line(kind, scaling, to, name, found, wanted)
                 if to == "solr":
-                    others = (np.abs(found - wanted) > 1e-6) & ~cannot
+                    bar = ROUNDING * np.abs(wanted).max()
+                    others = (np.abs(found - wanted) > bar) & ~cannot
                     said += f"  ({np.count_nonzero(others)} that its rule can hit)"
                 print(said, flush=True)
     lacks = node_lacks()

@@ -69,7 +69,7 @@ def test_a_fault_of_a_writer_of_trees_is_refused(
     def write(trees: Any, names: tuple[str, ...]) -> Any:
         return engine.write(TREE_FAULTS[fault](trees), names)
 
-    monkeypatch.setitem(engines.TREE_ENGINES, to, replace(engine, write=write))  # type: ignore[arg-type]
+    monkeypatch.setitem(engines.TREE_ENGINES, to, replace(engine, write=write))
     with pytest.raises(DataError, match=f"scores otherwise .* not {TOLERANCE:g}"):
         export_ranker(forest(to), tmp_path / "faulty", to=to)
     assert sorted(tmp_path.iterdir()) == before
@@ -100,7 +100,7 @@ def test_one_wrong_split_of_hundreds_is_refused(
             return engine.write([*trees[:i], tree, *trees[i + 1 :]], names)
 
         with monkeypatch.context() as patch:
-            patch.setitem(engines.TREE_ENGINES, to, replace(engine, write=write))  # type: ignore[arg-type]
+            patch.setitem(engines.TREE_ENGINES, to, replace(engine, write=write))
             try:
                 export_ranker(forest(to), tmp_path / "faulty", to=to)
             except DataError:
@@ -154,7 +154,7 @@ def test_a_fault_of_a_writer_of_linear_models_is_refused(
     def faulty(model: RawLinear) -> LinearFile:
         return write(fault(model))
 
-    monkeypatch.setitem(linear_engines.LINEAR_ENGINES, to, faulty)  # type: ignore[arg-type]
+    monkeypatch.setitem(linear_engines.LINEAR_ENGINES, to, faulty)
     with pytest.raises(DataError, match="scores otherwise"):
         export_ranker(line("data"), tmp_path / "m", to=to)
     assert not list(tmp_path.iterdir())

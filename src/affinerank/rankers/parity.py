@@ -208,31 +208,37 @@ def lists_at_splits(
         Lists of these documents; ``None`` if the trees have no splits.
     """
     rng = np.random.default_rng(0)
+    parents_by_tree = [_parents(tree) for tree in trees]
     splits = [
-        (tree, number)
-        for tree in trees
+        (i, number)
+        for i, tree in enumerate(trees)
         for number, node in enumerate(tree)
-        if node.left and np.isfinite(node.limit)
+        if node.left
     ]
     if not splits:
         return None
     n_tried = min(SPLITS_TRIED, max(LIST_SIZE, MOST_VALUES // (5 * len(names))))
     tried = np.resize(rng.permutation(len(splits)), n_tried)  # each once, then again
-    cuts_by_feature = _by_feature(cuts)
+    finite = [cut for cut in cuts if max(abs(cut.limit), abs(cut.reached)) < LARGEST]
+    cut_at = {(cut.feature, cut.limit): cut for cut in finite}
 
     sets = []
     for side in (0, -1, 1):
-        documents = _near_thresholds(cuts_by_feature, (n_tried, len(names)), side, rng)
+        documents = _near_thresholds(finite, (n_tried, len(names)), side, rng)
         for document, chosen in zip(documents, tried, strict=True):
-            tree, number = splits[chosen]
-            _lead_to(document, tree, number, side, cuts_by_feature)
+            i, number = splits[chosen]
+            _lead_to(document, trees[i], parents_by_tree[i], number)
+            node = trees[i][number]
+            cut = cut_at.get((node.feature, node.limit))
+            if cut is not None:
+                document[node.feature] = _beside(cut, side)
         sets.append(documents)
     if not within_lists:
         sets.append(_with_extremes(sets[0], rng))
     if missing:
         sets.append(_with_missing(sets[0], rng))
 
-    features = np.concatenate(sets)
+    features = np.clip(np.concatenate(sets), -LARGEST, LARGEST)
     if within_lists:
         features = np.clip(features, 0.0, 1.0)
         features[::LIST_SIZE] = 0.0
@@ -245,30 +251,21 @@ def lists_at_splits(
     )
 
 
-def _by_feature(cuts: Sequence[Cut]) -> dict[int, list[Cut]]:
-    """Return the cuts of each feature in rising order; leave out infinite ones."""
-    by_feature: dict[int, list[Cut]] = defaultdict(list)
-    for cut in cuts:
-        if abs(cut.reached) < LARGEST and abs(cut.limit) < LARGEST:
-            by_feature[cut.feature].append(cut)
-    return by_feature
-
-
 def _near_thresholds(
-    cuts_by_feature: dict[int, list[Cut]],
-    shape: tuple[int, int],
-    side: int,
-    rng: np.random.Generator,
+    cuts: Sequence[Cut], shape: tuple[int, int], side: int, rng: np.random.Generator
 ) -> Matrix:
     """Return documents of which half the used values are at, or beside, a threshold.
 
     The others are midway between two thresholds.
     """
     documents = np.zeros(shape, FLOAT)
-    for feature, cuts in cuts_by_feature.items():
-        beside = np.array([_beside(cut, side) for cut in cuts], FLOAT)
-        limits = np.array([cut.limit for cut in cuts], FLOAT)
-        one, other = rng.integers(len(cuts), size=(2, len(documents)))
+    cuts_by_feature: dict[int, list[Cut]] = defaultdict(list)
+    for cut in cuts:
+        cuts_by_feature[cut.feature].append(cut)
+    for feature, feature_cuts in cuts_by_feature.items():
+        beside = np.array([_beside(cut, side) for cut in feature_cuts], FLOAT)
+        limits = np.array([cut.limit for cut in feature_cuts], FLOAT)
+        one, other = rng.integers(len(limits), size=(2, len(documents)))
         midway = limits[one] / 2 + limits[other] / 2
         near = rng.random(len(documents)) < 0.5
         documents[:, feature] = np.where(near, beside[one], midway)
@@ -289,26 +286,26 @@ def _beside(cut: Cut, side: int) -> float:
     return float(lowest)
 
 
-def _lead_to(
-    document: Matrix,
-    tree: Tree,
-    number: int,
-    side: int,
-    cuts_by_feature: dict[int, list[Cut]],
-) -> None:
-    """Change a document so that it reaches a node, with a value at its threshold."""
-    # From the node up to the root: what each split above asks of its feature.
-    parent_of = {
-        child: parent
-        for parent, node in enumerate(tree)
+def _parents(tree: Tree) -> dict[int, int]:
+    """Return the parent of each node but the root."""
+    return {
+        child: number
+        for number, node in enumerate(tree)
         if node.left
         for child in (node.left, node.right)
     }
+
+
+def _lead_to(
+    document: Matrix, tree: Tree, parents: dict[int, int], number: int
+) -> None:
+    """Change a document so that it reaches a node."""
+    # From the node up to the root: what each split above asks of its feature.
     above: dict[int, float] = {}  # values must be larger
     at_most: dict[int, float] = {}
     child = number
-    while child in parent_of:
-        parent = parent_of[child]
+    while child in parents:
+        parent = parents[child]
         node = tree[parent]
         if child == node.left:
             limit = at_most.get(node.feature, LARGEST)
@@ -324,12 +321,6 @@ def _lead_to(
         high = FLOAT(at_most.get(feature, LARGEST))
         if not low < document[feature] <= high:
             document[feature] = high if feature in at_most else np.nextafter(low, high)
-
-    # The node's own feature last: its threshold lies between the two limits anyway.
-    node = tree[number]
-    for cut in cuts_by_feature.get(node.feature, ()):
-        if cut.limit == node.limit:
-            document[node.feature] = _beside(cut, side)
 
 
 def _with_extremes(documents: Matrix, rng: np.random.Generator) -> Matrix:
