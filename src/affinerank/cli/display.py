@@ -237,10 +237,11 @@ def exported(about: About) -> None:
             "{parity[made_up]:,} made up: scored by the file and by the ranker"
         ),
     }
-    if about["parity"]["between"]:
+    if about["parity"]["between"] or about["parity"]["made_up_between"]:
         lines["left out"] = (
-            "{parity[between]:.2%} of them: a value lies between the ranker's "
-            "threshold and the nearest that the format can have"
+            "{parity[between]:.2%} of the lists' documents, "
+            "{parity[made_up_between]:.2%} of those made up: a value lies between the "
+            "ranker's threshold and the nearest that the format can have"
         )
     lines["max difference"] = (
         "{parity[max_difference]:.3g} ({parity[relative]:.2g} of the largest score)"

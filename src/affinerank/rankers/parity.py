@@ -43,8 +43,9 @@ class Parity:
             missing values.
         max_difference: Largest absolute difference of two scores.
         relative: The same, as a share of the largest score.
-        between: Share of all documents that were left out: they have a value between
-            the ranker's threshold and the nearest that the engine can have.
+        between: Share of the documents of lists that were left out: they have a value
+            between the ranker's threshold and the nearest that the engine can have.
+        made_up_between: The same share of those made up.
     """
 
     lists: int
@@ -53,6 +54,7 @@ class Parity:
     max_difference: float
     relative: float
     between: float = 0.0
+    made_up_between: float = 0.0
 
 
 class Cut(NamedTuple):
@@ -85,21 +87,15 @@ def measure_parity(
         made_up: More lists; each set has a largest score of its own.
         cuts: Of the file's splits.
     """
-    largest_difference = 0.0
-    relative = 0.0
-    n_documents = 0
-    n_between = 0
+    differences: list[float] = []
+    shares: list[float] = []
+    n_between: list[int] = []
     for lists in (ordinary, *made_up):
-        # Beyond float32, scaled features are infinite, which trees can read.
-        with np.errstate(over="ignore"):
-            wanted = score(ranker, lists)
-        counts = ~lies_between(lists.features, cuts)
-        n_documents += len(counts)
-        n_between += int(np.count_nonzero(~counts))
-        if not counts.any():
+        between = lies_between(lists.features, cuts)
+        n_between.append(int(np.count_nonzero(between)))
+        if between.all():
             continue
-        difference = float(np.max(np.abs(file_scores(lists) - wanted)[counts]))
-        largest = float(np.max(np.abs(wanted[counts])))
+        difference, largest = _largest_difference(ranker, file_scores, lists, ~between)
         share = difference / largest if largest else difference
         if not share <= TOLERANCE:
             raise DataError(
@@ -107,16 +103,32 @@ def measure_parity(
                 f"{difference:.3g} ({share:.2g} of the largest score, not "
                 f"{TOLERANCE:g})"
             )
-        largest_difference = max(largest_difference, difference)
-        relative = max(relative, share)
+        differences.append(difference)
+        shares.append(share)
+    n_made_up = sum(lists.n_docs for lists in made_up)
     return Parity(
         lists=ordinary.n_queries,
         documents=ordinary.n_docs,
-        made_up=sum(lists.n_docs for lists in made_up),
-        max_difference=largest_difference,
-        relative=relative,
-        between=n_between / n_documents,
+        made_up=n_made_up,
+        max_difference=max(differences, default=0.0),
+        relative=max(shares, default=0.0),
+        between=n_between[0] / ordinary.n_docs,
+        made_up_between=sum(n_between[1:]) / max(n_made_up, 1),
     )
+
+
+def _largest_difference(
+    ranker: Ranker,
+    file_scores: Callable[[RankingDataset], Floats],
+    lists: RankingDataset,
+    counts: Bools,
+) -> tuple[float, float]:
+    """Return the largest difference over the documents that count, and their score."""
+    # Beyond float32, scaled features are infinite, which trees can read.
+    with np.errstate(over="ignore"):
+        ranker_scores = score(ranker, lists)[counts]
+    difference = np.abs(file_scores(lists)[counts] - ranker_scores)
+    return float(np.max(difference)), float(np.max(np.abs(ranker_scores)))
 
 
 def cuts_of(trees: Sequence[Tree], reached: Callable[[float], float]) -> list[Cut]:
