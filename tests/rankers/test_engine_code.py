@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ needs_engines = pytest.mark.skipif(
     "AFFINERANK_ENGINES" not in os.environ,
     reason="AFFINERANK_ENGINES does not name a folder with the engines' jars",
 )
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "engines.txt"
 N = 720
 F = np.float32
 TREES = ("elasticsearch", "vespa", "ranklib", "solr")
@@ -143,3 +145,29 @@ def test_an_engine_says_why_it_refuses_a_file() -> None:
     assert isinstance(said, str)
     assert "'missing'" in said
     assert trees.ROW.name == ranker.kind
+
+
+@needs_engines
+def test_vespa_reads_the_names_that_export_lets_pass() -> None:
+    plain = rankers()["plain"]
+    names = ("attribute(price)", "fieldMatch(title).completeness", "_bm25", "query(x)")
+    ranker = replace(plain, mapping=replace(plain.mapping, names=names))
+    scored = replace(documents("plain", "vespa"), feature_names=names)
+    compared = real.exported(ranker, "vespa", scored)
+    assert isinstance(compared, real.Comparison), compared
+    [got] = real.scores_of_engine("vespa", [compared])
+    assert not isinstance(got, str), got
+    assert compared.agreement(got).relative < 1e-6
+
+
+def test_the_committed_measurement_meets_the_bar() -> None:
+    """Documents at thresholds, extreme, missing: 1e-5 of the largest score, in order."""
+    lines = RESULTS.read_text().splitlines()[1:]
+    measured = [line.split()[-4:] for line in lines if "refused" not in line]
+    assert len(measured) == 32
+    for difference, reversed_pairs, pairs, between in measured:
+        assert float(difference) < 1e-5
+        assert (reversed_pairs, pairs, between) == ("0", "34,200", "0")
+    # What an engine cannot hold: missing values told from 0, and linear models.
+    refused = [line.split() for line in lines if "refused" in line]
+    assert len(refused) == 8

@@ -30,7 +30,13 @@ from affinerank.rankers.engine_readers import LINEAR_READERS, TREE_READERS
 from affinerank.rankers.export import export_ranker
 from affinerank.rankers.linear import LinearModel
 from affinerank.rankers.linear_engines import LinearFile, RawLinear
-from affinerank.rankers.parity import TOLERANCE, Cut, lies_between
+from affinerank.rankers.parity import (
+    TOLERANCE,
+    Cut,
+    cuts_of,
+    lies_between,
+    lists_at_splits,
+)
 from affinerank.rankers.ranker import score
 from affinerank.rankers.tree_nodes import from_lightgbm, numbered_breadth_first
 from affinerank.rankers.trees import TreeModel
@@ -359,7 +365,9 @@ def test_documents_between_a_true_and_a_declared_threshold_are_counted(
     assert about["thresholds"] == {"not_exact": 3, "of": 3}
 
 
-@pytest.mark.parametrize("name", ["brand=nike", "Feature f1", "a-b", "2x", "1", "$x"])
+@pytest.mark.parametrize(
+    "name", ["brand=nike", "a b", "a-b", "2x", "1", "$x", "true", "log(price)"]
+)
 def test_names_that_vespa_reads_otherwise_are_refused(
     name: str, tmp_path: Path
 ) -> None:
@@ -447,3 +455,26 @@ def test_thousands_of_features_do_not_make_thousands_of_documents(
     ranker = Ranker("lightgbm", TreeModel(text), FeatureMapping(names, "none"), {})
     made = export_ranker(ranker, tmp_path / "m", to="vespa")
     assert made.parity.made_up == 5 * 400
+
+
+def test_documents_made_up_for_solr_have_no_value_between_thresholds(
+    tmp_path: Path,
+) -> None:
+    """Features near 1e-9, where Solr's sums are 1e-13 apart: one wrong leaf shows."""
+    rng = np.random.default_rng(0)
+    features = (rng.normal(size=(2000, 4)) * [1e-9, -1e-12, 1e-6, 1]).astype(F)
+    target = np.sign(features).sum(axis=1) + np.abs(features[:, 0]) * 1e9
+    data = lgb.Dataset(features, label=target)
+    settings = {"objective": "regression", "verbosity": -1, "num_threads": 1}
+    model = TreeModel(lgb.train(settings, data, 20).model_to_string())
+    ranker = Ranker("lightgbm", model, FeatureMapping(NAMES, "none"), {})
+    folded = engines.fold_features(model.nodes(), ranker.mapping)
+    cuts = cuts_of(folded, engines.reached_by_solr)
+    lists = lists_at_splits(folded, cuts, NAMES, missing=False)
+    assert lists is not None
+    assert sum(cut.limit != cut.reached for cut in cuts) > 50
+    assert not lies_between(lists.features, cuts).any()
+    export_ranker(ranker, tmp_path / "m", to="solr")
+    got = TREE_READERS["solr"]((tmp_path / "m").read_bytes(), lists.features, NAMES)
+    wanted = score(ranker, lists)
+    assert np.abs(got - wanted).max() < 1e-6 * np.abs(wanted).max()

@@ -237,10 +237,9 @@ def exported(about: About) -> None:
             "{parity[made_up]:,} made up: scored by the file and by the ranker"
         ),
     }
-    if about["parity"]["between"] or about["parity"]["made_up_between"]:
+    if about["parity"]["between"]:
         lines["left out"] = (
-            "{parity[between]:.2%} of the lists' documents, "
-            "{parity[made_up_between]:.2%} of those made up: a value lies between the "
+            "{parity[between]:.2%} of the lists' documents: a value lies between the "
             "ranker's threshold and the nearest that the format can have"
         )
     lines["max difference"] = (

@@ -42,7 +42,14 @@ MOST = 1e300  # a threshold at infinity, as a number
 SOLR_SLACK = FLOAT(1e-6)
 NUMBERS = int(np.array(LARGEST, FLOAT).view(np.int32))  # of float32 above 0
 # A rank feature or function: price, attribute(price), fieldMatch(title).completeness.
-VESPA_NAME = re.compile(r"[A-Za-z_]\w*(\([\w., ]*\))?(\.\w+)*", re.ASCII)
+VESPA_NAME = re.compile(r"(?P<name>[A-Za-z_]\w*)(\([\w., ]*\))?(\.\w+)*", re.ASCII)
+VESPA_CONSTANTS = {"true", "false"}
+# Called on a feature, these compute something.
+VESPA_FUNCTIONS = (
+    "abs acos asin atan ceil cos cosh elu erf exp fabs floor isNan log log10 relu "
+    "round sigmoid sign sin sinh sqrt square tan tanh argmax argmin avg count if max "
+    "median min prod sum unpack_bits"
+)
 MISSING_IS_ZERO = "a missing value counts as 0"
 NONE_MISSING = "no value may be missing: the engine would take it for 0"
 Written = tuple[bytes, dict[str, Any]]
@@ -306,7 +313,13 @@ def vespa(trees: list[Tree], names: tuple[str, ...]) -> Written:
 def require_vespa_names(names: Iterator[str]) -> None:
     """Reject names that Vespa would not read as a rank feature or function."""
     for name in names:
-        if not VESPA_NAME.fullmatch(name):
+        match = VESPA_NAME.fullmatch(name)
+        is_called = "(" in name
+        if (
+            match is None
+            or name in VESPA_CONSTANTS
+            or (is_called and match["name"] in VESPA_FUNCTIONS.split())
+        ):
             raise DataError(
                 f"Vespa cannot read {name!r} as the name of a rank feature or "
                 "function; train on data with a name such as price or attribute(price)"

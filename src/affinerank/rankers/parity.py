@@ -45,7 +45,6 @@ class Parity:
         relative: The same, as a share of the largest score.
         between: Share of the documents of lists that were left out: they have a value
             between the ranker's threshold and the nearest that the engine can have.
-        made_up_between: The same share of those made up.
     """
 
     lists: int
@@ -54,7 +53,6 @@ class Parity:
     max_difference: float
     relative: float
     between: float = 0.0
-    made_up_between: float = 0.0
 
 
 class Cut(NamedTuple):
@@ -84,18 +82,18 @@ def measure_parity(
         ranker: What was exported.
         file_scores: Scores lists by the file.
         ordinary: Lists to compare on.
-        made_up: More lists; each set has a largest score of its own.
+        made_up: More lists, without values between cuts; each set has a largest score
+            of its own.
         cuts: Of the file's splits.
     """
     differences: list[float] = []
     shares: list[float] = []
-    n_between: list[int] = []
-    for lists in (ordinary, *made_up):
-        between = lies_between(lists.features, cuts)
-        n_between.append(int(np.count_nonzero(between)))
-        if between.all():
-            continue
-        difference, largest = _largest_difference(ranker, file_scores, lists, ~between)
+    between = lies_between(ordinary.features, cuts)
+    compared = [(lists, np.ones(lists.n_docs, dtype=bool)) for lists in made_up]
+    if not between.all():
+        compared.append((ordinary, ~between))
+    for lists, counts in compared:
+        difference, largest = _largest_difference(ranker, file_scores, lists, counts)
         share = difference / largest if largest else difference
         if not share <= TOLERANCE:
             raise DataError(
@@ -105,15 +103,13 @@ def measure_parity(
             )
         differences.append(difference)
         shares.append(share)
-    n_made_up = sum(lists.n_docs for lists in made_up)
     return Parity(
         lists=ordinary.n_queries,
         documents=ordinary.n_docs,
-        made_up=n_made_up,
+        made_up=sum(lists.n_docs for lists in made_up),
         max_difference=max(differences, default=0.0),
         relative=max(shares, default=0.0),
-        between=n_between[0] / ordinary.n_docs,
-        made_up_between=sum(n_between[1:]) / max(n_made_up, 1),
+        between=float(np.mean(between)),
     )
 
 
@@ -148,6 +144,29 @@ def lies_between(features: Matrix, cuts: Sequence[Cut]) -> Bools:
             values = features[:, cut.feature]
             between |= (values > low) & (values <= high)
     return between
+
+
+def moved_from_between(features: Matrix, cuts: Sequence[Cut]) -> Matrix:
+    """Return features of which none lies between two cuts of a split.
+
+    Such values move down to the lower cut, which both sides send left; or up, where
+    that is beyond float32.
+    """
+    gaps_by_feature: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for cut in cuts:
+        if cut.limit != cut.reached:
+            low, high = sorted((cut.limit, cut.reached))
+            gaps_by_feature[cut.feature].append((low, high))
+
+    moved = features.copy()
+    for feature, gaps in gaps_by_feature.items():
+        column = moved[:, feature]
+        # From the highest gap down: a value may fall into the next one.
+        for low, high in sorted(gaps, reverse=True):
+            between = (column > low) & (column <= high)
+            above = np.nextafter(FLOAT(high), FLOAT(LARGEST))
+            column[between] = low if np.isfinite(low) else above
+    return moved
 
 
 def ordinary_lists(
@@ -251,6 +270,7 @@ def lists_at_splits(
         sets.append(_with_missing(sets[0], rng))
 
     features = np.clip(np.concatenate(sets), -LARGEST, LARGEST)
+    features = moved_from_between(features, cuts)
     if within_lists:
         features = np.clip(features, 0.0, 1.0)
         features[::LIST_SIZE] = 0.0
