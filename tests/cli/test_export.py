@@ -123,7 +123,7 @@ def test_a_file_that_scores_otherwise_is_one_sentence_and_leaves_nothing(
     (trees / "ranker.json").write_text(json.dumps({**about, "scaling": "none"}))
     sound = TREE_ENGINES["vespa"]
     faulty = replace(sound, write=lambda t, names: sound.write(t[:-1], names))
-    monkeypatch.setitem(TREE_ENGINES, "vespa", faulty)  # type: ignore[arg-type]
+    monkeypatch.setitem(TREE_ENGINES, "vespa", faulty)
     before = sorted(tmp_path.iterdir())
     words = ["export", str(trees), "--to", "vespa", "-o", str(tmp_path / "model")]
     assert main(words) == 2
