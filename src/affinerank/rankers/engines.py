@@ -48,7 +48,7 @@ VESPA_CONSTANTS = {"true", "false"}
 VESPA_FUNCTIONS = (
     "abs acos asin atan ceil cos cosh elu erf exp fabs floor isNan log log10 relu "
     "round sigmoid sign sin sinh sqrt square tan tanh argmax argmin avg count if max "
-    "median min prod sum unpack_bits"
+    "median min prod sum unpack_bits atan2 bit fmod hamming ldexp pow"
 )
 MISSING_IS_ZERO = "a missing value counts as 0"
 NONE_MISSING = "no value may be missing: the engine would take it for 0"

@@ -354,7 +354,7 @@ def _scores_by(reader: Reader, content: bytes, lists: RankingDataset) -> Floats:
 def _engine_format(name: str, engine: TreeEngine) -> Format:
     writers = {"nodes": partial(_trees_for_engine, name)}
     if name in LINEAR_ENGINES:
-        writers["coefficients"] = partial(_linear_for_engine, name)
+        writers["linear_terms"] = partial(_linear_for_engine, name)
     return Format(name, engine.title, "the file", writers)
 
 

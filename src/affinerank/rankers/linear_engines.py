@@ -75,13 +75,14 @@ class RawLinear:
         fill = None
         if mapping.fill is not None:
             fill = low + np.array(mapping.fill, np.float32) * span
+        coefficients, constant = model.linear_terms()
         return cls(
             names=mapping.names,
-            weight=np.asarray(model.coefficients, np.float64),
+            weight=np.asarray(coefficients, np.float64),
             low=low,
             span=span,
             fill=fill,
-            constant=float(model.constant),
+            constant=float(constant),
             scales=mapping.low is not None,
         )
 
