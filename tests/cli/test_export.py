@@ -1,6 +1,7 @@
 """``affinerank export``: what it writes and prints, and what it refuses."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from affinerank.cli import main
 from affinerank.data.features import FeatureMapping
+from affinerank.rankers.engines import TREE_ENGINES
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.networks import Networks, initial_parameters
 from affinerank.rankers.ranker import Ranker
@@ -61,7 +63,9 @@ def test_trees_of_raw_features_go_to_search_engines_and_scaled_ones_do_not(
     assert str(output) in capsys.readouterr().out
     used = {tree["split"] for tree in json.loads(output.read_text())}
     assert used <= set(NAMES)
-    assert json.loads((tmp_path / "model.json.json").read_text())["parity"] is None
+    parity = json.loads((tmp_path / "model.json.json").read_text())["parity"]
+    assert 0 < parity["relative"] < 1e-6
+    assert parity["made_up"] > 1_000
 
 
 def test_data_of_ones_own_are_compared_on(
@@ -72,6 +76,62 @@ def test_data_of_ones_own_are_compared_on(
     printed = json.loads(capsys.readouterr().out)
     assert printed["parity"]["lists"] == 14
     assert printed["parity"]["relative"] < 1e-5
+
+
+@pytest.mark.parametrize("to", [*TREE_ENGINES])
+def test_every_engine_s_file_is_compared(
+    trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str
+) -> None:
+    about = json.loads((trees / "ranker.json").read_text())
+    (trees / "ranker.json").write_text(json.dumps({**about, "scaling": "none"}))
+    words = ["export", str(trees), "--to", to, "-o", str(tmp_path / "model")]
+    assert main(words) == 0
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert printed[-1].startswith("max difference")
+    assert "of the largest score" in printed[-1]
+    assert any("1,850 documents of 100 lists, 3,000 made up" in x for x in printed)
+    assert not any(x.startswith("left out") for x in printed)
+    assert main([*words, "--json"]) == 0
+    parity = json.loads(capsys.readouterr().out)["parity"]
+    assert parity["relative"] < 1e-6
+    assert json.loads((tmp_path / "model.json").read_text())["parity"] == parity
+
+
+def test_the_share_that_solr_cannot_decide_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trees split at -1e-35, and Solr not below -1e-13; 1 of 4 values lies between."""
+    features = np.repeat([[-1.0], [0.0]], 100, axis=0).astype(np.float32)
+    labels = (features[:, 0] < 0).astype(np.float32)
+    model = fit_lambdamart(features, labels, np.array([0, 200]))
+    Ranker("lightgbm", model, FeatureMapping(("f1",), "none"), {}).save(tmp_path / "m")
+    rows = [f"0 qid:{i // 4} 1:{(-1, -1e-20, 0, 1)[i % 4]}" for i in range(40)]
+    (tmp_path / "few.txt").write_text("\n".join(rows) + "\n")
+    words = ["export", str(tmp_path / "m"), "--to", "solr"]
+    words += ["-o", str(tmp_path / "file"), "--data", str(tmp_path / "few.txt")]
+    assert main(words) == 0
+    assert "25.00% of the lists' documents" in capsys.readouterr().out
+
+
+def test_a_file_that_scores_otherwise_is_one_sentence_and_leaves_nothing(
+    trees: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    about = json.loads((trees / "ranker.json").read_text())
+    (trees / "ranker.json").write_text(json.dumps({**about, "scaling": "none"}))
+    sound = TREE_ENGINES["vespa"]
+    faulty = replace(sound, write=lambda t, names: sound.write(t[:-1], names))
+    monkeypatch.setitem(TREE_ENGINES, "vespa", faulty)
+    before = sorted(tmp_path.iterdir())
+    words = ["export", str(trees), "--to", "vespa", "-o", str(tmp_path / "model")]
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "not 1e-05" in said.err
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_the_text_of_trees_is_the_ranker_s_own(trees: Path, tmp_path: Path) -> None:

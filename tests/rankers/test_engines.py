@@ -33,8 +33,7 @@ def test_a_file_scores_as_the_ranker_does(kind: str, scaling: str, reader: str) 
     found, wanted, cannot = parity.compared(kind, scaling, reader)
     assert len(found) == 10_000
     assert len(np.unique(wanted)) > 3_000
-    # XGBoost adds up in float32.
-    bar = 5e-7 * np.abs(wanted).max() if reader == "XGBoost" else 1e-6
+    bar = parity.ROUNDING * np.abs(wanted).max()
     assert not np.any((np.abs(found - wanted) > bar) & ~cannot)
     assert np.count_nonzero(cannot) < 100
 

@@ -229,15 +229,22 @@ def swap_plan(about: About) -> None:
 
 def exported(about: About) -> None:
     """Print what was written, and how well it agrees with the ranker."""
-    lines = {"written": "{path}\n{about}", "features": "{n_features:,}"}
-    if about["parity"]:
-        lines["compared"] = (
-            "{parity[documents]:,} documents of {parity[lists]:,} lists, scored by the "
-            "file and by the ranker"
+    lines = {
+        "written": "{path}\n{about}",
+        "features": "{n_features:,}",
+        "compared": (
+            "{parity[documents]:,} documents of {parity[lists]:,} lists, "
+            "{parity[made_up]:,} made up: scored by the file and by the ranker"
+        ),
+    }
+    if about["parity"]["between"]:
+        lines["left out"] = (
+            "{parity[between]:.2%} of the lists' documents: a value lies between the "
+            "ranker's threshold and the nearest that the format can have"
         )
-        lines["max difference"] = (
-            "{parity[max_difference]:.3g} ({parity[relative]:.2g} of the largest score)"
-        )
+    lines["max difference"] = (
+        "{parity[max_difference]:.3g} ({parity[relative]:.2g} of the largest score)"
+    )
     notes({name: text.format_map(about) for name, text in lines.items()})
 
 

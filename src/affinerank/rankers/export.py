@@ -1,9 +1,10 @@
 """Rankers as files that other systems serve, compared with the ranker they came from.
 
-Features are scaled within a query's list, so a score depends on the list. An ONNX file
+Features scaled within a query's list make a score depend on the list. An ONNX file
 holds that and takes raw features of a whole list; LightGBM text cannot, and is given
-features that were scaled before. Beside each file stands ``FILE.json``, which says
-which features in which order, and what has to be done to them.
+features that were scaled before; search engines score one document at a time. Beside
+each file stands ``FILE.json``, which says which features in which order, and what has
+to be done to them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import hashlib
 import importlib.util
 import json
 import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib import metadata
 from itertools import pairwise
@@ -28,35 +29,35 @@ from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, writable, written_whole
 from affinerank.rankers import RANKERS, trees
-from affinerank.rankers.engines import ENGINES, of_raw_features
+from affinerank.rankers.engine_readers import LINEAR_READERS, TREE_READERS, Reader
+from affinerank.rankers.engines import (
+    NONE_MISSING,
+    TREE_ENGINES,
+    TreeEngine,
+    exactly,
+    fold_features,
+    require_document_scores,
+)
+from affinerank.rankers.linear_engines import LINEAR_ENGINES, LinearFile, RawLinear
 from affinerank.rankers.onnx_graph import INPUT, OUTPUT, build_model
-from affinerank.rankers.ranker import Ranker, score
+from affinerank.rankers.parity import (
+    Cut,
+    Parity,
+    cuts_of,
+    lists_at_splits,
+    lists_far_out,
+    measure_parity,
+    ordinary_lists,
+)
+from affinerank.rankers.ranker import Ranker
+from affinerank.rankers.tree_nodes import Tree
 from affinerank.tables import Table
 
-TOLERANCE = 1e-4  # of the largest score
-LISTS_COMPARED = 100
 TREES = trees.ROW.name
 OVER_LIST: Any = (
     "smallest and largest value of the feature among the documents of the query, "
     "missing values left out"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Parity:
-    """How far an exported file is from its ranker.
-
-    Attributes:
-        lists: Lists that were scored by both.
-        documents: Documents of these lists.
-        max_difference: Largest absolute difference of two scores.
-        relative: The same, as a share of the largest score.
-    """
-
-    lists: int
-    documents: int
-    max_difference: float
-    relative: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,35 @@ class Export:
         about: The description beside it.
         to: Its format.
         n_features: Features that it reads.
-        parity: How far it is from the ranker; none where no library here reads it.
+        parity: How far it is from the ranker.
     """
 
     path: Path
     about: Path
     to: str
     n_features: int
-    parity: Parity | None
+    parity: Parity
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFile:
+    """A file that is not written yet.
+
+    Attributes:
+        content: Its bytes.
+        scores: What the system that reads it makes of the documents of some lists.
+        description: More for ``FILE.json``.
+        made_up: Lists to compare on, besides ordinary ones.
+        cuts: Where its splits cut, if it has any.
+        holds_missing: Whether it can score documents with missing values.
+    """
+
+    content: bytes
+    scores: Callable[[RankingDataset], Floats]
+    description: Mapping[str, Any]
+    made_up: Sequence[RankingDataset] = ()
+    cuts: Sequence[Cut] = ()
+    holds_missing: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +107,22 @@ class Format:
     Attributes:
         name: Its key, and the library that reads it.
         title: What messages call it.
-        offer: Attribute that a model must have to be written.
         mapped_by: Who scales features and fills missing values, in words.
-        write: From a ranker to the file, and more of its description.
-        scores: Of all documents of some lists, by ranker and file, where a library
-            here reads it.
+        writers: What turns a ranker into a file, by the attribute that its model must
+            have.
     """
 
     name: str
     title: str
-    offer: str
     mapped_by: str
-    write: Callable[[Ranker], tuple[bytes, dict[str, Any]]]
-    scores: Callable[[Ranker, bytes, RankingDataset], Floats] | None = None
+    writers: Mapping[str, Callable[[Ranker], ExportFile]] = field(default_factory=dict)
+
+    def writer(self, ranker: Ranker) -> Callable[[Ranker], ExportFile] | None:
+        """Return what writes such a ranker; ``None`` if nothing does."""
+        for attribute, writer in self.writers.items():
+            if hasattr(ranker.model, attribute):
+                return writer
+        return None
 
 
 def export_ranker(
@@ -105,57 +130,80 @@ def export_ranker(
 ) -> Export:
     """Write a ranker for another system, with ``FILE.json`` beside it: both or none.
 
+    Before, the file's scores are compared with the ranker's, on documents at and beside
+    its thresholds, of extreme and of missing values, and on ordinary lists.
+
     Args:
         ranker: A ranker whose model offers what the format needs.
         path: The file to write.
         to: A row of ``FORMATS``.
-        data: Lists to compare the file with the ranker on; made up where left out.
+        data: Ordinary lists to compare on; made up where left out.
 
     Raises:
         DataError: The file does not score as the ranker does; nothing is written.
     """
-    target, kind, mapping = Path(path), FORMATS[to], ranker.mapping
-    if not hasattr(ranker.model, kind.offer):
-        able = [f.name for f in FORMATS.values() if hasattr(ranker.model, f.offer)]
-        raise ConfigError(
-            f"a ranker of kind {ranker.kind} cannot be written as {kind.title}; it can "
-            f"be exported to {', '.join(able) or 'nothing'}"
-        )
-    if mapping.codes and to != TREES:
-        raise DataError(
-            f"{mapping.codes[0]!r} is a category, which {kind.title} cannot hold; "
-            f"train with --categories one-hot, or export to {TREES}"
-        )
+    target = Path(path)
+    kind = FORMATS[to]
+    mapping = ranker.mapping
+    write = _require_writer(kind, ranker)
     beside = target.with_name(f"{target.name}.json")
     for name in (target, beside):
         writable(name)
-    content, more = kind.write(ranker)
-    parity = None
-    if kind.scores is not None:
-        lists = _lists(ranker, data)
-        parity = _compare(ranker, lists, kind.scores(ranker, content, lists))
-    about = {
+
+    file = write(ranker)
+    missing = file.holds_missing and _reads_missing(ranker)
+    parity = measure_parity(
+        ranker,
+        file.scores,
+        ordinary_lists(ranker, data, missing=missing),
+        file.made_up,
+        file.cuts,
+    )
+
+    description = {
         "format": "affinerank-export",
         "version": 1,
         "to": to,
         "file": target.name,
-        "sha256": hashlib.sha256(content).hexdigest(),
+        "sha256": hashlib.sha256(file.content).hexdigest(),
         "features": mapping.names,
         "input": _tensor(INPUT, "n_documents", len(mapping.names)),
         "output": _tensor(OUTPUT, "n_documents"),
         "normalisation": _normalisation(mapping, kind.mapped_by),
         "missing": _missing(ranker, kind.mapped_by),
         "categories": mapping.categories,
-        **more,
-        "parity": None if parity is None else asdict(parity),
+        **file.description,
+        "parity": asdict(parity),
     }
     with written_whole(beside) as aside_about, written_whole(target) as aside:
-        aside.write_bytes(content)
-        aside_about.write_text(json.dumps(about, indent=2) + "\n")
+        aside.write_bytes(file.content)
+        aside_about.write_text(json.dumps(description, indent=2) + "\n")
     return Export(target, beside, to, len(mapping.names), parity)
 
 
-def _onnx(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
+def _require_writer(kind: Format, ranker: Ranker) -> Callable[[Ranker], ExportFile]:
+    """Return what writes the ranker; reject rankers that the format cannot hold."""
+    writer = kind.writer(ranker)
+    if writer is None:
+        able = [other.name for other in FORMATS.values() if other.writer(ranker)]
+        raise ConfigError(
+            f"a ranker of kind {ranker.kind} cannot be written as {kind.title}; it can "
+            f"be exported to {', '.join(able) or 'nothing'}"
+        )
+    mapping = ranker.mapping
+    if mapping.codes and kind.name != TREES:
+        raise DataError(
+            f"{mapping.codes[0]!r} is a category, which {kind.title} cannot hold; "
+            f"train with --categories one-hot, or export to {TREES}"
+        )
+    return writer
+
+
+def _reads_missing(ranker: Ranker) -> bool:
+    return RANKERS[ranker.kind].reads_missing or ranker.mapping.fill is not None
+
+
+def _onnx(ranker: Ranker) -> ExportFile:
     for library in ("onnx", "onnxruntime"):
         if importlib.util.find_spec(library) is None:
             raise ConfigError(
@@ -164,17 +212,22 @@ def _onnx(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
             )
     built = build_model(ranker.model, ranker.mapping)
     opsets = {opset.domain or "ai.onnx": opset.version for opset in built.opset_import}
-    one_call = "all the documents of one query, 1 or more"
-    versions = {**_versions("onnx"), "opset": opsets}
     content = built.SerializeToString(deterministic=True)
-    return content, {"one_call": one_call, "versions": versions}
+    return ExportFile(
+        content,
+        partial(_onnx_scores, content),
+        {
+            "one_call": "all the documents of one query, 1 or more",
+            "versions": {**_versions("onnx"), "opset": opsets},
+        },
+        _lists_at_splits_of(ranker),
+    )
 
 
-def _onnx_scores(ranker: Ranker, content: bytes, lists: RankingDataset) -> Floats:
+def _onnx_scores(content: bytes, lists: RankingDataset) -> Floats:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it would call home
     import onnxruntime
 
-    del ranker
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(
@@ -187,7 +240,7 @@ def _onnx_scores(ranker: Ranker, content: bytes, lists: RankingDataset) -> Float
     return np.concatenate(parts).astype(np.float64)
 
 
-def _text(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
+def _text(ranker: Ranker) -> ExportFile:
     """Write LightGBM's text; converters stop where it names no objective."""
     model: Any = ranker.model
     text: str = model.text
@@ -198,30 +251,118 @@ def _text(ranker: Ranker) -> tuple[bytes, dict[str, Any]]:
     if values:  # frames of pandas are then given codes by LightGBM itself
         none = "\npandas_categorical:null"
         text = text.replace(none, none.replace("null", json.dumps(values)))
-    return text.encode(), {"versions": _versions(TREES)}
+
+    def scores(lists: RankingDataset) -> Floats:
+        mapped = ranker.mapping.apply(lists).features
+        return trees.TreeModel(text).predict(mapped)
+
+    description = {"versions": _versions(TREES)}
+    made_up = _lists_at_splits_of(ranker)
+    return ExportFile(text.encode(), scores, description, made_up)
 
 
-def _for_engine(
-    write: Callable[..., tuple[bytes, dict[str, Any]]], ranker: Ranker
-) -> tuple[bytes, dict[str, Any]]:
+def _lists_at_splits_of(ranker: Ranker) -> list[RankingDataset]:
+    """Make lists up at the thresholds of a ranker of trees; none for other kinds."""
+    mapping = ranker.mapping
+    if not hasattr(ranker.model, "nodes") or mapping.codes:
+        return []
+    try:
+        folded = fold_features(ranker.model.nodes(), mapping)
+    except DataError:
+        # LightGBM's text also holds what is not plain thresholds.
+        return []
+    lists = lists_at_splits(
+        folded,
+        cuts_of(folded, exactly),
+        mapping.names,
+        missing=_reads_missing(ranker),
+        within_lists=mapping.by_list,
+    )
+    return [lists] if lists is not None else []
+
+
+def _trees_for_engine(name: str, ranker: Ranker) -> ExportFile:
+    """Write trees for a search engine."""
+    engine = TREE_ENGINES[name]
+    mapping = ranker.mapping
+    require_document_scores(mapping)
     model: Any = ranker.model
-    raw = of_raw_features(model.nodes(), ranker.mapping)
-    return write(raw, ranker.mapping.names)
+    folded = fold_features(model.nodes(), mapping)
+    content, description = engine.write(folded, mapping.names)
+    cuts = cuts_of(folded, engine.reached)
+    holds_missing = description.get("missing") != NONE_MISSING
+    made_up = lists_at_splits(folded, cuts, mapping.names, missing=holds_missing)
+    return ExportFile(
+        content,
+        partial(_scores_by, TREE_READERS[name], content),
+        {**description, "thresholds": _thresholds(folded, engine)},
+        [made_up] if made_up is not None else [],
+        cuts,
+        holds_missing,
+    )
 
 
-def _text_scores(ranker: Ranker, content: bytes, lists: RankingDataset) -> Floats:
-    mapped = ranker.mapping.apply(lists).features
-    return trees.TreeModel(content.decode()).predict(mapped)
+def _thresholds(folded: Sequence[Tree], engine: TreeEngine) -> dict[str, int]:
+    """Count the splits that an engine cannot cut where the ranker does."""
+    limits = [node.limit for tree in folded for node in tree if node.left]
+    not_exact = sum(engine.reached(limit) != limit for limit in limits)
+    return {"not_exact": not_exact, "of": len(limits)}
+
+
+def _linear_for_engine(name: str, ranker: Ranker) -> ExportFile:
+    """Write a linear model for a search engine."""
+    mapping = ranker.mapping
+    require_document_scores(mapping)
+    model = RawLinear.of(ranker.model, mapping)
+    file = LINEAR_ENGINES[name](model)
+    description = {
+        **file.description,
+        "add_to_scores": file.constant,
+        "missing": _missing_of_linear(model, file),
+    }
+    weights, _ = model.folded()
+    made_up = lists_far_out(mapping.names, weights, missing=model.fill is not None)
+    scores = partial(_linear_scores, LINEAR_READERS[name], file, model)
+    return ExportFile(file.content, scores, description, list(made_up))
+
+
+def _linear_scores(
+    reader: Reader, file: LinearFile, model: RawLinear, lists: RankingDataset
+) -> Floats:
+    """Score lists as an engine does, missing values filled as the description says."""
+    features = lists.features
+    if model.fill is not None and not file.fills_missing:
+        features = np.where(np.isnan(features), model.fill, features)
+    return reader(file.content, features, lists.feature_names) + file.constant
+
+
+def _missing_of_linear(model: RawLinear, file: LinearFile) -> str | dict[str, Any]:
+    """Describe what becomes of missing values, in units of raw features."""
+    if model.fill is None:
+        return "no value may be missing"
+    return {
+        "value": "NaN",
+        "filled_by": "the file" if file.fills_missing else "the caller",
+        "before_scaling": dict(zip(model.names, model.fill.tolist(), strict=True)),
+    }
+
+
+def _scores_by(reader: Reader, content: bytes, lists: RankingDataset) -> Floats:
+    return reader(content, lists.features, lists.feature_names)
+
+
+def _engine_format(name: str, engine: TreeEngine) -> Format:
+    writers = {"nodes": partial(_trees_for_engine, name)}
+    if name in LINEAR_ENGINES:
+        writers["linear_terms"] = partial(_linear_for_engine, name)
+    return Format(name, engine.title, "the file", writers)
 
 
 FORMATS: Table[Format] = Table(
     "export format",
-    Format("onnx", "ONNX", "add_to_onnx", "the file", _onnx, _onnx_scores),
-    Format(TREES, "LightGBM text", "text", "the caller", _text, _text_scores),
-    *(
-        Format(name, title, "nodes", "the file", partial(_for_engine, write))
-        for name, (title, write) in ENGINES.items()
-    ),
+    Format("onnx", "ONNX", "the file", {"add_to_onnx": _onnx}),
+    Format(TREES, "LightGBM text", "the caller", {"text": _text}),
+    *(_engine_format(name, engine) for name, engine in TREE_ENGINES.items()),
 )
 
 
@@ -255,50 +396,6 @@ def _missing(ranker: Ranker, filled_by: str) -> str | dict[str, Any]:
     if mapping.fill is not None:
         fill = dict(zip(mapping.names, mapping.fill, strict=True))
         return {"value": "NaN", "filled_by": filled_by, "after_scaling": fill}
-    if RANKERS[ranker.kind].reads_missing:
+    if _reads_missing(ranker):
         return "NaN"
     return "a document with a missing value (NaN) is scored NaN"
-
-
-def _compare(ranker: Ranker, lists: RankingDataset, got: Floats) -> Parity:
-    """Compare a file's scores with the ranker's; reject one that scores otherwise."""
-    wanted = score(ranker, lists)
-    difference = float(np.max(np.abs(got - wanted)))
-    largest = float(np.max(np.abs(wanted)))
-    relative = difference / largest if largest else difference
-    if not relative <= TOLERANCE:
-        raise DataError(
-            f"the exported file scores otherwise than the ranker, by up to "
-            f"{difference:.3g} ({relative:.2g} of the largest score, not {TOLERANCE:g})"
-        )
-    return Parity(lists.n_queries, lists.n_docs, difference, relative)
-
-
-def _lists(ranker: Ranker, data: RankingDataset | None) -> RankingDataset:
-    """Return the first lists of the data, with the ranker's features, or made-up ones.
-
-    Those are heavy-tailed, of 1 to 40 documents, the same each time. In each some
-    features are constant; for rankers that read them, some values are missing.
-    """
-    raw = FeatureMapping(
-        ranker.mapping.names, "none", categories=ranker.mapping.categories
-    )
-    names = raw.names
-    if data is not None:
-        if not data.n_queries:
-            raise DataError("the data have no lists to compare file and ranker on")
-        some = np.arange(min(data.n_queries, LISTS_COMPARED))
-        return raw.apply(data.select_queries(some))
-    rng = np.random.default_rng(0)
-    query = np.repeat(np.arange(LISTS_COMPARED), 1 + np.arange(LISTS_COMPARED) % 40)
-    shape = (len(query), len(names))
-    features = rng.lognormal(sigma=2.0, size=shape) * rng.choice([-1, 1], shape[1])
-    features[(rng.random((LISTS_COMPARED, shape[1])) < 0.2)[query]] = 3.0
-    if RANKERS[ranker.kind].reads_missing or ranker.mapping.fill is not None:
-        features[rng.random(shape) < 0.05] = np.nan
-    own = {name: raw.categories[name] for name in raw.codes}
-    for i, name in zip(raw.places(raw.codes), raw.codes, strict=True):
-        features[:, i] = rng.integers(len(own[name]), size=len(query))
-    return RankingDataset.from_groups(
-        features, query, np.arange(LISTS_COMPARED), feature_names=names, categories=own
-    )

@@ -100,6 +100,10 @@ class LinearModel:
         """Return nothing: the file says it all."""
         return {}
 
+    def linear_terms(self) -> tuple[Floats, float]:
+        """Return coefficients and constant, for engines that hold a linear model."""
+        return self.coefficients, self.constant
+
     def add_to_onnx(self, graph: Graph, values: str) -> str:
         """Add a product and a sum."""
         column = self.coefficients[:, None].astype(np.float32)

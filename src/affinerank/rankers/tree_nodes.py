@@ -11,6 +11,9 @@ from affinerank.errors import DataError
 
 FLOAT = np.float32
 LARGEST = float(np.finfo(FLOAT).max)
+# LightGBM reads values from minus this to this as 0.
+LIGHTGBM_ZERO = float(FLOAT(1e-35))
+BELOW_LIGHTGBM_ZERO = float(np.nextafter(FLOAT(-1e-35), FLOAT(-1)))
 
 
 class Node(NamedTuple):
@@ -59,6 +62,7 @@ def _add(tree: Tree, found: Mapping[str, Any]) -> int:
         return own
     _require_plain(found["decision_type"] == "<=", "categories")
     threshold, kind = float(found["threshold"]), found["missing_type"]
+    threshold = _beside_zero(threshold)
     _require_plain(kind != "Zero", "zeros that count as missing")
     # Where no missing values were seen, LightGBM takes them for 0.
     missing = found["default_left"] if kind == "NaN" else threshold >= 0
@@ -66,6 +70,40 @@ def _add(tree: Tree, found: Mapping[str, Any]) -> int:
     feature = int(found["split_feature"])
     tree[own] = Node(threshold, feature, bool(missing), kind == "NaN", *sides)
     return own
+
+
+def _beside_zero(threshold: float) -> float:
+    """Return a threshold that decides alike for a reader that rounds nothing to 0.
+
+    LightGBM reads float32 values from -1e-35 to 1e-35 as 0. So a threshold in that
+    range sends all of them to the side of 0.
+    """
+    if -LIGHTGBM_ZERO <= threshold < 0:
+        return BELOW_LIGHTGBM_ZERO
+    if 0 <= threshold < LIGHTGBM_ZERO:
+        return LIGHTGBM_ZERO
+    return threshold
+
+
+def numbered_breadth_first(tree: Tree) -> Tree:
+    """Return the same tree with the children of each node next to each other."""
+    # Old numbers in the new order: the root, its children, their children.
+    order = [0]
+    for number in order:
+        node = tree[number]
+        if node.left:
+            order += [node.left, node.right]
+    new_number = {old: new for new, old in enumerate(order)}
+
+    renumbered = []
+    for number in order:
+        node = tree[number]
+        if node.left:
+            left = new_number[node.left]
+            right = new_number[node.right]
+            node = node._replace(left=left, right=right)
+        renumbered.append(node)
+    return renumbered
 
 
 def _require_plain(plain: bool, what: str) -> None:

@@ -1,6 +1,7 @@
 """Trees as XGBoost's own JSON holds them, checked before XGBoost reads them.
 
-XGBoost goes left where ``x < t``, in float32.
+XGBoost goes left where ``x < t``, in float32. It takes a right child to stand next to
+the left one, so nodes are numbered breadth first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ import numpy as np
 
 from affinerank import limits
 from affinerank.errors import DataError
-from affinerank.rankers.tree_nodes import FLOAT, LARGEST, Node, Tree, next_above
+from affinerank.rankers.tree_nodes import (
+    FLOAT,
+    LARGEST,
+    Node,
+    Tree,
+    next_above,
+    numbered_breadth_first,
+)
 
 LARGEST_SPAN = (-LARGEST, LARGEST)
 ROOT = 2**31 - 1  # what a root has for a parent
@@ -33,7 +41,10 @@ def document(trees: Sequence[Tree], n_features: int, names: Sequence[str]) -> by
         "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
         "iteration_indptr": list(range(len(trees) + 1)),
         "tree_info": [0] * len(trees),
-        "trees": [_written(t, i, n_features) for i, t in enumerate(trees)],
+        "trees": [
+            _written(numbered_breadth_first(tree), i, n_features)
+            for i, tree in enumerate(trees)
+        ],
     }
     learner = {
         "attributes": {},

@@ -131,9 +131,10 @@ def compare_models(
     models = [Candidate("click rate by rank", views[0], _by_rank(learnt))]
     for view in views:
         _, first = np.unique(view.of_cell, return_index=True)
-        looks = {"rank_of": cells.rank_of[first]}
-        whole = replace(population, pool=view.of_cell[population.pool], **looks)
-        seen = replace(learnt, pool=view.of_cell[learnt.pool], **looks)
+        rank_of = cells.rank_of[first]
+        pool = view.of_cell[population.pool]
+        whole = replace(population, pool=pool, rank_of=rank_of)
+        seen = replace(learnt, pool=pool, rank_of=rank_of)
         start = _averaged(levels, population, view.of_cell)
 
         # Position bias alone.
@@ -167,7 +168,7 @@ def as_far_as_known(
     n_ratios = learnt.n_pools - 1
     share = min(1.0, max(1.0 - n_ratios / size, 1.0 / np.sqrt(size)))
     rate = expit(logit(position_rate) + share * added)
-    return np.clip(rate, LOWEST_RATE, 1 - LOWEST_RATE)
+    return np.asarray(np.clip(rate, LOWEST_RATE, 1 - LOWEST_RATE), dtype=np.float64)
 
 
 def best_model(table: Sequence[Compared]) -> Compared:
