@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.bias.method import AUTO, EstimationSettings
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.errors import AffineRankWarning, ConfigError
 from affinerank.estimators import Weights
-from affinerank.pipeline import estimation
 from affinerank.pipeline.lists import Lists
 from affinerank.pipeline.recipe import fit_chosen, require_recipe
-from affinerank.pipeline.weighing import users_for
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, RankerKind
 
@@ -107,18 +104,3 @@ def test_too_few_queries_are_all_learnt_from() -> None:
 def test_what_is_no_recipe_is_rejected() -> None:
     with pytest.raises(ConfigError, match="recipe must be chosen or paper"):
         require_recipe("magic")
-
-
-def test_users_that_clicks_hardly_identify_are_taken_with_a_warning(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def estimate(*_: Any, settings: EstimationSettings, **__: Any) -> Any:
-        if settings.method == AUTO:
-            raise DataError("clicks identify too little")
-        return SimpleNamespace(users=settings.method)
-
-    monkeypatch.setattr(estimation, "estimate_users", estimate)
-    nothing: Any = None
-    with pytest.warns(AffineRankWarning, match="poor users: clicks identify too"):
-        users, _ = users_for(["posterior"], nothing, nothing)
-    assert users == "mixture"  # type: ignore[comparison-overlap]

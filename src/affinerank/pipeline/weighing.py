@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +13,8 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import JUDGE, METHOD
-from affinerank.errors import ConfigError, DataError, warn
+from affinerank.defaults import JUDGE
+from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Fold, Weights
 from affinerank.estimators.evidence import parse_clip
 from affinerank.estimators.value import valued
@@ -165,9 +164,6 @@ def users_for(
 ) -> tuple[ClickModel | None, Estimate | None]:
     """Return the users given, or estimate them where an estimator needs them.
 
-    Where clicks identify too little, the estimate is taken all the same, with a
-    warning.
-
     Returns:
         The users, and how they were estimated if they were.
     """
@@ -176,11 +172,6 @@ def users_for(
     from affinerank.bias.method import EstimationSettings
     from affinerank.pipeline.estimation import estimate_users
 
-    estimate = partial(estimate_users, counts, data, progress=progress)
-    try:
-        found = estimate(settings=EstimationSettings(seed=seed))
-    except DataError as refused:
-        # A poor estimate may do for a ranker, which leans on features too: say so.
-        found = estimate(settings=EstimationSettings(METHOD, seed=seed))
-        warn(f"poor users: {refused}")
-    return found.users, found
+    settings = EstimationSettings(seed=seed)
+    estimate = estimate_users(counts, data, settings=settings, progress=progress)
+    return estimate.users, estimate

@@ -38,7 +38,7 @@ from affinerank.clicks.models.browsing import BrowsingModel
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
+from affinerank.errors import DataError, warn
 from affinerank.progress import Progress
 from affinerank.seeds import stage_rng
 from affinerank.threads import one_blas_thread
@@ -49,6 +49,7 @@ FEATURE_BINS, FEATURE_KNOTS = 16, 4
 QUERY_BINS, QUERY_KNOTS = 6, 2
 # Clicks that take three quarters of the prior variance away halve its deviation.
 IDENTIFIED = 0.75
+RANKS_NAMED = 10
 ALIKE = "documents do not differ clearly in how often they are clicked at a rank"
 
 
@@ -195,7 +196,7 @@ def estimate(
     named = ", ".join(weak)
     if settings.method == AUTO:
         enough = bool(np.median(identified) >= IDENTIFIED)
-        _require_identified(fitted, named, enough=enough)
+        _warn_if_poor(fitted, weak, enough=enough)
     levels = ", ".join(f"{g:g}" for g in fit.levels.levels.round(4))
     notes = [f"levels of relevance found: {levels}"]
     if not fitted.differ:
@@ -226,17 +227,27 @@ def estimate(
     )
 
 
-def _require_identified(fitted: Mixture, weak: str, *, enough: bool) -> None:
-    """Reject an estimate that would rest on assumptions more than on clicks."""
+def _warn_if_poor(fitted: Mixture, weak: tuple[str, ...], *, enough: bool) -> None:
+    """Warn of an estimate that rests on assumptions more than on clicks.
+
+    Without features nothing stands beside such an estimate, and it is refused.
+    """
+    has_features = bool(fitted.about.get("features"))
     if not fitted.differ:
-        raise DataError(f"{ALIKE}, so clicks cannot separate bias from relevance")
-    if not enough:
-        wanted = "" if fitted.about.get("features") else "features (--data), "
-        raise DataError(
+        fault = f"{ALIKE}, so clicks cannot separate bias from relevance"
+    elif not enough:
+        ranks = ", ".join(weak[:RANKS_NAMED]) + (", ..." if weak[RANKS_NAMED:] else "")
+        wanted = "" if has_features else "features (--data), "
+        fault = (
             f"clicks identify too little: {_shown(fitted.population)}, so at ranks "
-            f"{weak} an estimate would rest on assumptions; give {wanted}a longer log "
-            "or swaps; or estimate by a --method all the same, and give it as --users"
+            f"{ranks} the estimate rests on assumptions; give {wanted}a longer log or "
+            "swaps"
         )
+    else:
+        return
+    if not has_features:
+        raise DataError(fault)
+    warn(f"poor estimate: {fault}")
 
 
 def _shown(population: Population) -> str:

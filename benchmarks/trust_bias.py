@@ -1,0 +1,165 @@
+"""Does `estimate` tell trust bias from position bias alone?
+
+Simulates 200 logs of the paper's users and 200 of users without trust bias, over two
+worlds, numbers of queries and clicks, and lengths of lists. It counts how often trust
+bias is found, and how often the sentence that says so contradicts the table of click
+models in the same output.
+
+    python benchmarks/trust_bias.py --seeds 10 > docs/results/trust-bias.txt
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from affinerank.bias import Estimate
+from affinerank.bias.mixture.comparison import best_model
+from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.traffic import Traffic
+from affinerank.data.catalog import DataSource
+from affinerank.pipeline import estimate_users, prepare_simulation
+from affinerank.seeds import stage_rng
+
+FAR_AHEAD = 5.0  # standard errors by which a lead leaves no doubt
+CLEARLY = 2.0
+
+
+class Shape(NamedTuple):
+    """What a log is like.
+
+    Attributes:
+        world: Synthetic data, with its number of queries.
+        clicks: Clicks to draw.
+        top_k: Length of the lists; ``None`` for whole ones.
+    """
+
+    world: str
+    clicks: float
+    top_k: int | None
+
+    def __str__(self) -> str:
+        """The shape in words."""
+        lists = f"lists of {self.top_k}" if self.top_k else "whole lists"
+        return f"{self.world}, {self.clicks:.0e} clicks, {lists}"
+
+
+class Answer(NamedTuple):
+    """What an estimate says of one log.
+
+    Attributes:
+        found: Whether it says that there is trust bias.
+        p: Its probability without trust bias.
+        lead: Lead of trust bias over position bias alone, in standard errors.
+        contradicts: Whether the sentence says otherwise than the table.
+    """
+
+    found: bool
+    p: float
+    lead: float
+    contradicts: bool
+
+
+SHAPES = (
+    Shape("yahoo-like:80", 2e4, 5),
+    Shape("yahoo-like:80", 2e4, None),
+    Shape("mslr-like:100", 1e5, 10),
+    Shape("yahoo-like:300", 1e5, None),
+    Shape("yahoo-like:1000", 1e6, 5),
+)
+TRUSTING = [
+    f"trust(eta={eta}, eps_minus_1={eps})" for eta, eps in product((1, 2), (0.65, 0.35))
+]
+POSITION_ALONE = [f"position-based(eta={eta})" for eta in (1, 2)]
+CLICK_NOISE = [f"position-based(eta={eta}, eps_minus=0.2)" for eta in (1, 2)]
+
+
+def answers(shape: Shape, click_model: str, seeds: Sequence[int]) -> Iterator[Answer]:
+    """Yield what is said of logs that differ in documents, lists and clicks."""
+    for seed in seeds:
+        data = DataSource.parse(f"{shape.world}@{seed}").read("train")
+        simulation = prepare_simulation(
+            data,
+            click_model=click_model,
+            traffic=Traffic(top_k=shape.top_k),
+            seed=seed,
+        )
+        sessions = simulation.sessions_for(shape.clicks)
+        counts = simulate_counts(simulation, sessions, rng=stage_rng("clicks", seed))
+        yield answer_of(estimate_users(counts, data))
+
+
+def answer_of(estimate: Estimate) -> Answer:
+    """Read the sentence on trust bias, and hold it against the table."""
+    test = estimate.test
+    if test is None:  # too few queries were clicked
+        return Answer(found=False, p=1.0, lead=0.0, contradicts=False)
+    best = best_model(estimate.models)
+    of_view = [row for row in estimate.models if row.view == best.view]
+    (trust,) = [row for row in of_view if row.has_trust]
+    lead = test.lead / test.lead_error if test.lead_error > 0 else 0.0
+    contradictions = [
+        test.found is not trust.clear,
+        test.found and test.lead <= 0,
+        test.found and test.p >= 0.05,
+        not test.found and test.p < 0.05 and test.lead > 0,
+        not test.found and lead > CLEARLY,
+    ]
+    return Answer(test.found, test.p, lead, any(contradictions))
+
+
+def report(title: str, models: Sequence[str], seeds: Sequence[int]) -> list[Answer]:
+    """Print a line for each shape and click model; return all answers."""
+    print(f"\n{title}", flush=True)
+    everything: list[Answer] = []
+    for shape, click_model in product(SHAPES, models):
+        start = time.process_time()
+        here = list(answers(shape, click_model, seeds))
+        leads = np.array([answer.lead for answer in here])
+        found = sum(answer.found for answer in here)
+        print(
+            f"  {shape}; {click_model}: found in {found} of {len(here)}; lead in "
+            f"standard errors {leads.min():.1f} to {leads.max():.1f}; "
+            f"{(time.process_time() - start) / len(here):.1f} s of CPU each",
+            flush=True,
+        )
+        everything += here
+    return everything
+
+
+def summary(title: str, answers: Sequence[Answer]) -> str:
+    """How often trust bias was found, with the standard error of that share."""
+    found = np.array([answer.found for answer in answers])
+    error = np.sqrt(found.mean() * (1 - found.mean()) / len(found))
+    contradictions = sum(answer.contradicts for answer in answers)
+    return (
+        f"{title}: found in {found.sum()} of {len(found)} logs ({found.mean():.1%} +- "
+        f"{error:.1%}); sentences against the table: {contradictions}"
+    )
+
+
+def main() -> None:
+    """Simulate, estimate, count."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    seeds = range(parser.parse_args().seeds)
+    print(f"seeds 0 to {seeds[-1]} of each setting")
+    trusting = report("With trust bias (the paper's users)", TRUSTING, seeds)
+    alone = report("Position bias alone", POSITION_ALONE, seeds)
+    noise = report("Position bias and constant click noise", CLICK_NOISE, seeds)
+    far_ahead = [answer for answer in trusting if answer.lead > FAR_AHEAD]
+    print()
+    print(summary("With trust bias", trusting))
+    print(summary("  of these, lead above five standard errors", far_ahead))
+    print(summary("Without trust bias", alone + noise))
+    print(summary("  position bias alone", alone))
+    print(summary("  constant click noise", noise))
+
+
+if __name__ == "__main__":
+    main()
