@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from affinerank.clicks.models import CLICK_MODELS
-from affinerank.defaults import ESTIMATOR
+from affinerank.defaults import ESTIMATOR, METHOD
 from affinerank.experiments.cells import cells_of
 from affinerank.experiments.coordinates import title_of
 from affinerank.experiments.our_statements import judge_ours
@@ -41,7 +41,7 @@ from affinerank.experiments.statements import (
     allowed_p,
     judge_statements,
 )
-from affinerank.pipeline.worlds import TRUE
+from affinerank.pipeline.worlds import PRODUCTION, TRUE
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -247,29 +247,166 @@ def field_regret(run: str) -> Lines:
     return markdown(heads, sorted(rows, key=lambda row: row[1])) if rows else []
 
 
+# Names of methods, as pages have them.
+POSTERIOR = title_of("estimator", ESTIMATOR)
+DEFAULT = f"{POSTERIOR}, {title_of('users', METHOD).lower()}"  # users are estimated
+NAIVE = title_of("estimator", "naive")
+AFFINE = title_of("estimator", "affine")
+PRODUCTION_TITLE = title_of("estimator", PRODUCTION)
+PLAIN_TREES = f"{NAIVE}; LightGBM trees"
+POSITION_TREES = f"{PLAIN_TREES}, position true"
+UNBIASED_TREES = f"{NAIVE}; XGBoost trees, unbiased true"
+POSTERIOR_TREES = f"{POSTERIOR}; LightGBM trees"
+OTHER_TREES = (PLAIN_TREES, POSITION_TREES, UNBIASED_TREES)
+# Who is ahead of whom on how many logs.
+PAIRS = (
+    (DEFAULT, (PRODUCTION_TITLE,)),
+    (POSTERIOR, (PRODUCTION_TITLE,)),
+    (POSTERIOR_TREES, (PRODUCTION_TITLE,)),
+    (POSTERIOR_TREES, OTHER_TREES),
+    (POSITION_TREES, (PLAIN_TREES,)),
+    (POSITION_TREES, (NAIVE,)),
+    (UNBIASED_TREES, (PLAIN_TREES,)),
+    (UNBIASED_TREES, (NAIVE,)),
+    (f"{NAIVE}; Additive two-tower", (NAIVE,)),
+    (f"{NAIVE}; Heckman selection", (NAIVE,)),
+)
+
+
+def is_posterior(method: str) -> bool:
+    """Whether a method is the posterior, with any users and ranker."""
+    return method.startswith(POSTERIOR)
+
+
 def field_leads(run: str) -> Lines:
-    """Where the default estimator leads, and what leads where it does not."""
+    """Where the default leads, and what leads where no posterior does.
+
+    The best of several posteriors is known only once labels are: it is no method.
+    """
     logs = field_logs(run)
-    ours, rows = title_of("estimator", ESTIMATOR), []
-    for (data, policy, users, count), own in logs.items():
-        first = max(own, key=lambda name: own[name])
-        mine = max((n for n in own if n.startswith(ours)), key=lambda n: own[n])
-        if first != mine:
-            lost = f"{own[first] - own[mine]:.3f}".replace("0.", ".", 1)
-            shown = [data, policy, users.split("(")[0], clicks(count)]
-            rows.append([*shown, first, short(own[first]), short(own[mine]), lost])
+    if not logs:
+        return []
+    rows = []
+    for (data, policy, click_model, count), values in logs.items():
+        best = max(values, key=lambda name: values[name])
+        if not is_posterior(best):
+            ahead = f"{values[best] - values[DEFAULT]:.3f}".replace("0.", ".", 1)
+            shown = [data, policy, click_model.split("(")[0], clicks(count)]
+            rows.append(
+                [*shown, best, short(values[best]), short(values[DEFAULT]), ahead]
+            )
+    heads = ["data", "shown", "users", "clicks", "best", "nDCG", DEFAULT, "ahead"]
+    number = {len([n for n in own if is_posterior(n)]) for own in logs.values()}
+    said = (
+        f"{_leads(logs, DEFAULT)}. {_leads(logs, POSTERIOR)}. On "
+        f"{len(logs) - len(rows)} logs one of the {max(number)} posteriors that were "
+        "run on each leads; which one, only labels tell. The others:"
+    )
+    return [*wrapped(said, ""), "", *markdown(heads, rows)]
+
+
+def _leads(logs: dict[tuple[str, str, str, float], dict[str, float]], name: str) -> str:
+    """Say on how many logs a method leads, and leads all that are not posteriors."""
+    leads, ahead, ahead_where_all_shown, all_shown = 0, 0, 0, 0
+    for (_, policy, *_), values in logs.items():
+        others = [value for n, value in values.items() if not is_posterior(n)]
+        is_ahead = values[name] > max(others)
+        leads += values[name] == max(values.values())
+        ahead += is_ahead
+        all_shown += policy == "fixed"
+        ahead_where_all_shown += is_ahead and policy == "fixed"
+    return (
+        f"*{name}* leads {leads} of {len(logs)} logs, and is ahead of all that are no "
+        f"posteriors on {ahead} ({ahead_where_all_shown} of the {all_shown} where all "
+        "documents are shown)"
+    )
+
+
+def field_pairs(run: str) -> Lines:
+    """On how many logs one method is ahead of another, or of all of several."""
+    rows = [
+        [name, _named(others), "{} of {}".format(*ahead_of(run, name, others))]
+        for name, others in PAIRS
+        if run_of(run)
+    ]
+    return markdown(["", "is ahead of", "on logs"], rows) if rows else []
+
+
+def _named(others: Sequence[str]) -> str:
+    return "all other trees" if others == OTHER_TREES else " and ".join(others)
+
+
+def ahead_of(run: str, name: str, others: Sequence[str]) -> tuple[int, int]:
+    """Number of logs on which a method is ahead of all others; logs that have all."""
+    production = {
+        p.place.data: _value(p)
+        for p in points_of(run_of(run))
+        if p.place.estimator == PRODUCTION
+    }
+    ahead, number = 0, 0
+    for (data, *_), measured in field_logs(run).items():
+        values = {**measured, PRODUCTION_TITLE: production[data]}
+        if name in values and all(other in values for other in others):
+            number += 1
+            ahead += values[name] > max(values[other] for other in others)
+    return ahead, number
+
+
+def field_errors(run: str) -> Lines:
+    """How sure the field is, by data set; and the default beside the next method.
+
+    Behind the best: mean over the logs that most methods have.
+    """
+    places: dict[str, dict[tuple[str, str, str, float], dict[str, Point]]] = {}
+    for point in points_of(run_of(run)):
+        if point.place.policy is not None and len(point.by_query):
+            log = (point.place.data, point.place.policy, *_log(point))
+            logs_of_data = places.setdefault(point.place.data, {})
+            logs_of_data.setdefault(log, {})[point.whole_method] = point
+    rows = []
+    for data, logs in places.items():
+        levels, differences = [], []
+        for methods in logs.values():
+            posterior, affine = (methods[n].by_query for n in (POSTERIOR, AFFINE))
+            levels.append(_standard_error(posterior))
+            differences.append(_standard_error(posterior - affine))
+        queries = np.count_nonzero(np.isfinite(posterior))
+        behind = _behind(run, data)
+        others = {n: gap for n, gap in behind.items() if not is_posterior(n)}
+        next_best = min(others, key=lambda name: others[name])
+        cells = [_span(levels), _span(differences), short(behind[DEFAULT])]
+        cells += [f"{short(others[next_best])} ({next_best})"]
+        rows.append([data, str(queries), *cells])
     heads = [
         "data",
-        "shown",
-        "users",
-        "clicks",
-        "best",
-        "nDCG",
-        f"best {ours}",
-        "ahead",
+        "test queries",
+        "s.e. of a level",
+        "s.e. of a lead over affine",
+        DEFAULT,
+        "next, no posterior",
     ]
-    said = f"The {ours.lower()} leads {len(logs) - len(rows)} of {len(logs)} logs"
-    return [f"{said}; the others:", "", *markdown(heads, rows)] if logs else []
+    return markdown(heads, rows) if rows else []
+
+
+def _standard_error(values: Any) -> float:
+    """Standard error of a mean over queries; those without a value do not count."""
+    known = values[np.isfinite(values)]
+    return float(np.std(known, ddof=1) / np.sqrt(len(known)))
+
+
+def _span(values: Sequence[float]) -> str:
+    return f"{short(min(values))} to {short(max(values))}"
+
+
+def _behind(run: str, data: str) -> dict[str, float]:
+    """Mean distance to the best, of methods that all the fullest logs have."""
+    logs = field_logs(run)
+    most = max(map(len, logs.values()))
+    fullest = [v for (d, *_), v in logs.items() if d == data and len(v) == most]
+    return {
+        name: float(np.mean([max(own.values()) - own[name] for own in fullest]))
+        for name in fullest[0]
+    }
 
 
 def tests(run: str) -> Lines:
@@ -338,7 +475,25 @@ def about(run: str) -> Lines:
     over = "" if len(results) == planned else f" of {planned:,} (the run is not over)"
     made = f"{len(results):,} cells{over}, {devices}, {torch[0] if torch else ''}, "
     made += f"{minutes:.0f} minutes summed over groups"
-    return [f"{made}", f"([report]({run}/report.html))."]
+    report = f"([report]({run}/report.html))."
+    return [made, report, *states_of_code([r.commit for r in results])]
+
+
+def states_of_code(commits: Sequence[str]) -> Lines:
+    """Say from how many states of the code a run is; ``+``: with changes of its own."""
+    states = Counter(commits)
+    if len(states) == 1 and not any(state.endswith("+") for state in states):
+        return []
+    of_states = f"one state of the code, {len(commits):,} cells"
+    if len(states) > 1:
+        numbers = [f"{count:,}" for _, count in states.most_common()]
+        listed = f"{', '.join(numbers[:-1])} and {numbers[-1]}"
+        of_states = f"{len(states)} states of the code: {listed} cells"
+    said = f"The run is from {of_states}."
+    changed = [count for state, count in states.items() if state.endswith("+")]
+    if changed:
+        said += f" {sum(changed):,} of them had changes that were not committed."
+    return wrapped(said, "")
 
 
 # Files
@@ -387,6 +542,68 @@ def few_clicks(data: str, ranker: str, known: str, policy: str = "fixed") -> Lin
         for name in names
     ]
     return markdown(["", *(f"η {eta}: {clicks(c)}" for eta, c in logs)], rows)
+
+
+def few_clicks_fails() -> Lines:
+    """How often estimated users left a ranker clearly behind no correction."""
+    runs: dict[tuple[str, ...], dict[str, float]] = {}
+    production: dict[tuple[str, str, str], float] = {}
+    for row in rows_of("few-clicks-results.csv"):
+        log = ("data", "policy", "ranker", "eta", "clicks", "run")
+        if row["estimator"] == PRODUCTION:
+            place = (row["data"], row["policy"], row["run"])
+            production[place] = float(row["ndcg"])
+        elif row["users"] in ("", METHOD):
+            values = runs.setdefault(tuple(row[name] for name in log), {})
+            values[row["estimator"]] = float(row["ndcg"])
+    number, below_naive, below_production = 0, Counter[str](), 0
+    for (data, policy, _, _, _, run), values in runs.items():
+        if ESTIMATOR in values and "naive" in values:
+            number += 1
+            for name in ("affine", ESTIMATOR):
+                below_naive[name] += values[name] < values["naive"] - FAR
+            below_production += values[ESTIMATOR] < production[data, policy, run]
+    said = (
+        f"Of {number} rankers trained with estimated users, affine was more than "
+        f"{short(FAR)} nDCG@10 behind no correction on {below_naive['affine']}, the "
+        f"posterior on {below_naive[ESTIMATOR]}; the posterior was below production on "
+        f"{below_production}."
+    )
+    return wrapped(said, "")
+
+
+FAR = 0.03
+
+
+def calibration() -> Lines:
+    """How far standard deviations are off with today's prior, most either way."""
+    ratios: list[float] = []
+    for row in text("calibration-2")[:4]:  # the right half: today's prior
+        ratios += map(float, row.rsplit(maxsplit=6)[1:])
+    for row in text("calibration-3"):  # likelihoods follow
+        ratios += map(float, row.rsplit(maxsplit=9)[1:7])
+    too_large, too_small = min(ratios) ** -0.5 - 1, 1 - max(ratios) ** -0.5
+    said = (
+        f"Measured on synthetic logs, the standard deviation was up to {too_large:.0%} "
+        f"too large (graded relevance, 3 clicks per query), and up to {too_small:.0%} "
+        "too small ([calibration](benchmarks.md#calibration-calibrationpy))."
+    )
+    return wrapped(said, "")
+
+
+def failed_statements(synthetic: str, real: str) -> Lines:
+    """How many of the paper's statements failed, on synthetic and on real labels."""
+    failed = {}
+    for run in (synthetic, real):
+        verdicts = [f.verdict for _, f in judge_statements(run_of(run)) if f.verdict]
+        failed[run] = f"{verdicts.count('failed')} of {len(verdicts)}"
+    said = (
+        f"Of the paper's statements that could be judged, {failed[synthetic]} fail on "
+        "[synthetic data of the paper's size]"
+        f"(reproduction.md#the-paper-scale-run), and {failed[real]} on [real queries "
+        "and labels with simulated clicks](reproduction.md#real-queries-and-labels)."
+    )
+    return wrapped(said, "")
 
 
 def estimation(metric: str) -> Lines:
@@ -471,7 +688,9 @@ BLOCKS: dict[str, Callable[..., Lines]] = {
     "at-most-clicks": at_most_clicks,
     "curves": curves,
     "field": field,
+    "field-errors": field_errors,
     "field-leads": field_leads,
+    "field-pairs": field_pairs,
     "field-regret": field_regret,
     "tests": tests,
     "activations": activations,
@@ -480,6 +699,9 @@ BLOCKS: dict[str, Callable[..., Lines]] = {
     "text": text,
     "lines": lines,
     "few-clicks": few_clicks,
+    "few-clicks-fails": few_clicks_fails,
+    "calibration": calibration,
+    "failed-statements": failed_statements,
     "estimation": estimation,
     "estimation-ratio": estimation_ratio,
     "estimation-clipped": estimation_clipped,

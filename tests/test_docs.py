@@ -11,6 +11,7 @@ import sklearn
 
 import affinerank
 from affinerank.cli import main
+from affinerank.clicks.counts_table import COLUMNS
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
@@ -129,3 +130,34 @@ def test_every_page_with_a_command_or_block_is_run() -> None:
     pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
     with_steps = {page for page in pages if steps(page)}
     assert with_steps <= set(PAGES)
+
+
+def section_of(page: str, title: str) -> str:
+    """The text below a heading of a page, up to the next heading of its level."""
+    return (ROOT / page).read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def test_the_page_of_formats_names_every_column_of_counts() -> None:
+    named = set(re.findall(r"`(\w+)`", section_of("docs/formats.md", "Counts")))
+    assert set(COLUMNS) <= named
+
+
+@pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning")
+@pytest.mark.parametrize("estimator", ["affine", "naive", "mixture-based", "posterior"])
+def test_the_page_of_formats_names_the_columns_that_labels_have(
+    estimator: str, small_log: tuple[str, str, str]
+) -> None:
+    section = section_of("docs/formats.md", "Labels")
+    with_own_clicks = re.search(r"`own_clicks` \(double\): of (.+?), where", section)
+    assert with_own_clicks is not None
+    errors = {"standard_error"}
+    if f"`{estimator}`" in with_own_clicks[1]:
+        errors = {"standard_deviation", "own_clicks"}
+    counts = affinerank.ClickCounts.load(small_log[0])
+    options = "(prior=rank)" if estimator == "posterior" else ""
+    labels = affinerank.debias(
+        counts, affinerank.load_users(small_log[1]), estimator=f"{estimator}{options}"
+    )
+    always = {"query_id", "doc_id", "relevance", "impressions", "clicks"}
+    assert set(labels.column_names) == always | errors
+    assert all(f"`{name}`" in section for name in always | errors)

@@ -1,14 +1,23 @@
 """The section on assumptions: logs of users who go by rank, and of others."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from affinerank.audit import audit, audit_file
+from affinerank.audit.assumptions import ACTIONS, assumptions, contradictions
+from affinerank.audit.facts import Facts, facts_of
 from affinerank.audit.page import audit_page
+from affinerank.bias.assumptions import DEPENDENT, UNIDENTIFIED
 from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.traffic import Traffic
+from affinerank.data.catalog import load
+from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.progress import quiet
 
 WriteLog = Callable[..., str]
 QUERIES, SESSIONS, DEPTH = 40, 60, 5
@@ -50,16 +59,14 @@ def test_users_by_rank_contradict_nothing(write_log: WriteLog) -> None:
 
 def test_users_who_stop_at_a_click_are_found(write_log: WriteLog) -> None:
     about, tests, page = looked_at(write_log(sessions(cascade=True)))
-    assert about["assumptions"]["verdict"] == "yes"
     assert tests["dependent_clicks"]["verdict"] == "found"
     assert tests["dependent_clicks"]["number"] == 0
-    assert "estimated by rank and last click" in about["assumptions"]["says"][0]
-    assert about["trust_bias"]["verdict"] != "yes"  # it cannot be told by rank alone
-    steps = {step["step"]: step for step in about["next"]}
-    [says] = steps["dependent_clicks"]["says"]
-    assert "--context" not in says  # count does it by itself
     assert '<span class="mark care">found</span>' in page
-    assert '<a class="card care" href="#section-assumptions">' in page
+    assert about["trust_bias"]["verdict"] != "yes"  # it cannot be told by rank alone
+    # Counts keep the last click, so this can be corrected, and nothing is left to do.
+    assert about["assumptions"]["verdict"] == "not found"
+    assert "users can be estimated by it" in about["assumptions"]["says"][0]
+    assert "dependent_clicks" not in [step["step"] for step in about["next"]]
 
 
 def test_lists_kept_for_their_clicks_are_no_dependence(write_log: WriteLog) -> None:
@@ -68,6 +75,58 @@ def test_lists_kept_for_their_clicks_are_no_dependence(write_log: WriteLog) -> N
     assert about["assumptions"]["verdict"] == "yes"
     assert tests["clicked_lists"]["verdict"] == "found"
     assert tests["dependent_clicks"]["verdict"] != "found"
+
+
+@pytest.fixture(scope="module")
+def browsing() -> Facts:
+    """What there is to say of users who go on from their last click."""
+    made = prepare_simulation(
+        load("yahoo-like:150@50").train,
+        click_model="browsing",
+        traffic=Traffic(top_k=6),
+        seed=0,
+    )
+    sessions = made.sessions_for(3e4)
+    rng = np.random.default_rng(0)
+    counts = simulate_counts(made, sessions, rng=rng, context=True)
+    return facts_of(counts, None, None, None, seed=0, progress=quiet)
+
+
+def test_clicks_that_corrections_follow_are_not_called_beyond_correction(
+    browsing: Facts,
+) -> None:
+    assert browsing.by_last_click
+    section = assumptions(browsing)
+    [dependent] = [t for t in section.numbers["tests"] if t["name"] == DEPENDENT]
+    assert dependent["verdict"] == "found"
+    assert (section.verdict, section.answer) == ("not found", "not found")
+    assert "Users were estimated by rank and last click" in section.says[0]
+    assert section.short.endswith("; 0 found it.")
+    assert list(contradictions(browsing)) == []
+
+
+def test_clicks_that_no_correction_follows_are_named_with_something_to_do(
+    browsing: Facts,
+) -> None:
+    assert browsing.estimate is not None
+    by_rank = [row for row in browsing.estimate.models if not row.view.context]
+    misfit = replace(browsing, estimate=replace(browsing.estimate, models=by_rank))
+    assert misfit.misfit
+    section = assumptions(misfit)
+    assert (section.verdict, section.answer) == ("yes", "found")
+    assert section.short.endswith("; 1 found it.")
+    [step] = contradictions(misfit)
+    assert step.title == "Compare rankings by an A/B test"
+    assert "no correction is known to fit" in step.says[0]
+
+
+def test_whatever_is_found_has_an_action(browsing: Facts) -> None:
+    names = {each.name for each in browsing.assumptions}
+    assert names - {UNIDENTIFIED} == set(ACTIONS)
+    found = [replace(each, verdict="found") for each in browsing.assumptions]
+    steps = list(contradictions(replace(browsing, assumptions=tuple(found))))
+    assert {step.name for step in steps} == set(ACTIONS) - {DEPENDENT}
+    assert all(not step.title.startswith("Mind") for step in steps)
 
 
 def test_counts_without_context_cannot_say(

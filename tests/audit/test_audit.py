@@ -172,14 +172,6 @@ def test_findings_of_a_world_agree_with_its_users(world: World) -> None:
     true = TrustModel.paper(depth=6)
     mean = np.sum((rate - true.beta) / true.alpha * seen) / seen.sum()
     assert same == pytest.approx(true.alpha * mean + true.beta, rel=0.15)
-    [swap] = [step for step in about["next"] if step["step"] == "swaps"]
-    assert [(pair["upper"], pair["lower"]) for pair in swap["pairs"]] == [
-        (str(k), str(k + 1)) for k in range(1, 6)
-    ]
-    total = sum(pair["sessions"] or 0 for pair in swap["pairs"])
-    assert swap["sessions"] == total
-    days = 10 * total / 0.1 / counts.n_sessions
-    assert f"({days:,.0f} days)" in swap["says"][1]
 
 
 def test_documents_that_moved_show_position_bias_without_an_estimate() -> None:
@@ -310,7 +302,9 @@ def test_a_real_log_of_queries_seen_once_is_reported_in_words(
     assert about["identified"]["verdict"] == "no"
     assert "clicks identify too little" in about["identified"]["refused"]
     steps = [step["step"] for step in about["next"]]
-    assert steps == ["repair", "dependent_clicks", "features", "swaps"]
+    assert steps == ["repair", "features", "swaps"]
+    # Queries that come once or twice: no plan fits into such a log.
+    assert "too rarely" in about["next"][2]["says"][1]
     assert "clicks identify too little" in audit_page(found)
 
 

@@ -145,7 +145,7 @@ def test_the_worth_is_the_gain_where_another_is_clearly_better() -> None:
     first = SimpleNamespace(
         query=np.array([0, 1]),
         better=np.array([True, False]),
-        difference=np.array([0.2, 0.5]),
+        gain=np.array([0.2, 0.5]),
     )
     facts: Any = SimpleNamespace(
         first=first, rows=SimpleNamespace(sessions=np.array([10.0, 30.0]))

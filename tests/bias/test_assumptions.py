@@ -146,7 +146,12 @@ def test_a_rank_is_identified_if_half_or_twice_its_alpha_would_be_noticed() -> N
     found = unidentified_ranks(estimate)
     assert (found.verdict, found.number) == ("found", 1)
     assert "at 3" in found.says
-    assert rank_status(estimate_of([0.1, 0.1], weak=("2",))) == ["yes", "no"]
+    # A rank that leans on others is known in part, unless its band says less.
+    leaning = estimate_of([0.1, 0.1], weak=("2",))
+    assert rank_status(leaning) == ["yes", "partly"]
+    assert unidentified_ranks(leaning).verdict == "not found"
+    assert "at 2 leans on the other ranks" in unidentified_ranks(leaning).says
+    assert rank_status(estimate_of([0.1, 0.6], weak=("2",))) == ["yes", "no"]
     assert unidentified_ranks(estimate_of([0.1, 0.1])).verdict == "not found"
 
 

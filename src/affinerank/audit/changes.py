@@ -22,7 +22,7 @@ COLUMNS = (
 )
 NOTE = (
     "In small print the click rate that a document would have at rank 1, and the "
-    "standard error of the difference. Rates are estimated, so they may leave 0 to 1."
+    "standard error of the difference. An estimate beyond 0 or 1 is shown as 0 or 1."
 )
 
 
@@ -68,7 +68,7 @@ def worth(facts: Facts) -> str:
     found = facts.first
     if found is None or not found.better.any():
         return ""
-    sessions, gained = facts.rows.sessions, found.difference * found.better
+    sessions, gained = facts.rows.sessions, found.gain * found.better
     clicks = 1_000 * float(sessions[found.query] @ gained) / sessions.sum()
     share = float(sessions[found.query[found.better]].sum() / sessions.sum())
     return (
@@ -82,7 +82,7 @@ def _examples(facts: Facts, found: FirstRank) -> list[dict[str, Any]]:
     """Return the queries with the largest differences, with both documents."""
     rows, query, doc = facts.rows, *(column.cast("string") for column in facts.ids)
     clear = np.flatnonzero(found.better)
-    order = clear[np.argsort(-found.difference[clear], kind="stable")][:EXAMPLES]
+    order = clear[np.argsort(-found.gain[clear], kind="stable")][:EXAMPLES]
     first, other = found.first[order], found.challenger[order]
     n = rows.impressions
     place, shown = (rows.by_doc(n * each)[other] for each in (rows.rank, 1))
@@ -91,9 +91,9 @@ def _examples(facts: Facts, found: FirstRank) -> list[dict[str, Any]]:
         "first": doc.take(first),
         "challenger": doc.take(other),
         "challenger_rank": place / shown,
-        "first_rate": found.relevance[order, 0],
-        "challenger_rate": found.relevance[order, 1],
-        "difference": found.difference[order],
+        "first_rate": found.click_rates[order, 0],
+        "challenger_rate": found.click_rates[order, 1],
+        "difference": found.gain[order],
         "standard_error": found.error[order],
     }
     return list(pa.table(columns).to_pylist())

@@ -13,9 +13,9 @@ from affinerank.arrays import Floats, joint
 from affinerank.audit.first_rank import FirstRank, judge_first_rank
 from affinerank.bias import Estimate, EstimationSettings
 from affinerank.bias.assumptions import DEPENDENT, Assumption, check_assumptions
+from affinerank.bias.mixture.comparison import best_model
 from affinerank.bias.overlap import Overlap, overlap_of
 from affinerank.bias.pooling import RankPools, pool_ranks
-from affinerank.bias.swaps import DEEPEST
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.movement import Movement, measure_movement
 from affinerank.clicks.rows import (
@@ -26,6 +26,7 @@ from affinerank.clicks.rows import (
     rows_of,
 )
 from affinerank.data.dataset import RankingDataset
+from affinerank.defaults import METHOD
 from affinerank.errors import AffineRankWarning, DataError
 from affinerank.pipeline.debiasing import debias
 from affinerank.pipeline.estimation import estimate_users
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from affinerank.audit.survey import LogSurvey
 
 
+DEEPEST = 10  # rank whose precision is looked at
 Average = tuple[ClickRows, Floats, Floats]  # rows by rank, with their alpha and beta
 
 
@@ -53,6 +55,8 @@ class Facts:
         survey: Of the log, where one was read.
         days: How many days it covers, where that is known.
         estimate: How users click; none if that was refused.
+        rough_users: The same users; where that was refused, rough ones, if there are
+            any. Enough to plan swaps by.
         refused: Why it was, in words.
         warned: What the estimation warned of.
         average: Rows of ranks that users have values for, with their alpha and beta
@@ -74,6 +78,7 @@ class Facts:
     survey: LogSurvey | None
     days: float | None
     estimate: Estimate | None = None
+    rough_users: Any = None
     refused: str | None = None
     warned: tuple[str, ...] = ()
     average: Average | None = None
@@ -87,10 +92,21 @@ class Facts:
         return int(self.rows.sessions[self.rows.sessions > 1].sum())
 
     @property
+    def by_last_click(self) -> bool:
+        """Whether users were estimated by rank and last click."""
+        if self.estimate is None or not self.estimate.models:
+            return False
+        return best_model(self.estimate.models).view.context
+
+    @property
     def misfit(self) -> bool:
-        """Whether users were estimated by rank, and do not go by rank alone."""
-        by_rank = self.estimate is not None and self.estimate.average is None
-        return by_rank and DEPENDENT in [a.name for a in self.assumptions if a.broken]
+        """Whether clicks depend on the clicks above, and users were estimated without.
+
+        Then held-out clicks are predicted no better by the last click.
+        """
+        if self.estimate is None or self.by_last_click:
+            return False
+        return DEPENDENT in [each.name for each in self.assumptions if each.broken]
 
     @property
     def identified(self) -> Literal["yes", "partly", "no"]:
@@ -145,8 +161,10 @@ def facts_of(
             if data is not None:  # data of other documents are a mistake, no finding
                 note_unmatched(rows_of(merged, data))
             facts.refused = str(error)
+            facts.rough_users = _rough_users(counts, data, seed)
         else:
             facts.estimate, bands = estimate, estimate.display
+            facts.rough_users = estimate.users
             facts.average = average_users(estimate, detailed)
             if bands.covariance is not None:
                 known = bands.covariance, estimate.pools
@@ -160,6 +178,15 @@ def facts_of(
         rankers = codes(counts.column("ranker"))[counts.impressions > 0]
     facts.assumptions = check_assumptions(rows_of(counts), rankers, facts.estimate)
     return facts
+
+
+def _rough_users(counts: ClickCounts, data: RankingDataset | None, seed: int) -> Any:
+    """Estimate users although clicks identify too little; ``None`` if none can be."""
+    settings = EstimationSettings(METHOD, seed=seed)
+    try:
+        return estimate_users(counts, data, settings=settings).users
+    except DataError:
+        return None
 
 
 def average_users(estimate: Estimate, rows: ClickRows) -> Average:
@@ -178,10 +205,13 @@ def average_users(estimate: Estimate, rows: ClickRows) -> Average:
 
 
 def same_documents(rows: ClickRows, alpha: Floats, beta: Floats) -> dict[int, float]:
-    """Return click rates by rank of a document of mean relevance: bias alone."""
+    """Return click rates by rank of a document of mean relevance: bias alone.
+
+    Estimates may leave 0 to 1; click rates cannot.
+    """
     shown = rows.impressions
     mean = float(np.sum((rows.clicks - beta * shown) / alpha) / shown.sum())
     expected, seen = rows.by_rank((alpha * mean + beta) * shown), rows.by_rank(shown)
     at = np.flatnonzero(seen)
-    rates = (expected[at] / seen[at]).tolist()
-    return dict(zip((at + 1).tolist(), rates, strict=True))
+    rates = np.clip(expected[at] / seen[at], 0.0, 1.0)
+    return dict(zip((at + 1).tolist(), rates.tolist(), strict=True))

@@ -43,7 +43,8 @@ class FirstRank:
         query: Number of the query.
         first: Document it shows first, most often.
         challenger: Document that is furthest above it, or least below.
-        relevance: ``[n_judged, 2]`` click rates at the first rank, of both.
+        relevance: ``[n_judged, 2]`` click rates at the first rank, of both, as they
+            were estimated: they may leave 0 to 1.
         error: Standard error of their difference.
         better: Whether the challenger is clearly better.
         stays: Whether the present first is clearly better than all others.
@@ -61,8 +62,18 @@ class FirstRank:
 
     @property
     def difference(self) -> Floats:
-        """``[n_judged]`` how much more the challenger would be clicked."""
+        """``[n_judged]`` by how much the challenger's estimate is the higher one."""
         return self.relevance[:, 1] - self.relevance[:, 0]
+
+    @property
+    def click_rates(self) -> Floats:
+        """``[n_judged, 2]`` the relevance of both, drawn into 0 to 1."""
+        return np.clip(self.relevance, 0.0, 1.0)
+
+    @property
+    def gain(self) -> Floats:
+        """``[n_judged]`` how much more often the challenger would be clicked."""
+        return self.click_rates[:, 1] - self.click_rates[:, 0]
 
 
 def judge_first_rank(

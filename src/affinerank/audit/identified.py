@@ -38,7 +38,8 @@ BY_RANK = (
 )
 GAUGE = (
     "The scale is arbitrary: alpha is 1 and beta/alpha 0 on average over impressions. "
-    "Identified: alpha half or twice as large would be noticed."
+    "Identified: alpha half or twice as large would be noticed; in part: at this rank "
+    "alone, or because the rank leans on others."
 )
 ARBITRARY = "Their scale is arbitrary, and no ranking depends on it."
 SHORT = {

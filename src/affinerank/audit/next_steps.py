@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
+from affinerank.arrow import pa, pc
 from affinerank.audit.assumptions import contradictions
 from affinerank.audit.facts import Facts
 from affinerank.audit.findings import Block, Column, Step
@@ -13,16 +15,20 @@ from affinerank.audit.usable import checks
 from affinerank.audit.words import times_text
 from affinerank.bias import Estimate
 from affinerank.bias.requirements import LEAST_DOCUMENTS
-from affinerank.bias.swaps import TARGET_ERROR, plan_swaps
+from affinerank.clicks.counts import ClickCounts
+from affinerank.defaults import METHOD
+from affinerank.errors import DataError
+from affinerank.pipeline.swap_plan import SwapPlan, plan_swaps
 
 SWAPPED_SHARE = 0.1
 WANTED_PRECISION = 0.1
+PLANNED_QUERIES = 2_000
+TOO_LONG = 100  # times this log
+SURELY_UNKNOWN = 100  # times the error wanted, from which an error says nothing
 PAIRS = (
     Column("Ranks", "{upper} with {lower}"),
-    Column("Swapped sessions", "{sessions:,}"),
-    Column("Error of beta", "{beta_error:.3f}"),
-    Column("Documents", "{documents:,}"),
-    Column("", "{why_not}"),
+    Column("Sessions with a swap", "{sessions:,}"),
+    Column("Queries", "{queries:,}"),
 )
 
 
@@ -65,47 +71,104 @@ def _know_more(facts: Facts) -> Iterator[Step]:
             f"standard error of {worst['relative_error']:.1%}; "
             f"{WANTED_PRECISION:.0%} takes {times_text(factor, facts.days)}."
         )
-        yield Step("longer", "Or log for longer", (says,), {"times_this_log": factor})
+        yield Step("longer", "Log for longer", (says,), {"times_this_log": factor})
 
 
 def _swaps(facts: Facts) -> Iterator[Step]:
-    """How many swapped sessions would identify alpha and beta."""
-    plan = plan_swaps(facts.rows, facts.pools)
-    if not plan:
-        return
-    pairs = [asdict(pair) for pair in plan]
-    total = sum(pair.sessions or 0 for pair in plan)
-    unknown = sum(pair.sessions is None for pair in plan)
-    numbers: dict[str, Any] = {"pairs": pairs, "sessions": total or None}
+    """Say how many sessions with swaps it takes until alpha and beta are known."""
     says = [
-        "In some sessions of queries that come again, chosen at random, exchange a "
-        "document of one rank with one of the next, and log it as shown: that "
-        "determines alpha and beta without assumptions."
+        "In some sessions of queries that come again, chosen at random, exchange two "
+        "documents, and log the list as shown: that determines alpha and beta without "
+        "assumptions."
     ]
-    if total:
-        again, sessions = facts.repeated_sessions, facts.rows.n_sessions
-        factor = total / SWAPPED_SHARE / max(again, 1)
-        numbers["times_this_log"] = factor
+    numbers: dict[str, Any] = {}
+    blocks: tuple[Block, ...] = ()
+    plan, why_not = _plan_of_swaps(facts)
+    if plan is None:
         says.append(
-            f"{total:,} such sessions, divided as in the table, give alpha of each "
-            f"rank, in units of the rank above, a standard error of {TARGET_ERROR:g}; "
-            "half the error takes four times as many. If one session in ten is "
-            f"swapped, that takes {times_text(factor, facts.days)}; {again:,} of its "
-            f"{sessions:,} sessions are of queries that came again."
+            f"How many sessions that takes cannot be planned: {why_not}. Begin with "
+            f"{LEAST_DOCUMENTS} documents of queries that come again."
         )
-    if unknown:
-        says.append(
-            f"For {unknown} of {len(plan)} pairs this log cannot tell how many it "
-            f"takes; begin with {LEAST_DOCUMENTS} documents of queries that come again."
-        )
-    block = Block(PAIRS, pairs)
-    says.append("With users, even roughly known, a plan takes far fewer sessions:")
+    else:
+        numbers = plan.to_dict()
+        if not numbers["sessions"]:
+            return  # alpha and beta are known as well as a plan would make them
+        numbers["times_this_log"] = _times_this_log(plan, facts)
+        says.append(_plan_text(numbers, facts))
+        blocks = (Block(PAIRS, numbers["pairs"]),)
     data = " --data DATA" if facts.features else ""
+    method = f" --method {METHOD}" if facts.estimate is None else ""
     commands = (
-        f"affinerank estimate COUNTS{data} -o users.json",
+        f"affinerank estimate COUNTS{data}{method} -o users.json",
         "affinerank plan-swaps COUNTS --users users.json -o swaps.parquet",
     )
-    yield Step("swaps", "Swap documents", tuple(says), numbers, (block,), commands)
+    yield Step("swaps", "Swap documents", tuple(says), numbers, blocks, commands)
+
+
+def _plan_of_swaps(facts: Facts) -> tuple[SwapPlan | None, str]:
+    """Plan swaps as ``plan-swaps`` does; return why that is not possible, else."""
+    if facts.rough_users is None:
+        return None, "users cannot be estimated even roughly"
+    try:
+        return plan_swaps(_frequent_queries(facts.counts), facts.rough_users), ""
+    except DataError as error:
+        return None, str(error)
+
+
+def _sessions_by_query(counts: ClickCounts) -> pa.Table:
+    """``query_id`` and ``sessions`` of all rankers, segments and splits."""
+    sessions = counts.sessions_per_query.select(["query_id", "sessions"])
+    summed = sessions.group_by("query_id").aggregate([("sessions", "sum")])
+    names = {"query_id": "query_id", "sessions_sum": "sessions"}
+    return summed.select(list(names)).rename_columns(list(names.values()))
+
+
+def _frequent_queries(counts: ClickCounts) -> ClickCounts:
+    """Keep the queries with most sessions: a plan of more takes long to compute."""
+    sessions = _sessions_by_query(counts)
+    if sessions.num_rows <= PLANNED_QUERIES:
+        return counts
+    order = [("sessions", "descending"), ("query_id", "ascending")]
+    frequent = sessions.sort_by(order)["query_id"].slice(0, PLANNED_QUERIES)
+    tables = [
+        part.table.filter(pc.is_in(part.table["query_id"], value_set=frequent))
+        for part in counts.parts()
+    ]
+    return ClickCounts(pa.concat_tables(tables))
+
+
+def _times_this_log(plan: SwapPlan, facts: Facts) -> float:
+    """Return how long the plan takes where one session in ten is swapped.
+
+    The query that comes too rarely for its swaps decides.
+    """
+    planned = plan.table.group_by("query_id").aggregate([("sessions", "sum")])
+    both = planned.join(_sessions_by_query(facts.counts), "query_id")
+    sessions_swapped = np.asarray(both["sessions_sum"])
+    sessions_logged = np.asarray(both["sessions"])
+    return float(np.max(sessions_swapped / sessions_logged)) / SWAPPED_SHARE
+
+
+def _plan_text(plan: dict[str, Any], facts: Facts) -> str:
+    """Say what a plan takes and what it gives."""
+    now, error, times = plan["error_now"], plan["error"], plan["times_this_log"]
+    known = "unknown" if now > SURELY_UNKNOWN * plan["target"] else f"{now:.2g}"
+    text = (
+        f"{plan['sessions']:,} sessions with one swap each make the standard error of "
+        f"alpha {error:.2g} of alpha, on average over ranks; it is {known} now. "
+    )
+    if facts.rows.n_queries > PLANNED_QUERIES:
+        text += f"They are of the {PLANNED_QUERIES:,} queries that come most often. "
+    if times > TOO_LONG:
+        return text + (
+            f"In this log some of their queries come too rarely for that: it would "
+            f"take {times:,.0f} times as long, with a swap in one session in ten. "
+            "Count a longer log, and plan by its frequent queries."
+        )
+    return text + (
+        "If one session in ten of their queries is swapped, that takes "
+        f"{times_text(times, facts.days)}."
+    )
 
 
 def _use(facts: Facts, estimate: Estimate) -> Iterator[Step]:

@@ -177,17 +177,17 @@ def rank_status(estimate: Estimate) -> list[Status] | None:
     Alpha half or twice as large lowers the profile likelihood by
     :math:`\frac12 (\log 2 \cdot \alpha_k / \mathrm{se}_k)^2`, to second order. *yes*:
     that would be noticed at 5 % over all pools (Bonferroni); *partly*: at 5 % for this
-    one alone; *no*: not even so, or a prior decides.
+    one alone, or only because the pool leans on others; *no*: not even so.
     """
     bands = estimate.inference
     if not bands.known:
         return None
     z = np.log(2) * np.abs(bands.alpha) / np.maximum(bands.alpha_error, 1e-300)
     alone, together = stats.norm.isf(np.array([LEVEL, LEVEL / len(z)]) / 2)
-    weak = np.isin(estimate.pools.names, estimate.weak_ranks)
+    leans_on_others = np.isin(estimate.pools.names, estimate.weak_ranks)
     return [
-        "no" if out or far < alone else "partly" if far < together else "yes"
-        for far, out in zip(z, weak, strict=True)
+        "no" if far < alone else "partly" if leans or far < together else "yes"
+        for far, leans in zip(z, leans_on_others, strict=True)
     ]
 
 
@@ -201,6 +201,9 @@ def unidentified_ranks(estimate: Estimate | None) -> Assumption:
     weak = [n for n, s in zip(estimate.pools.names, status, strict=True) if s == "no"]
     if not weak:
         says = "alpha half or twice as large would be noticed at every rank"
+        if estimate.weak_ranks:
+            leaning = ", ".join(estimate.weak_ranks)
+            says += f"; what is known at {leaning} leans on the other ranks"
         return Assumption(*about, "not found", 0, says)
     says = f"alpha could be half or twice as large, unnoticed, at {', '.join(weak)}"
     advice = "swap documents there, log for longer, or give features"

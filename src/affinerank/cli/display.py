@@ -216,10 +216,11 @@ def swap_plan(about: About) -> None:
     line(f"uniform adjacent swaps would take {number} sessions")
     line(f"expected loss: {about['dcg_lost']:.1f} DCG in all these sessions")
     pairs = about["pairs"]
-    cells = (
-        (f"{row['upper']} with {row['lower']}", *map(_number, list(row.values())[2:]))
-        for row in pairs[:10]
-    )
+    cells = []
+    for pair in pairs[:10]:
+        ranks = f"{pair['upper']} with {pair['lower']}"
+        numbers = (pair["sessions"], pair["queries"], pair["dcg_lost"])
+        cells.append((ranks, *map(_number, numbers)))
     table(("ranks", "sessions", "queries", "DCG lost"), cells)
     if len(pairs) > 10:
         line(f"and {len(pairs) - 10} more pairs of ranks")

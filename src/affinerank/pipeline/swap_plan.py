@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from affinerank.arrays import Floats
 from affinerank.bias.swap_plan import (
     Board,
     design,
@@ -111,14 +112,16 @@ def plan_swaps(
     if target is not None and not target > 0:
         raise ConfigError(f"the target is a standard error above 0, got {target:g}")
     part = train_part(counts)
-    rows = rows_of(part, data).merged()
+    # Relevance is estimated from rows with all that users go by; the plan goes by rank.
+    detailed_rows = rows_of(part, data)
+    rows = detailed_rows.merged()
     depth = min(deepest or (DEEPEST_COMPARED if rankers else DEEPEST), rows.depth)
     if depth < 2:
         raise DataError("swaps need lists of two documents or more")
-    alpha, beta = users.at(ClickRows.of_ranks(depth))
+    alpha, beta = average_by_rank(users, detailed_rows, depth)
     if not np.all(alpha > 0):
         raise DataError("swaps are planned for users whose alpha is above 0")
-    found = weigh(rows, JUDGE, users)
+    found = weigh(detailed_rows, JUDGE, users)
     relevance = np.where(found.known, np.clip(found.weight, 0.0, 1.0), 0.0)
     board = Board.of(rows, alpha, beta, relevance)
     difference = None
@@ -127,7 +130,7 @@ def plan_swaps(
         ranked = [shown_weights(score(each, of), rows, DCG_10) for each in rankers]
         first, second = (*ranked, logged_weights(rows, DCG_10))[:2]
         over = rows.share[rows.query_of_doc] * (first - second)
-        affine = weigh(rows, f"{CORRECTION}(rows=information)", users)
+        affine = weigh(detailed_rows, f"{CORRECTION}(rows=information)", users)
         difference = float(np.sum(over * np.where(affine.known, affine.weight, 0.0)))
         off = np.ones(rows.n_docs, dtype=bool)
         off[board.doc] = False
@@ -157,6 +160,25 @@ def plan_swaps(
     table = _table(board, plan, ids_of(part, data))
     told = (goal, now, wanted, plan.error, by_uniform, table)
     return SwapPlan(*told, by_rank, difference)
+
+
+def average_by_rank(
+    users: ClickModel, rows: ClickRows, depth: int
+) -> tuple[Floats, Floats]:
+    """Return alpha and beta of ranks 1 to ``depth``, as means over impressions.
+
+    Users may go by their last click or by their segment, too. A rank without
+    impressions lies on the line between its neighbours.
+    """
+    impressions = rows.by_rank(rows.impressions)
+    shown = np.flatnonzero(impressions)
+    alpha_of_row, beta_of_row = users.at(rows)
+    alpha_at_shown = rows.by_rank(alpha_of_row * rows.impressions)[shown]
+    beta_at_shown = rows.by_rank(beta_of_row * rows.impressions)[shown]
+    ranks = np.arange(depth)
+    alpha = np.interp(ranks, shown, alpha_at_shown / impressions[shown])
+    beta = np.interp(ranks, shown, beta_at_shown / impressions[shown])
+    return alpha, beta
 
 
 def _table(board: Board, plan: Any, ids: pa.Table) -> pa.Table:
