@@ -207,8 +207,8 @@ def ubi(
     --events ubi_events.jsonl -o log.parquet
 
     Options:
-        queries: Index ubi_queries, JSON Lines.
-        events: Index ubi_events, JSON Lines.
+        queries: Index ubi_queries, JSON Lines: searches and their results.
+        events: Index ubi_events, JSON Lines: impressions and clicks.
         click_action: Name of the events that are clicks.
     """
     from affinerank.clicks.importers import UBI_CLICKS, import_ubi
