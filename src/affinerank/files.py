@@ -8,17 +8,24 @@ import os
 import re
 import shutil
 import socket
+import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
-from affinerank.errors import DataError
+from affinerank.errors import DataError, warn
+
+if sys.platform != "win32":
+    import fcntl
 
 PathLike = str | os.PathLike[str]
 SCRATCH = "affinerank-"
+SECONDS_FOR_LOCK = 10.0
+SECONDS_BETWEEN_TRIES = 0.05
 _numbers = itertools.count()
 
 
@@ -47,6 +54,44 @@ def written_whole(path: Path) -> Iterator[Path]:
         raise DataError(f"{path}: could not be written: {reason}") from error
     finally:
         _remove(aside)
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Let one process at a time into the block; wait for it briefly.
+
+    The lock ends with its process, however that ends, and leaves no file.
+    """
+    if sys.platform == "win32":  # it cannot lock a folder
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    """Lock an open folder; give up after some seconds."""
+    deadline = time.monotonic() + SECONDS_FOR_LOCK
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise DataError(
+                    f"{folder}: another process is changing it; try again later"
+                ) from None
+            time.sleep(SECONDS_BETWEEN_TRIES)
+        except OSError as error:
+            # Some network file systems have no locks.
+            reason = os.strerror(error.errno) if error.errno else one_line(error)
+            warn(f"{folder}: cannot be locked ({reason}); change it by one process")
+            return
+        else:
+            return
 
 
 @contextmanager

@@ -151,6 +151,7 @@ def count(
         holdout_from: Set aside what began then or later, instead.
     """
     from affinerank.clicks.counting import count_log, open_table
+    from affinerank.clicks.days import require_log_outside
     from affinerank.clicks.exposure import expected_exposure
     from affinerank.clicks.faults import LogFaultsError
 
@@ -162,6 +163,8 @@ def count(
         raise ConfigError("give a LOG, or --from CONNECTION with --table NAME")
     if days.into is None:
         require_writable(output, suffix=".parquet", reads=[log, scores])
+    elif log is not None:
+        require_log_outside(days.into, log)
     target, written = days.target(log or table or "", output)
     place: dict[str, Any] = {"engine": engine, "master": master, "table": table}
     opened = open_table(log or connection or "", **place, **reading.opening())
