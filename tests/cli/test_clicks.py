@@ -305,6 +305,40 @@ def test_a_view_of_tables_is_counted_as_its_rows_are(
     assert counts[1].equals(counts[3])
 
 
+@pytest.mark.parametrize("slashes", ["", "/"])
+def test_a_database_that_is_not_there_is_not_made(
+    slashes: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = f"sqlite://{tmp_path}/nope.db" if slashes else "sqlite://nope.db"
+    said = refused(capsys, "count", "--from", url, "--table", "t")
+    assert f"{url}: there is no such file" in said
+    said = refused(capsys, "data", "describe", f"{url}#t")
+    assert "nope.db" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("scheme", ["duckdb", "sqlite"])
+def test_a_database_that_is_read_is_not_written(
+    scheme: str, tmp_path: Path, capsys: Capture
+) -> None:
+    database = tmp_path / "shop.db"
+    database.write_text("all that there is")
+    counts = tmp_path / "counts.parquet"
+    source = log_at(tmp_path / "log.parquet")
+    answered(capsys, "count", source, "-o", str(counts))
+    url, out = f"{scheme}://{database}", ["-o", str(database)]
+    said = refused(capsys, "estimate", str(counts), "--data", f"{url}#t", *out)
+    assert f"{database}: would replace what is read" in said
+    clicks = database.rename(tmp_path / "shop.parquet")
+    said = refused(
+        *(capsys, "count", "--from", f"{scheme}://{clicks}", "--table", "t"),
+        *("-o", str(clicks)),
+    )
+    assert f"{clicks}: would replace what is read" in said
+    assert clicks.read_text() == "all that there is"
+
+
 def test_a_database_without_a_scheme_of_its_own_is_refused(
     tmp_path: Path, capsys: Capture
 ) -> None:

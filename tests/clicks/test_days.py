@@ -25,6 +25,7 @@ from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.days import day_of, days_in
 from affinerank.errors import ConfigError, DataError
+from affinerank.files import this_process
 
 DAYS = ("2026-01-30", "2026-01-31", "2026-02-01")
 
@@ -470,6 +471,21 @@ def test_a_refused_log_leaves_no_empty_folder(
     assert main(words) == 2
     assert list(counts.iterdir()) == []
     assert "faults" in capsys.readouterr().err
+
+
+def test_what_a_killed_count_left_of_a_day_goes_with_the_next(
+    new_log: str, tmp_path: Path
+) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    dead = this_process().replace(str(os.getpid()), str(process.pid))
+    counts = tmp_path / "counts"
+    counts.mkdir()
+    file = f"{DAYS[0]}.parquet"
+    (counts / f"..{file}.{dead}-0.part.{dead}-1.part").write_text("half")
+    (counts / f".{file}.{dead}-0.part").write_text("half")
+    assert main(["count", new_log, "--into", str(counts), "--day", DAYS[0]]) == 0
+    assert contents(counts).keys() == {file}
 
 
 def test_a_day_must_be_named(

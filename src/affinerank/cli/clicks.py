@@ -162,7 +162,8 @@ def count(
     if (log is None) == (connection is None) or (connection is None) != (table is None):
         raise ConfigError("give a LOG, or --from CONNECTION with --table NAME")
     if days.into is None:
-        require_writable(output, suffix=".parquet", reads=[log, scores])
+        inputs = [log, connection, scores]
+        require_writable(output, suffix=".parquet", reads=inputs)
     elif log is not None:
         require_log_outside(days.into, log)
     target, written = days.target(log or table or "", output)

@@ -441,6 +441,10 @@ def _connected(url: str, memory: str, spill: str) -> Any:
                 _confine(connection, spill)
                 return connection
         raise DataError(f"{url}: there is no such file")
+    # SQLite would make a file that is not there.
+    database = place.partition("?")[0]
+    if scheme.lower() == "sqlite" and not Path(database).is_file():
+        raise DataError(f"{url}: there is no such file")
     try:
         return ibis.connect(url)
     except ImportError:
