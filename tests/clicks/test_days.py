@@ -257,6 +257,22 @@ def test_a_pattern_beside_the_folder_of_counts_is_a_log(tmp_path: Path) -> None:
     assert ClickCounts.load(logs / "counts").n_sessions == 18
 
 
+def test_a_damaged_day_is_named_where_it_is_read(
+    add: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for i, day in enumerate(DAYS[:2]):
+        assert add(day, np.arange(10 * i, 10 * i + 10)) == 0
+    counts = tmp_path / "counts"
+    file = counts / f"{DAYS[0]}.parquet"
+    file.write_bytes(file.read_bytes()[:-100])
+    assert ClickCounts.load(counts, since=DAYS[1]).n_sessions == 10
+    with pytest.raises(DataError, match=f"{DAYS[0]}.parquet"):
+        ClickCounts.load(counts)
+    capsys.readouterr()
+    assert add(DAYS[2], np.arange(10)) == 2
+    assert str(file) in capsys.readouterr().err
+
+
 def test_days_are_not_counted_back_from_one_to_come(
     add: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

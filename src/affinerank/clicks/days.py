@@ -53,7 +53,7 @@ def days_in(
 ) -> dict[date, Path]:
     """Return the days of a folder, in order: from ``since`` on and before ``until``.
 
-    Every file of the folder must say that it holds counts.
+    Each of these files must say that it holds counts.
     """
     files = sorted(Path(folder).glob("*.parquet"))
     strange = [file for file in files if not DAY.fullmatch(file.stem)]
@@ -62,12 +62,13 @@ def days_in(
             f"{strange[0]}: a folder of counts holds one file per day, named as in "
             "2026-01-31.parquet"
         )
-    for file in files:
-        _schema_of_counts(file)
     first = day_of(since, "--since") if since else date.min
     end = day_of(until, "--until") if until else date.max
-    days = {day_of(file.stem): file for file in files}
-    return {day: file for day, file in days.items() if first <= day < end}
+    files_by_day = {day_of(file.stem): file for file in files}
+    chosen = {day: file for day, file in files_by_day.items() if first <= day < end}
+    for file in chosen.values():
+        _schema_of_counts(file)
+    return chosen
 
 
 @contextmanager
