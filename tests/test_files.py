@@ -1,10 +1,12 @@
 """Files appear whole or not at all, and never replace what they are made from."""
 
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +58,39 @@ def test_what_killed_processes_left_is_removed_by_the_next(tmp_path: Path) -> No
     with written_whole(tmp_path / "a.txt") as aside:
         aside.write_text("whole")
     assert sorted(tmp_path.iterdir()) == sorted([*kept, tmp_path / "a.txt"])
+
+
+def test_what_a_killed_process_left_of_a_file_within_a_file_is_removed(
+    tmp_path: Path,
+) -> None:
+    dead = name_of(ended_process())
+    (tmp_path / f"..a.txt.{dead}-0.part.{dead}-1.part").write_text("half")
+    kept = tmp_path / f".b.a.txt.{dead}-0.part"  # of another file
+    kept.write_text("")
+    with written_whole(tmp_path / "a.txt") as aside:
+        aside.write_text("whole")
+    assert sorted(tmp_path.iterdir()) == sorted([kept, tmp_path / "a.txt"])
+
+
+def test_a_scratch_folder_that_is_still_written_into_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by threads of an engine that was stopped."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    real, times = shutil.rmtree, []
+
+    def remove_while_written(path: Path, **named: Any) -> None:
+        real(path, **named)
+        times.append(path)
+        if len(times) < 3:
+            path.mkdir()
+            (path / "spill").write_text("more")
+
+    monkeypatch.setattr("shutil.rmtree", remove_while_written)
+    with scratch_folder() as folder:
+        pass
+    assert not folder.exists()
+    assert times == [folder] * 3
 
 
 def test_scratch_folders_of_killed_processes_go_too(

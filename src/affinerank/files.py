@@ -8,17 +8,25 @@ import os
 import re
 import shutil
 import socket
+import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
-from affinerank.errors import DataError
+from affinerank.errors import DataError, warn
+
+if sys.platform != "win32":
+    import fcntl
 
 PathLike = str | os.PathLike[str]
 SCRATCH = "affinerank-"
+SECONDS_FOR_LOCK = 10.0
+SECONDS_FOR_REMOVAL = 2.0
+SECONDS_BETWEEN_TRIES = 0.05
 _numbers = itertools.count()
 
 
@@ -33,8 +41,11 @@ def written_whole(path: Path) -> Iterator[Path]:
         path = path.resolve()  # what it names is written, and the link stays
     writable(path)
     prefix = f".{path.name}."
-    for left in path.parent.glob(f"{glob.escape(prefix)}*.part"):
-        if is_stale(left.name.removeprefix(prefix)):
+    # A file may be written whole to a path that another call of this function yields:
+    # its name then begins with two points.
+    for left in path.parent.glob(f".*{glob.escape(path.name)}.*.part"):
+        name = left.name.lstrip(".")
+        if is_stale(name.removeprefix(prefix.lstrip("."))):
             _remove(left)
     aside = path.with_name(f"{prefix}{this_process()}-{next(_numbers)}.part")
     try:
@@ -50,13 +61,51 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Let one process at a time into the block; wait for it briefly.
+
+    The lock ends with its process, however that ends, and leaves no file.
+    """
+    if sys.platform == "win32":  # it cannot lock a folder
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    """Lock an open folder; give up after some seconds."""
+    deadline = time.monotonic() + SECONDS_FOR_LOCK
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise DataError(
+                    f"{folder}: another process is changing it; try again later"
+                ) from None
+            time.sleep(SECONDS_BETWEEN_TRIES)
+        except OSError as error:
+            # Some network file systems have no locks.
+            reason = os.strerror(error.errno) if error.errno else one_line(error)
+            warn(f"{folder}: cannot be locked ({reason}); change it by one process")
+            return
+        else:
+            return
+
+
+@contextmanager
 def scratch_folder() -> Iterator[Path]:
     """Yield a folder for what is in the way; it goes with the block."""
     folder = _new_scratch()
     try:
         yield folder
     finally:
-        _remove(folder)
+        _remove(folder, seconds=SECONDS_FOR_REMOVAL)
 
 
 def scratch_of(owner: object) -> Path:
@@ -77,6 +126,16 @@ def _new_scratch() -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{this_process()}-"))
 
 
+def remove_own_scratch() -> None:
+    """Remove the temporary folders of this process, at its end.
+
+    A signal may have stopped it while it made or removed one.
+    """
+    folder = Path(tempfile.gettempdir())
+    for left in folder.glob(f"{SCRATCH}{glob.escape(this_process())}-*"):
+        _remove(left, seconds=SECONDS_FOR_REMOVAL)
+
+
 def this_process() -> str:
     """Name this process in the name of a file, so that others know who made it."""
     return f"{socket.gethostname()}-{os.getpid()}"
@@ -94,12 +153,20 @@ def is_stale(name: str) -> bool:
     return False
 
 
-def _remove(path: Path) -> None:
-    """Remove a file or a folder, if it is there."""
-    if path.is_dir() and not path.is_symlink():
+def _remove(path: Path, *, seconds: float = 0.0) -> None:
+    """Remove a file or a folder, if it is there; try a folder again for some seconds.
+
+    Threads of an engine that was stopped may still write into it.
+    """
+    if not path.is_dir() or path.is_symlink():
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        return
+    deadline = time.monotonic() + seconds
+    shutil.rmtree(path, ignore_errors=True)
+    while path.exists() and time.monotonic() < deadline:
+        time.sleep(SECONDS_BETWEEN_TRIES)
         shutil.rmtree(path, ignore_errors=True)
-    with suppress(OSError):
-        path.unlink(missing_ok=True)
 
 
 def writable(path: Path) -> None:
@@ -133,6 +200,8 @@ def require_other_files(
 
 def _reads(source: str, path: Path) -> bool:
     """Whether reading ``source`` reads ``path``, or would once it is written."""
+    if "://" in source:
+        return any(_same(file, path) for file in _database_files(source))
     if os.path.exists(source):
         log = path.suffix.lower() == ".parquet"
         inside = log and Path(source).resolve() in path.resolve().parents
@@ -142,6 +211,12 @@ def _reads(source: str, path: Path) -> bool:
     matches = fnmatch(name, pattern) if deep else Path(name).match(pattern)
     found = glob.iglob(source, recursive=True)
     return matches or any(_same(Path(file), path) for file in found)
+
+
+def _database_files(url: str) -> list[Path]:
+    """Return the files that a URL such as ``duckdb:///shop.duckdb#table`` may name."""
+    place = url.partition("://")[2].partition("#")[0].partition("?")[0]
+    return [Path(place), Path(place.removeprefix("/"))]
 
 
 def _same(one: Path, other: Path) -> bool:

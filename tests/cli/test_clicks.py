@@ -233,6 +233,123 @@ def test_a_table_of_a_connection_is_counted(tmp_path: Path, capsys: Capture) -> 
     assert "there is no table 'click'; there are clicks" in said
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "read_text('{folder}/secret.txt')",
+        "(SELECT file AS content FROM glob('{folder}/*.txt'))",
+        "(SELECT doc AS content FROM '{folder}/secret.parquet')",
+        "(SELECT a AS content FROM read_csv('{folder}/secret.txt', names = ['a']))",
+    ],
+)
+@pytest.mark.parametrize("scheme", ["duckdb", "DuckDB"])
+def test_a_view_of_a_database_reads_no_other_file(
+    source: str, scheme: str, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "secret.txt").write_text("the password")
+    secret = pa.table({"doc": ["the password"]})
+    pq.write_table(secret, tmp_path / "secret.parquet")
+    database = tmp_path / "t.duckdb"
+    with duckdb.connect(str(database)) as connection:
+        connection.sql(
+            "CREATE VIEW evil AS SELECT 's' AS session_id, content AS query_id, "  # noqa: S608
+            "'d' AS doc_id, 1 AS rank, 1 AS clicked, 2.5 AS price "
+            f"FROM {source.format(folder=tmp_path)}"
+        )
+    before = sorted(path.name for path in tmp_path.iterdir())
+    url = f"{scheme}://{database}"
+    out = ["-o", str(tmp_path / "c.parquet")]
+    where = ["--where", "query_id = 'the password'"]
+    for words in (
+        ["count", "--from", url, "--table", "evil", *out],
+        ["count", "--from", url, "--table", "evil", *where, *out],
+    ):
+        said = refused(capsys, *words)
+        assert str(database) in said
+        assert "may not read other files" in said
+        assert "password" not in said
+    if scheme == "duckdb":
+        said = refused(capsys, "data", "describe", f"{url}#evil")
+        assert "may not read other files" in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_condition_reads_no_file_through_a_database(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    source = log_at(tmp_path / "log.parquet")
+    with duckdb.connect(str(tmp_path / "db.duckdb")) as connection:
+        connection.read_parquet(source).create("clicks")
+    place = ["--from", f"duckdb:///{tmp_path}/db.duckdb", "--table", "clicks"]
+    out = ["-o", str(tmp_path / "c.parquet")]
+    condition = f"query_id IN (SELECT query_id FROM '{source}')"  # noqa: S608
+    said = refused(capsys, "count", *place, "--where", condition, *out)
+    assert "may not read other files" in said
+
+
+def test_a_view_of_tables_is_counted_as_its_rows_are(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    source = log_at(tmp_path / "log.parquet")
+    with duckdb.connect(str(tmp_path / "db.duckdb")) as connection:
+        connection.read_parquet(source).create("clicks")
+        connection.sql("CREATE VIEW seen AS SELECT * FROM clicks")
+    place = ["--from", f"duckdb:///{tmp_path}/db.duckdb", "--table", "seen"]
+    counts = []
+    for i, given in enumerate(([source], place)):
+        for more in ([], ["--holdout", "0.5"]):
+            target = tmp_path / f"{i}{len(more)}.parquet"
+            answered(capsys, "count", *given, *more, "-o", str(target))
+            counts.append(ClickCounts.load(target))
+    assert counts[0].equals(counts[2])
+    assert counts[1].equals(counts[3])
+
+
+@pytest.mark.parametrize("slashes", ["", "/"])
+def test_a_database_that_is_not_there_is_not_made(
+    slashes: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = f"sqlite://{tmp_path}/nope.db" if slashes else "sqlite://nope.db"
+    said = refused(capsys, "count", "--from", url, "--table", "t")
+    assert f"{url}: there is no such file" in said
+    said = refused(capsys, "data", "describe", f"{url}#t")
+    assert "nope.db" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("scheme", ["duckdb", "sqlite"])
+def test_a_database_that_is_read_is_not_written(
+    scheme: str, tmp_path: Path, capsys: Capture
+) -> None:
+    database = tmp_path / "shop.db"
+    database.write_text("all that there is")
+    counts = tmp_path / "counts.parquet"
+    source = log_at(tmp_path / "log.parquet")
+    answered(capsys, "count", source, "-o", str(counts))
+    url, out = f"{scheme}://{database}", ["-o", str(database)]
+    said = refused(capsys, "estimate", str(counts), "--data", f"{url}#t", *out)
+    assert f"{database}: would replace what is read" in said
+    clicks = database.rename(tmp_path / "shop.parquet")
+    said = refused(
+        *(capsys, "count", "--from", f"{scheme}://{clicks}", "--table", "t"),
+        *("-o", str(clicks)),
+    )
+    assert f"{clicks}: would replace what is read" in said
+    assert clicks.read_text() == "all that there is"
+
+
+def test_a_database_without_a_scheme_of_its_own_is_refused(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    """Ibis would open it without our limits, and to be written."""
+    with duckdb.connect(str(tmp_path / "db.duckdb")) as connection:
+        connection.sql("CREATE TABLE t AS SELECT 1 AS rank")
+    url = f"file://{tmp_path}/db.duckdb"
+    said = refused(capsys, "count", "--from", url, "--table", "t")
+    assert "expected a URL as in duckdb:///clicks.duckdb" in said
+
+
 # simulate
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from benchmarks import ends
 
-from affinerank.cli import main
+from affinerank.cli import main, run
+from affinerank.files import this_process
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -98,6 +99,28 @@ def test_a_signal_ends_a_command_and_leaves_nothing(
     assert not out
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log.parquet", "tmp"]
     assert not list(spill.iterdir())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_command_takes_its_temporary_folders_with_it(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal may come while it makes one, or removes one."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    other = tmp_path / "affinerank-elsewhere-1-x"
+    other.mkdir()
+
+    def interrupted() -> int:
+        (tmp_path / f"affinerank-{this_process()}-x" / "spill").mkdir(parents=True)
+        if fails:
+            raise KeyboardInterrupt
+        return 143
+
+    monkeypatch.setattr("affinerank.cli.main", interrupted)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt if fails else SystemExit):
+        run()
+    assert list(tmp_path.iterdir()) == [other]
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:

@@ -282,6 +282,24 @@ def test_a_log_that_does_not_fit_is_counted_in_parts_with_the_same_result(
     assert len(at_once[2][1]) >= 4
 
 
+def test_a_table_that_does_not_fit_is_counted_in_parts_within_its_folder(
+    count: Count, write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A database may use no other files, and parts are files."""
+    rows = [{**row, "query_id": f"q{i % 9}"} for i, row in enumerate(random_log(5))]
+    with duckdb.connect(str(tmp_path / "db.duckdb")) as connection:
+        connection.read_parquet(write(rows)).create("log")
+    url = f"duckdb:///{tmp_path}/db.duckdb"
+    at_once, found = count(write(rows))
+    monkeypatch.setattr("affinerank.clicks.engines.BYTES_PER_GROUP", 1e8)
+    in_several, also_found = count(url, table="log")
+    assert in_several.equals(at_once)
+    names = found.summary.keys() - {"seconds"}
+    assert {n: found.summary[n] for n in names} == {
+        n: also_found.summary[n] for n in names
+    }
+
+
 def test_hostile_ids_come_through_unchanged(count: Count) -> None:
     rows = [
         {

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from affinerank.cli import main
 from affinerank.clicks.rows import ClickRows
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
@@ -127,6 +130,44 @@ def test_what_cannot_be_safe_is_said(world: Any) -> None:
         train_safe(counts, data, production="price", settings=ChoiceSettings())
     with pytest.raises(ConfigError, match="--safe is for mlp and lightgbm"):
         train(counts, data, simulation.users, ranker="linear-model", safe="prpo")
+
+
+@pytest.mark.parametrize("ranker", ["mlp", "lightgbm"])
+def test_documents_without_a_score_of_production_are_refused(
+    ranker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trees keep gaps, so that the ranker would be written with NaN."""
+    data, counts = tmp_path / "data.parquet", tmp_path / "counts.parquet"
+    assert main(["data", "convert", "yahoo-like:30", str(data)]) == 0
+    users = str(tmp_path / "users.json")
+    clicks = ["--sessions", "90", "--counts", str(counts), "--save-users", users]
+    assert main(["simulate", str(data), *clicks]) == 0
+    table = pq.read_table(data)
+    scores = table["f1"].to_pylist()
+    scores[3] = scores[5] = None
+    place = table.column_names.index("f1")
+    table = table.set_column(place, "f1", pa.array(scores, pa.float32()))
+    pq.write_table(table, data)
+    capsys.readouterr()
+    words = ["train", str(counts), "--data", str(data), "--ranker", ranker]
+    short = {"mlp": "epochs=2", "lightgbm": "trees=5"}[ranker]
+    words += [
+        "--estimator",
+        "affine",
+        "--recipe",
+        "paper",
+        "--users",
+        users,
+        "--set",
+        short,
+    ]
+    words += ["--safe", "prpo", "--production", "f1", "-o", str(tmp_path / "model")]
+    assert main(words) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"affinerank: --production f1: 2 of {len(scores)} documents")
+    assert not (tmp_path / "model").exists()
+    assert main([*words, "--missing", "0"]) == 0
+    load_ranker(tmp_path / "model")
 
 
 def test_the_spread_is_within_queries() -> None:

@@ -32,7 +32,7 @@ from affinerank.cli import (
 )
 from affinerank.cli.options import Result, command
 from affinerank.errors import AffineRankError, AffineRankWarning
-from affinerank.files import one_line
+from affinerank.files import one_line, remove_own_scratch
 
 DEBUG = "--debug"
 
@@ -133,7 +133,11 @@ def run() -> None:
         number = getattr(signal, name, signal.SIGINT)
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _stop)
-    sys.exit(main())
+    try:
+        status = main()
+    finally:
+        remove_own_scratch()
+    sys.exit(status)
 
 
 def _stop(number: int, _: Any) -> None:

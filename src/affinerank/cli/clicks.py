@@ -151,6 +151,7 @@ def count(
         holdout_from: Set aside what began then or later, instead.
     """
     from affinerank.clicks.counting import count_log, open_table
+    from affinerank.clicks.days import require_log_outside
     from affinerank.clicks.exposure import expected_exposure
     from affinerank.clicks.faults import LogFaultsError
 
@@ -161,7 +162,10 @@ def count(
     if (log is None) == (connection is None) or (connection is None) != (table is None):
         raise ConfigError("give a LOG, or --from CONNECTION with --table NAME")
     if days.into is None:
-        require_writable(output, suffix=".parquet", reads=[log, scores])
+        inputs = [log, connection, scores]
+        require_writable(output, suffix=".parquet", reads=inputs)
+    elif log is not None:
+        require_log_outside(days.into, log)
     target, written = days.target(log or table or "", output)
     place: dict[str, Any] = {"engine": engine, "master": master, "table": table}
     opened = open_table(log or connection or "", **place, **reading.opening())
@@ -207,8 +211,8 @@ def ubi(
     --events ubi_events.jsonl -o log.parquet
 
     Options:
-        queries: Index ubi_queries, JSON Lines.
-        events: Index ubi_events, JSON Lines.
+        queries: Index ubi_queries, JSON Lines: searches and their results.
+        events: Index ubi_events, JSON Lines: impressions and clicks.
         click_action: Name of the events that are clicks.
     """
     from affinerank.clicks.importers import UBI_CLICKS, import_ubi

@@ -215,7 +215,13 @@ class Into:
         if self.into is None:
             return nullcontext(output), output
         day = day_of(self.day, "--day") if self.day else day_of(log)
-        counted = new_day(self.into, day, ClickCounts.load, again=self.again)
+        counted = new_day(
+            self.into,
+            day,
+            ClickCounts.load,
+            again=self.again,
+            keep_days=self.keep_days,
+        )
         return counted, self.into / f"{day}.parquet"
 
     def too_old(self) -> list[str]:

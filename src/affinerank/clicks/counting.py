@@ -45,12 +45,14 @@ from affinerank.clicks.engines import (
     gathered,
     hashed,
     in_parts,
+    is_confined,
     is_duckdb,
     open_table,
     spread,
     totals,
     watched,
     whole,
+    work_folder,
 )
 from affinerank.clicks.faults import (
     Finding,
@@ -63,7 +65,7 @@ from affinerank.clicks.faults import (
 from affinerank.clicks.log import LogOptions, normalised, parse_moment, unread
 from affinerank.clicks.ranker_times import MOST_RANKERS, RankerTimes, to_metadata
 from affinerank.errors import ConfigError, DataError
-from affinerank.files import PathLike, scratch_folder, written_whole
+from affinerank.files import PathLike, written_whole
 from affinerank.progress import Progress, quiet
 from affinerank.settings import require_choice
 
@@ -132,7 +134,7 @@ def count_log(
     settings = options or LogOptions()
     log = normalised(table, settings, timed=by_time)
     report, dropped = None, {"sessions": 0, "rows": 0}
-    with scratch_folder() as folder:
+    with work_folder(table) as folder:
         rows = _rows(log)
         parts = spread(log, rows, folder, progress)
         if check:
@@ -268,17 +270,19 @@ def write_counts(
     Args:
         parts: The counts of a log, or of parts of it that have no query in common.
         target: The file; it appears whole or not at all.
-        folder: Where each of several parts is counted into, first.
+        folder: Where each of several parts is counted into, first; also the only part,
+            if DuckDB may not write the target.
         holdout: Share of queries to set aside.
         ranker_times: When each ranker logged, noted in the file's metadata.
         progress: Called as parts are counted.
 
     Returns:
-        Files with the counts of each part: the target, if there is one part.
+        Files with the counts of each part; the target, if DuckDB wrote that at once.
     """
     with written_whole(Path(target)) as aside:
         every, files = parts[0], [Path(target)]
-        if len(parts) > 1:
+        confined = is_confined(every)
+        if len(parts) > 1 or confined:
             files = [folder / f"counts-{i}.parquet" for i in range(len(parts))]
             for i, (part, file) in enumerate(zip(parts, files, strict=True)):
                 progress("counting", i, len(parts))
@@ -286,7 +290,7 @@ def write_counts(
             every = every.get_backend().read_parquet(list(map(_exactly, files)))
         with watched(every, progress, "counting", 100):
             metadata = to_metadata(ranker_times or {})
-            if is_duckdb(every) and holdout is None:
+            if is_duckdb(every) and holdout is None and not confined:
                 _copy(every, aside, metadata)
             else:
                 _write_batches(every, aside, holdout, metadata)

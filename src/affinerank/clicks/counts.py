@@ -30,6 +30,7 @@ from affinerank.clicks.counts_table import (
     SUMMED,
     VALUES,
     checked_table,
+    counts_metadata,
     given_column,
     grouped,
     randomised_impressions,
@@ -46,7 +47,6 @@ from affinerank.data.parquet import parquet_errors
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import (
     PathLike,
-    existing_file,
     one_line,
     scratch_of,
     written_whole,
@@ -466,17 +466,7 @@ class CountsInParts(ClickCounts):
 
 def n_rows(path: Path) -> int:
     """Return how many rows a file of counts has, or reject what is none."""
-    source = existing_file(path)
-    with source.open("rb") as file:
-        parquet = file.read(4) == b"PAR1"
-    with parquet_errors(source):
-        about = pq.read_metadata(source) if parquet else None
-        if about is None or "clicked" in about.schema.names:
-            raise DataError(
-                "holds no counts; run count first, as in affinerank count "
-                f"{source} -o counts.parquet"
-            )
-    return int(about.num_rows)
+    return int(counts_metadata(path).num_rows)
 
 
 def _sum_of_files(files: Sequence[Path], found: Sequence[ClickCounts]) -> ClickCounts:

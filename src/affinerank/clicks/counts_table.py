@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrow import is_text, pa, pc
+from affinerank.arrow import is_text, pa, pc, pq
 from affinerank.clicks.ranker_times import from_metadata, to_metadata
-from affinerank.data.parquet import arrow_column
+from affinerank.data.parquet import arrow_column, parquet_errors
 from affinerank.errors import DataError
+from affinerank.files import PathLike, existing_file
 from affinerank.limits import ID_BYTES, MAX_COUNT, MAX_RANK
 
 KEYS = ("query_id", "doc_id", "rank")
@@ -23,6 +24,21 @@ RANDOMISED = "randomised"  # impressions whose place a policy drew at random
 REALS = (*VALUES, EXPOSURE)
 SUMMED = (*REALS, RANDOMISED)
 COLUMNS = (*KEYS, CONTEXT, *EXTRA_KEYS, *NUMBERS, *SUMMED)
+
+
+def counts_metadata(path: PathLike) -> pq.FileMetaData:
+    """Return what a file of counts says of itself; reject a file that is none."""
+    source = existing_file(path)
+    with source.open("rb") as file:
+        is_parquet = file.read(4) == b"PAR1"
+    with parquet_errors(source):
+        metadata = pq.read_metadata(source) if is_parquet else None
+        if metadata is None or "clicked" in metadata.schema.names:
+            raise DataError(
+                "holds no counts; run count first, as in affinerank count "
+                f"{source} -o counts.parquet"
+            )
+    return metadata
 
 
 def given_column(name: str, values: ArrayLike) -> pa.Array:

@@ -10,6 +10,7 @@ import glob
 import math
 import re
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -155,6 +156,8 @@ def engine_errors(what: str) -> Iterator[None]:
             "temporary file size exceeds" in text or "DiskFull" in type(error).__name__
         ):
             reason = "the server's disk is full, or what it lets a query take of it"
+        elif "disabled by configuration" in text or "disabled through conf" in text:
+            reason = "a database may not read other files or load extensions"
         elif type(error).__name__ in ("OperationalError", "AdminShutdown"):
             reason = f"the connection failed: {' '.join(text.split())[:300]}"
         elif "OutOfMemory" in type(error).__name__:
@@ -165,6 +168,29 @@ def engine_errors(what: str) -> Iterator[None]:
 def is_duckdb(table: ir.Table) -> bool:
     """Whether DuckDB runs the queries on ``table``."""
     return bool(table.get_backend().name == "duckdb")
+
+
+def is_confined(table: ir.Table) -> bool:
+    """Whether the engine is a DuckDB that may only use its temporary folder."""
+    return is_duckdb(table) and _setting(table, "enable_external_access") is False
+
+
+@contextmanager
+def work_folder(table: ir.Table) -> Iterator[Path]:
+    """Yield a temporary folder that the engine of ``table`` may write to."""
+    if is_confined(table):
+        # It is removed with the temporary folder of DuckDB that it is in.
+        yield Path(tempfile.mkdtemp(dir=_setting(table, "temp_directory")))
+    else:
+        with scratch_folder() as folder:
+            yield folder
+
+
+def _setting(table: ir.Table, name: str) -> Any:
+    """Return a setting of DuckDB."""
+    query = f"SELECT current_setting('{name}')"
+    [(value,)] = table.get_backend().raw_sql(query).fetchall()
+    return value
 
 
 @ibis.udf.scalar.builtin(name="hash")  # type: ignore[untyped-decorator]
@@ -286,9 +312,7 @@ def _parts_for(table: ir.Table, groups: float) -> int:
     """In how many parts DuckDB groups so many well."""
     if not is_duckdb(table):
         return 1
-    query = "SELECT current_setting('memory_limit')"
-    [(text,)] = table.get_backend().raw_sql(query).fetchall()
-    number, unit = text.split()
+    number, unit = _setting(table, "memory_limit").split()
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     memory: float = float(number) * 1024 ** units.index(unit)
     text = any(table[name].type().is_string() for name in table.columns)
@@ -406,13 +430,20 @@ def connect_duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any
 
 def _connected(url: str, memory: str, spill: str) -> Any:
     """Connect by URL; a DuckDB file is only read, and within ``memory``."""
-    if not re.match(r"\w+://", url):
+    scheme, _, place = url.partition("://")
+    if not re.fullmatch(r"\w+", scheme) or scheme.lower() == "file":
         raise ConfigError(f"expected a URL as in duckdb:///clicks.duckdb, got {url!r}")
-    if url.startswith("duckdb://"):
-        place = url.removeprefix("duckdb://")  # from the root, or from here
+    if scheme.lower() == "duckdb":
+        # The path is from the root, or from here.
         for path in (Path(place), Path(place.removeprefix("/"))):
             if path.is_file():
-                return connect_duckdb(memory, spill, path, read_only=True)
+                connection = connect_duckdb(memory, spill, path, read_only=True)
+                _confine(connection, spill)
+                return connection
+        raise DataError(f"{url}: there is no such file")
+    # SQLite would make a file that is not there.
+    database = place.partition("?")[0]
+    if scheme.lower() == "sqlite" and not Path(database).is_file():
         raise DataError(f"{url}: there is no such file")
     try:
         return ibis.connect(url)
@@ -427,6 +458,17 @@ def _connected(url: str, memory: str, spill: str) -> Any:
         shown = without_password(url)
         reason = one_line(error).replace(url, shown)
         raise ConfigError(f"{shown}: cannot be connected to: {reason[:200]}") from None
+
+
+def _confine(connection: Any, folder: str) -> None:
+    """Let DuckDB use no files but those in a folder, and lock that.
+
+    A view of a stranger's database could read any file of this machine.
+    """
+    name = folder.replace("'", "''")
+    connection.raw_sql(f"SET allowed_directories = ['{name}']")
+    connection.raw_sql("SET enable_external_access = false")
+    connection.raw_sql("SET lock_configuration = true")
 
 
 @contextmanager

@@ -94,13 +94,20 @@ def train_safe(
             f"--production names the feature that holds production's score; the data "
             f"have no feature {production!r}"
         )
+    place = data.feature_names.index(production)
+    n_missing = int(np.isnan(data.features[:, place]).sum())
+    if n_missing:
+        raise DataError(
+            f"--production {production}: {n_missing} of {len(data.features)} documents "
+            "have no score of production, which could not rank them; fill it in, or "
+            "read what is missing as 0 (--missing 0)"
+        )
     own = (CORRECTION, estimator)
     known, found = users_for(
         own, counts, data, users, seed=settings.seed, progress=progress
     )
     given: dict[str, Any] = {"strict": strict, "progress": progress}
-    place = data.feature_names.index(production)
-    raw = np.nan_to_num(data.features[:, place].astype(np.float64))
+    raw = data.features[:, place].astype(np.float64)
     share, steps = 0.0, list[Step]()
     try:
         if rows_of(train_part(counts), data).n_sessions > FREE:
