@@ -561,3 +561,16 @@ def test_killed_a_day_is_in_or_out(tmp_path: Path) -> None:
         "2026-01-31.parquet",
     ]
     assert ClickCounts.load(counts).n_sessions == 6000
+
+
+def test_a_day_whose_log_declares_its_swaps_joins_days_that_do_not(
+    add: Callable[..., int], tmp_path: Path
+) -> None:
+    assert add(DAYS[0], np.arange(10)) == 0
+    table = log_of(np.arange(20, 30))
+    drawn = pa.array(["swap"] * 15 + [None] * 15)
+    pq.write_table(table.append_column("policy", drawn), tmp_path / "declared.parquet")
+    words = [tmp_path / "declared.parquet", "--into", tmp_path / "counts"]
+    assert main(["count", *map(str, words), "--day", DAYS[1], "--context", "none"]) == 0
+    counts = ClickCounts.load(tmp_path / "counts")
+    assert np.sum(counts.column("randomised").to_numpy()) == 15

@@ -22,6 +22,7 @@ from affinerank.clicks.counts_table import (
     CONTEXT,
     KEYS,
     NUMBERS,
+    RANDOMISED,
     counts_metadata,
 )
 from affinerank.data.parquet import parquet_errors
@@ -232,10 +233,12 @@ def _schema_of_counts(file: Path) -> pa.Schema:
 def _describe_keys(schema: pa.Schema) -> str:
     """Name what rows are counted by, and the types of ids.
 
-    The last click above is left out: days without it are added to days with it.
+    The last click above is left out: days without it are added to days with it. So is
+    what a policy drew: a day without it declares nothing.
     """
     names = [name for name in COLUMNS if name in schema.names]
-    counted = [name for name in names if name not in (*KEYS, *NUMBERS, CONTEXT)]
+    optional = (*KEYS, *NUMBERS, CONTEXT, RANDOMISED)
+    counted = [name for name in names if name not in optional]
     ids = [
         f"{name} ({'text' if is_text(schema.field(name).type) else 'integer'})"
         for name in KEYS[:2]
