@@ -11,7 +11,6 @@ models in the same output.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
@@ -46,7 +45,7 @@ class Shape(NamedTuple):
     def __str__(self) -> str:
         """The shape in words."""
         lists = f"lists of {self.top_k}" if self.top_k else "whole lists"
-        return f"{self.world}, {self.clicks:.0e} clicks, {lists}"
+        return f"{self.world}, {self.clicks:g} clicks, {lists}"
 
 
 class Answer(NamedTuple):
@@ -115,17 +114,15 @@ def answer_of(estimate: Estimate) -> Answer:
 
 def report(title: str, models: Sequence[str], seeds: Sequence[int]) -> list[Answer]:
     """Print a line for each shape and click model; return all answers."""
-    print(f"\n{title}", flush=True)
+    print(f"\n{title:<81} found     lead in errors", flush=True)
     everything: list[Answer] = []
     for shape, click_model in product(SHAPES, models):
-        start = time.process_time()
         here = list(answers(shape, click_model, seeds))
         leads = np.array([answer.lead for answer in here])
         found = sum(answer.found for answer in here)
         print(
-            f"  {shape}; {click_model}: found in {found} of {len(here)}; lead in "
-            f"standard errors {leads.min():.1f} to {leads.max():.1f}; "
-            f"{(time.process_time() - start) / len(here):.1f} s of CPU each",
+            f"  {shape!s:<42} {click_model:<36} {found:>2} of {len(here)}  "
+            f"{leads.min():.1f} to {leads.max():.1f}",
             flush=True,
         )
         everything += here

@@ -151,11 +151,15 @@ def test_what_does_not_predict_better_is_not_found() -> None:
 
 
 def test_two_models_that_are_one_are_no_evidence() -> None:
+    """A thousandth in log odds, of 300 impressions at .4: .008 standard errors."""
     held = thirty_queries(np.full(30, 9.0))
     rate = np.full(30, 0.4)
-    same = trust_test(held, rate, rate + 1e-9, is_behind=False)
-    assert same is not None
-    assert (same.statistic, same.p, same.found) == (0.0, 0.5, False)
+    same = as_far_as_known(held, rate, 1 / (1 + np.exp(-(logit(rate) + 0.001))))
+    assert same is rate
+    test = trust_test(held, rate, same, is_behind=False)
+    assert test is not None
+    assert (test.statistic, test.p, test.found) == (0.0, 0.5, False)
+    assert (test.lead, test.lead_error) == (0.0, 0.0)
 
 
 def test_few_clicked_queries_are_no_test() -> None:

@@ -33,7 +33,6 @@ from affinerank.bias.mixture.population import Population
 
 LEVEL = 0.05
 MIN_CLICKED_QUERIES = 20
-SAME = 0.01  # a tenth of a standard error, squared: two models that are one
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def trust_test(
     slope = by_query(held, surprise * log_odds_ratio)
     variance = binomial_variance(held, position_rate, log_odds_ratio)
     statistic = 0.0
-    if variance > SAME:
+    if variance > 0:
         statistic = float(slope.sum()) / total_error(slope, variance)
     p = float(stats.t.sf(statistic, n_queries - 1))
 

@@ -42,6 +42,7 @@ WRONG = 3.0  # standard errors by which the log must prefer others to given user
 DOCUMENTS = 20_000  # that given users are held against, about
 LEVELS = 5
 LOWEST_RATE = 1e-9  # of clicks: a model must not call any click impossible
+SAME = 0.01  # squared standard errors between two models that are one
 NOT_DATA = ("view", "has_trust", "test")
 
 
@@ -156,7 +157,8 @@ def as_far_as_known(
 ) -> Floats:
     """Shrink what trust bias adds to the log odds, as James and Stein do.
 
-    At least one standard error of it stays, so that there is a direction to test.
+    At least one standard error of it stays, so that there is a direction to test; but
+    where that is less than a tenth of one, the two models are one.
 
     Args:
         learnt: What both models were fitted to.
@@ -164,7 +166,9 @@ def as_far_as_known(
         trust_rate: ``[n_rows]`` click rates by position and trust bias.
     """
     added = logit(trust_rate) - logit(position_rate)
-    size = max(binomial_variance(learnt, position_rate, added), 1e-12)
+    size = binomial_variance(learnt, position_rate, added)
+    if size < SAME:
+        return position_rate
     n_ratios = learnt.n_pools - 1
     share = min(1.0, max(1.0 - n_ratios / size, 1.0 / np.sqrt(size)))
     rate = expit(logit(position_rate) + share * added)
