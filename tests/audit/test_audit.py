@@ -236,7 +236,7 @@ def test_trust_bias_and_better_documents_may_not_be_found(world: World) -> None:
     assert facts.estimate is not None
     assert facts.estimate.test is not None
     assert facts.first is not None
-    test = replace(facts.estimate.test, p=0.4)
+    test = replace(facts.estimate.test, p=0.4, found=False)
     first = replace(facts.first, better=np.zeros_like(facts.first.better))
     other = replace(facts, estimate=replace(facts.estimate, test=test), first=first)
     for section in (bias.trust_bias(other), changes.first_rank(other)):

@@ -158,7 +158,9 @@ def test_the_demo_goes_the_whole_path_and_reports(
 
 
 def test_the_demo_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    trust = TrustTest(9.0, 1e-9, 1.0, 0.1, -0.1, 20)
+    trust = TrustTest(
+        found=True, p=1e-9, statistic=9.0, lead=0.1, lead_error=0.01, n_queries=20
+    )
     row = {"rank": 1, "rate": 0.5, "relevant": 0.3, "alpha": 0.3, "beta": 0.6}
     row |= {"alpha_estimated": 0.31, "beta_estimated": 0.6}
     value = JUDGED_BY(np.array([1.0, 0.0]), np.array([1.0, 0.0]), np.array([0, 2]))
