@@ -25,7 +25,8 @@ BY_CLICK = View("by rank and last click", np.arange(2), context=True)
 
 
 def compared(name: str, lead: float, error: float, view: View = BY_RANK) -> Compared:
-    return Compared(name, -0.3, 1.4, (1.5, 1.3), lead, error, view)
+    clear = lead > 2.0 * error
+    return Compared(name, -0.3, 1.4, (1.5, 1.3), lead, error, clear, view)
 
 
 SIMPLEST = compared("click rate by rank", 0.0, 0.0)
