@@ -50,9 +50,9 @@ def test_the_simpler_is_kept_where_models_tie() -> None:
     said = models_text([SIMPLEST, POSITION, TIED])
     assert "users of position bias by rank predict" in said
     assert "over click rate by rank" in said
-    said = models_text([SIMPLEST, replace(POSITION, lead=0.0021)])
+    said = models_text([SIMPLEST, compared(POSITION.model, 0.0021, 0.001)])
     assert "users of position bias" in said
-    said = models_text([SIMPLEST, replace(POSITION, lead=0.0019)])  # below 2 errors
+    said = models_text([SIMPLEST, compared(POSITION.model, 0.0019, 0.001)])
     assert "none predicts held-out sessions clearly better" in said
 
 

@@ -197,7 +197,7 @@ def _polish(
         # A parameter at its bound stays there.
         is_free = (vector > low + AT_BOUND) & (vector < high - AT_BOUND)
         units = _standard_errors(population, layout, vector, is_free)
-        step = _best_step(population, layout, vector, is_free, units)
+        step = _best_step(population, layout, vector, is_free, units, low, high)
 
         # What ran over its bound is set on it, and the next round leaves it there.
         reached = vector.copy()
@@ -219,6 +219,8 @@ def _best_step(
     vector: Floats,
     is_free: Bools,
     units: Floats,
+    low: Floats,
+    high: Floats,
 ) -> Floats:
     """``[n_free]`` quasi-Newton climb from a vector, in the given directions."""
     prior = layout.precision()
@@ -226,7 +228,11 @@ def _best_step(
     def negative(step: Floats) -> tuple[float, Floats]:
         moved = vector.copy()
         moved[is_free] += units @ step
-        value, gradient = objective(population, layout, moved, prior)
+        # A direction that clicks say little of is long, and may lead far out of the
+        # bounds. Beyond a bound the objective is what it is there.
+        inside = np.clip(moved, low, high)
+        value, gradient = objective(population, layout, inside, prior)
+        gradient[moved != inside] = 0.0
         return -value, -(units.T @ gradient[is_free])
 
     start = np.zeros(units.shape[1])
