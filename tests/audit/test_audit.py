@@ -299,18 +299,13 @@ def test_a_real_log_of_queries_seen_once_is_reported_in_words(
     numbers = {c["what"]: c["number"] for c in about["usable"]["checks"]}
     assert numbers["documents"] == 27_159
     assert numbers["documents seen at several ranks"] == 199
-    # Clicks depend on the clicks above, and users by rank predict them no worse: with
-    # so few documents that come again, it is not known which correction fits.
-    assert about["identified"]["verdict"] == "partly"
-    (section,) = (s for s in found.sections if s.question.name == "identified")
-    assert "leaves out" in section.short
-    assert "leaves out" in about["identified"]["parameters"][0]["why"]
-    assert about["trust_bias"]["verdict"] == "not found"
+    assert about["identified"]["verdict"] == "no"
+    assert "clicks identify too little" in about["identified"]["refused"]
     steps = [step["step"] for step in about["next"]]
-    assert steps[:4] == ["repair", "dependent_clicks", "features", "swaps"]
+    assert steps == ["repair", "features", "swaps"]
     # Queries that come once or twice: no plan fits into such a log.
-    assert "too rarely" in about["next"][3]["says"][1]
-    assert "clicks depend on the clicks above" in audit_page(found)
+    assert "too rarely" in about["next"][2]["says"][1]
+    assert "clicks identify too little" in audit_page(found)
 
 
 def test_few_clicks_on_a_document_leave_its_relevance_to_the_others(

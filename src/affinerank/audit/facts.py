@@ -113,8 +113,8 @@ class Facts:
         """How far clicks determine alpha and beta of the ranks."""
         if self.estimate is None:
             return "no"
-        is_known = self.estimate.inference.known and not self.estimate.weak_ranks
-        return "yes" if is_known and not self.misfit else "partly"
+        bands = self.estimate.inference.known
+        return "yes" if bands and not self.estimate.weak_ranks else "partly"
 
     @property
     def precision(self) -> dict[str, Any] | None:

@@ -41,7 +41,6 @@ GAUGE = (
     "Identified: alpha half or twice as large would be noticed; in part: at this rank "
     "alone, or because the rank leans on others."
 )
-MISFIT = "Clicks depend on the clicks above, which the estimate leaves out."
 ARBITRARY = "Their scale is arbitrary, and no ranking depends on it."
 SHORT = {
     "yes": "Enough to correct the clicks at every rank.",
@@ -81,8 +80,7 @@ def identified(facts: Facts) -> Section:
             numbers["models"] = [row.to_dict() for row in facts.estimate.models]
     numbers["notes"] = notes
     verdict, parts = facts.identified, tuple(blocks)
-    short = MISFIT if facts.misfit else SHORT[verdict]
-    return Section(QUESTION, verdict, tuple(says), numbers, parts, short)
+    return Section(QUESTION, verdict, tuple(says), numbers, parts, SHORT[verdict])
 
 
 def _parameters(facts: Facts) -> Iterator[Parameter]:
@@ -115,8 +113,6 @@ def _alpha_beta(facts: Facts) -> Parameter:
         why = f"by {estimate.method}: {estimate.why}"
         if not estimate.inference.known:
             why += "; how precisely is not known"
-    if facts.misfit:
-        why = MISFIT[0].lower() + MISFIT[1:].rstrip(".")
     return "alpha and beta of each rank, relative to the others", facts.identified, why
 
 
