@@ -16,9 +16,11 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from affinerank.bias import Estimate
 from affinerank.bias.mixture.comparison import best_model
+from affinerank.bias.trust_test import LEVEL
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.catalog import DataSource
@@ -54,12 +56,14 @@ class Answer(NamedTuple):
     Attributes:
         found: Whether it says that there is trust bias.
         p: Its probability without trust bias.
+        alone: The same of the statistic alone, whether or not there is a lead.
         lead: Lead of trust bias over position bias alone, in standard errors.
         contradicts: Whether the sentence says otherwise than the table.
     """
 
     found: bool
     p: float
+    alone: float
     lead: float
     contradicts: bool
 
@@ -97,7 +101,7 @@ def answer_of(estimate: Estimate) -> Answer:
     """Read the sentence on trust bias, and hold it against the table."""
     test = estimate.test
     if test is None:  # too few queries were clicked
-        return Answer(found=False, p=1.0, lead=0.0, contradicts=False)
+        return Answer(found=False, p=1.0, alone=1.0, lead=0.0, contradicts=False)
     best = best_model(estimate.models)
     of_view = [row for row in estimate.models if row.view == best.view]
     (trust,) = [row for row in of_view if row.has_trust]
@@ -105,11 +109,12 @@ def answer_of(estimate: Estimate) -> Answer:
     contradictions = [
         test.found is not trust.clear,
         test.found and test.lead <= 0,
-        test.found and test.p >= 0.05,
-        not test.found and test.p < 0.05 and test.lead > 0,
+        test.found and test.p >= LEVEL,
+        not test.found and test.p < LEVEL and test.lead > 0,
         not test.found and lead > CLEARLY,
     ]
-    return Answer(test.found, test.p, lead, any(contradictions))
+    alone = float(stats.t.sf(test.statistic, test.n_queries - 1))
+    return Answer(test.found, test.p, alone, lead, any(contradictions))
 
 
 def report(title: str, models: Sequence[str], seeds: Sequence[int]) -> list[Answer]:
@@ -134,9 +139,11 @@ def summary(title: str, answers: Sequence[Answer]) -> str:
     found = np.array([answer.found for answer in answers])
     error = np.sqrt(found.mean() * (1 - found.mean()) / len(found))
     contradictions = sum(answer.contradicts for answer in answers)
+    beyond = np.mean([answer.alone < LEVEL for answer in answers])
     return (
         f"{title}: found in {found.sum()} of {len(found)} logs ({found.mean():.1%} +- "
-        f"{error:.1%}); sentences against the table: {contradictions}"
+        f"{error:.1%}); statistic beyond its 5 % point in {beyond:.1%}; sentences "
+        f"against the table: {contradictions}"
     )
 
 

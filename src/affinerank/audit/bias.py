@@ -103,9 +103,6 @@ def trust_bias(facts: Facts) -> Section:
             f"It was not found ({basis}). That is no proof that there is none; the "
             "affine correction is right either way."
         )
-        if test.p < LEVEL:
-            worse = "held-out clicks are predicted no better by it"
-            says = f"Not claimed ({basis}): {worse}."
     return Section(TRUST, verdict, (says,), {"test": asdict(test)}, short=short)
 
 

@@ -18,6 +18,9 @@ above :math:`p` as below it, whatever :math:`\Delta` is, so
 
 and T has mean 0. T over its standard error, clustered by query, is the statistic. It is
 never below the lead over the same error: a model that leads clearly is always found.
+
+The test rejects where the statistic is large and the lead is above 0, so its p is that
+of the statistic where there is a lead, and 1 where there is none.
 """
 
 from __future__ import annotations
@@ -40,9 +43,9 @@ class TrustTest:
     """Whether clicks indicate trust bias.
 
     Attributes:
-        found: Whether they do: ``p`` is below 5 %, and trust bias predicts held-out
-            clicks better than what is simpler.
-        p: Probability of such a statistic without trust bias.
+        found: Whether they do: ``p`` is below 5 %.
+        p: Probability of such a statistic without trust bias; 1 where trust bias
+            predicts held-out clicks no better than what is simpler.
         statistic: Student's t where there is none; large where there is.
         lead: Held-out log-likelihood that trust bias adds, per impression.
         lead_error: Its standard error, clustered by query.
@@ -81,11 +84,12 @@ def trust_test(
     statistic = 0.0
     if variance > 0:
         statistic = float(slope.sum()) / total_error(slope, variance)
-    p = float(stats.t.sf(statistic, n_queries - 1))
 
+    # Who predicts no better than the simpler cannot be found, whatever the statistic.
     lead, lead_error = lead_of(held, trust_rate, position_rate)
-    found = p < LEVEL and lead > 0 and not is_behind
-    return TrustTest(found, p, statistic, lead, lead_error, n_queries)
+    is_ahead = lead > 0 and not is_behind
+    p = float(stats.t.sf(statistic, n_queries - 1)) if is_ahead else 1.0
+    return TrustTest(p < LEVEL, p, statistic, lead, lead_error, n_queries)
 
 
 def lead_of(held: Population, rate: Floats, simpler: Floats) -> tuple[float, float]:

@@ -357,10 +357,11 @@ def estimated(about: About) -> None:
         listed(shown, columns)
     if test := about.get("trust_bias"):
         verdict = "there is trust bias" if test["found"] else "no trust bias was found"
+        better = "better" if test["lead"] > 0 else "no better"
         told(
-            {"verdict": verdict, **test},
+            {"verdict": verdict, "better": better, **test},
             "{verdict} (p = {p:.2g}): it predicts the held-out clicks of "
-            "{n_queries:,} queries better than position bias alone by {lead:+.3g} +- "
+            "{n_queries:,} queries {better} than position bias alone: {lead:+.3g} +- "
             "{lead_error:.2g} (log-likelihood per impression)",
         )
     told(

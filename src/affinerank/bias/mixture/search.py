@@ -35,7 +35,13 @@ def find_levels(
     """
     few = len(np.unique(population.query)) < FEW_QUERIES
     levels = grow_levels(population, most) if few else choose_levels(*halves, most, rng)
-    fit = without_idle_levels(population, refine_levels(population, levels))
+
+    # The levels found, and even ones: where clicks are few, the better top may be
+    # reached from either.
+    even = first_guess(population, n_levels=len(levels.levels))
+    fits = [refine_levels(population, start) for start in (levels, even)]
+    best = max(fits, key=lambda fit: fit.objective)
+    fit = without_idle_levels(population, best)
     return fit, documents_differ(*halves, levels)
 
 
