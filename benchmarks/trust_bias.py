@@ -140,11 +140,8 @@ def summary(title: str, answers: Sequence[Answer]) -> str:
     error = np.sqrt(found.mean() * (1 - found.mean()) / len(found))
     contradictions = sum(answer.contradicts for answer in answers)
     beyond = np.mean([answer.alone < LEVEL for answer in answers])
-    return (
-        f"{title}: found in {found.sum()} of {len(found)} logs ({found.mean():.1%} +- "
-        f"{error:.1%}); statistic beyond its 5 % point in {beyond:.1%}; sentences "
-        f"against the table: {contradictions}"
-    )
+    share = f"{found.sum()} of {len(found)}, {found.mean():.1%} +- {error:.1%}"
+    return f"{title:<44} {share:<26} {beyond:<22.1%} {contradictions}"
 
 
 def main() -> None:
@@ -157,9 +154,10 @@ def main() -> None:
     alone = report("Position bias alone", POSITION_ALONE, seeds)
     noise = report("Position bias and constant click noise", CLICK_NOISE, seeds)
     far_ahead = [answer for answer in trusting if answer.lead > FAR_AHEAD]
-    print()
+    columns = ("", "found", "statistic beyond 5 %", "against the table")
+    print("\n{:<44} {:<26} {:<22} {}".format(*columns))
     print(summary("With trust bias", trusting))
-    print(summary("  of these, lead above five standard errors", far_ahead))
+    print(summary("  lead above five standard errors", far_ahead))
     print(summary("Without trust bias", alone + noise))
     print(summary("  position bias alone", alone))
     print(summary("  constant click noise", noise))
