@@ -499,10 +499,10 @@ def states_of_code(commits: Sequence[str]) -> Lines:
 # Files
 
 
-def text(name: str) -> Lines:
-    """What a benchmark printed, as it is."""
+def text(name: str, last: str = "0") -> Lines:
+    """What a benchmark printed, as it is; or so many of its last lines."""
     lines = (DOCS / "results" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    return [f"    {line}".rstrip() for line in lines]
+    return [f"    {line}".rstrip() for line in lines[-int(last) :]]
 
 
 def lines(name: str) -> Lines:

@@ -433,6 +433,38 @@ def test_the_sample_of_opensearch_keeps_its_clicks(tmp_path: Path) -> None:
     assert found["clicks on documents not shown"] == notes["not shown"]
 
 
+def test_a_bulk_file_holds_both_indices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search = {"query_id": "s", "user_query": "red", "query_response_hit_ids": ["a"]}
+    rows: list[dict[str, Any]] = [
+        {"index": {"_index": "ubi_queries", "_id": "1"}},
+        search,
+        {"create": {"_index": "ubi_events"}},
+        click("s", "a"),
+        {"index": {"_index": "products"}},
+        {"name": "a red shoe"},
+    ]
+    bulk = lines(tmp_path / "bulk.ndjson", rows)
+    both = read_ubi(bulk, bulk)
+    apart = read_ubi(
+        lines(tmp_path / "queries.jsonl", [search]),
+        lines(tmp_path / "events.jsonl", [click("s", "a")]),
+    )
+    assert both.table.to_pylist() == apart.table.to_pylist()
+    assert both.table["clicked"].to_pylist() == [True]
+    assert both.notes == apart.notes
+
+    # A bulk file without the index is not read as an empty one.
+    other = str(lines(tmp_path / "other.ndjson", rows[2:]))
+    words = ["--queries", other, "--events", str(bulk)]
+    target = tmp_path / "none.parquet"
+    assert main(["import", "ubi", *words, "-o", str(target)]) == 2
+    said = capsys.readouterr().err
+    assert "expected documents of index ubi_queries, got products, ubi_events" in said
+    assert not target.exists()
+
+
 def test_the_sample_of_opensearch_can_be_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

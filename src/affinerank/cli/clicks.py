@@ -211,7 +211,8 @@ def ubi(
     --events ubi_events.jsonl -o log.parquet
 
     Options:
-        queries: Index ubi_queries, JSON Lines: searches and their results.
+        queries: Index ubi_queries, JSON Lines, or a bulk file: searches and
+            their results.
         events: Index ubi_events, JSON Lines: impressions and clicks.
         click_action: Name of the events that are clicks.
     """

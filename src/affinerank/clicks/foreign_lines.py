@@ -16,6 +16,8 @@ from affinerank.files import PathLike, existing_file
 from affinerank.limits import ID_BYTES
 from affinerank.plain_text import lines_of
 
+BULK_ACTIONS = ("index", "create")
+
 
 def numbered_lines(path: PathLike) -> Iterator[tuple[int, str, str]]:
     """Yield number, place and text of each line that is not blank."""
@@ -25,15 +27,42 @@ def numbered_lines(path: PathLike) -> Iterator[tuple[int, str, str]]:
             yield number, f"{source}, line {number}", line
 
 
-def json_objects(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield place and content of each line; ``_source`` is unpacked."""
+def json_objects(path: PathLike, index: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield place and content of each line; ``_source`` is unpacked.
+
+    A file as the bulk interface of a search engine reads it may hold several indices:
+    a line such as ``{"index": {"_index": "ubi_events"}}`` stands before each document.
+    Of such a file, the documents of ``index`` alone are yielded.
+    """
+    is_wanted, found_any, others = True, False, set()
     for _, place, line in numbered_lines(path):
         document = parse_json(line)
         if isinstance(document, dict):
+            announced = _announced_index(document)
+            if announced is not None:
+                is_wanted = announced == index
+                if not is_wanted:
+                    others.add(announced)
+                continue
             document = document.get("_source", document)
+        if not is_wanted:
+            continue
         if not isinstance(document, dict):
             raise DataError(f"{place}: expected one JSON object per line")
+        found_any = True
         yield place, document
+    if others and not found_any:
+        names = ", ".join(sorted(others))
+        raise DataError(f"{path}: expected documents of index {index}, got {names:.60}")
+
+
+def _announced_index(document: dict[str, Any]) -> str | None:
+    """Return the index that a line of a bulk file announces, if it is such a line."""
+    for action in BULK_ACTIONS:
+        about = document.get(action)
+        if len(document) == 1 and isinstance(about, dict) and "_index" in about:
+            return str(about["_index"])
+    return None
 
 
 def parse_json(text: str) -> Any:

@@ -37,6 +37,7 @@ from affinerank.limits import MAX_RANK
 
 UBI_CLICKS = ("click", "item_click", "product_click", "result_click")
 UBI_IMPRESSION = "impression"
+QUERIES_INDEX, EVENTS_INDEX = "ubi_queries", "ubi_events"
 DOCUMENT = "event_attributes.object.object_id"
 POSITION = "event_attributes.position.ordinal"
 
@@ -101,8 +102,10 @@ def import_ubi(
     memory.
 
     Args:
-        queries: Documents of the index ``ubi_queries``, one per line.
-        events: Documents of the index ``ubi_events``, one per line.
+        queries: Documents of the index ``ubi_queries``, one per line; or a bulk file,
+            in which a line before each document names its index.
+        events: Documents of the index ``ubi_events``, likewise; it may be the same
+            bulk file.
         target: The log to write; it appears whole or not at all.
         click_actions: Names of the events that are clicks.
         memory: How much memory DuckDB may take before it spills to disk.
@@ -147,7 +150,7 @@ def _write_searches(path: PathLike, folder: Path) -> int:
     """Write the searches of the queries index as Parquet; return their number."""
     number = 0
     with _RowWriter(folder / "searches.parquet", SEARCH_COLUMNS) as searches:
-        for place, document in json_objects(path):
+        for place, document in json_objects(path, QUERIES_INDEX):
             results = document.get("query_response_hit_ids") or []
             if not isinstance(results, list):
                 raise DataError(f"{place}: query_response_hit_ids must be a list")
@@ -176,7 +179,8 @@ def _write_events(
         _RowWriter(folder / "impressions.parquet", IMPRESSION_COLUMNS) as impressions,
         _RowWriter(folder / "clicks.parquet", CLICK_COLUMNS) as clicks,
     ):
-        for line, (place, event) in enumerate(json_objects(path), start=first_line):
+        documents = json_objects(path, EVENTS_INDEX)
+        for line, (place, event) in enumerate(documents, start=first_line):
             action = event.get("action_name")
             if action in click_actions:
                 clicks.add(line, *_click(event, place))
