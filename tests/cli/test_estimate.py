@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from affinerank.charts import bias_figure
-from affinerank.cli import main
+from affinerank.cli import display, main
 from affinerank.clicks.users import load_users
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
@@ -69,6 +69,15 @@ def test_estimate_prints_and_writes(
     users = load_users(target)
     assert users.identified == "gauge"
     assert users.provenance["estimated_by"] == "mixture"
+
+
+@pytest.mark.parametrize(
+    ("reach", "shown"), [(1e-12, "1.0000"), (0.02, "1.0000 +- 0.0200")]
+)
+def test_what_is_fixed_has_no_band(reach: float, shown: str) -> None:
+    """Rounding leaves a little of the first rank's band, or nothing."""
+    row = {"alpha": 1.0, "alpha_low": 1.0 - reach, "alpha_high": 1.0 + reach}
+    assert display.with_band(row, "alpha") == shown
 
 
 def test_estimate_answers_in_json(

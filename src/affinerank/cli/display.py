@@ -20,6 +20,7 @@ out = Console()
 faults = Console(stderr=True)
 
 ROWS_PRINTED = 20
+ROUNDING = 1e-9  # a band that is no wider is 0, on another processor if not on this one
 
 
 def say(text: str) -> None:
@@ -335,7 +336,7 @@ def estimated(about: About) -> None:
     )
     line("the scale is arbitrary: alpha is 1 and beta 0 at the first rank")
     shown = [
-        row | {name: _with_band(row["display"], name) for name in ("alpha", "beta")}
+        row | {name: with_band(row["display"], name) for name in ("alpha", "beta")}
         for row in rows[:ROWS_PRINTED]
     ]
     columns = {"rank": "{ranks}", "impressions": "{impressions:,}"}
@@ -489,10 +490,11 @@ def _by_rank(ranks: Iterable[int], rows: Mapping[str, Iterable[float | None]]) -
     table(("rank", *map(str, ranks)), cells)
 
 
-def _with_band(row: Mapping[str, float], name: str) -> str:
+def with_band(row: Mapping[str, float], name: str) -> str:
     """A value, and half the width of its 95 % band where there is one."""
     reach = (row.get(f"{name}_high", 0.0) - row.get(f"{name}_low", 0.0)) / 2
-    return f"{row[name]:.4f} +- {reach:.4f}" if reach > 0 else f"{row[name]:.4f}"
+    has_band = reach > ROUNDING
+    return f"{row[name]:.4f} +- {reach:.4f}" if has_band else f"{row[name]:.4f}"
 
 
 def _number(value: float | str | None) -> str:
