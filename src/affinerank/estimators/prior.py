@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -33,11 +34,12 @@ from affinerank.threads import one_blas_thread
 
 RIDGE, CONSTANT_RIDGE = 30.0, 0.01
 START = -1.0
-BOUNDS = {1: (0.0, None), -1: (None, 0.0), 0: (None, None)}
+BOUNDS = {1: (0.0, np.inf), -1: (-np.inf, 0.0), 0: (-np.inf, np.inf)}
 FARTHEST = 4.0  # columns in units of their spread: nothing is expected beyond
 LEAST_MEAN = 1e-3
 KNOT = 10  # up to this rank the logarithm of the rank counts, and then differently
 LEAST_RHO, RHO_GUESS, RHO_SD = 0.02, 1.0, 0.5
+POLISHES = 10  # Newton's steps at most, each of which must lessen the gradient
 DOCS_AT_ONCE = 2**17  # bounds the memory that expectations take
 Column = tuple[Floats, int]  # of documents, with its coefficient's sign; 0: either
 
@@ -130,7 +132,7 @@ def explain(columns: Sequence[Column], link: UnitLink) -> Floats:
     Coefficients by maximum likelihood of the clicks, each of the sign that makes sense,
     with a little ridge; what clicks leave open of them draws relevance to 1/2.
     """
-    from scipy.optimize import minimize
+    from scipy.optimize import Bounds, minimize
 
     def read(docs: Ints | slice) -> Floats:
         return np.stack([column[docs] for column, _ in columns], axis=1)
@@ -152,10 +154,24 @@ def explain(columns: Sequence[Column], link: UnitLink) -> Floats:
         slope = np.bincount(back, by_row, minlength=len(doc)) * m * (1.0 - m)
         return value + 0.5 * float(ridge @ w**2), ridge * w - slope @ x
 
+    def curvature(w: Floats) -> Floats:
+        """Second derivatives of the loss."""
+        m, p = rates(w)
+        slope = m * (1.0 - m)
+        chance = p * (1.0 - p)
+        away = (clicks - n * p) / chance
+        by_rate = n / chance + away * (1.0 - 2.0 * p) / chance
+        bent = np.bincount(back, by_rate * link.alpha**2, minlength=len(doc))
+        pull = np.bincount(back, away * link.alpha, minlength=len(doc))
+        by_doc = bent * slope**2 - pull * slope * (1.0 - 2.0 * m)
+        return np.asarray((x.T * by_doc) @ x + np.diag(ridge), dtype=np.float64)
+
     start = np.append(np.zeros(x.shape[1] - 1), START)
-    bounds = [BOUNDS[sign] for _, sign in columns]
+    low, high = np.array([BOUNDS[sign] for _, sign in columns]).T
+    how: Any = {"jac": True, "method": "L-BFGS-B", "bounds": Bounds(low, high)}
     with one_blas_thread():
-        w = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+        w = minimize(loss, start, **how).x
+        w = _polished(w, lambda w: loss(w)[1], curvature, low, high)
     m, p = rates(w)
     by_row = n * link.alpha**2 / (p * (1.0 - p))
     known = np.bincount(back, by_row, minlength=len(doc)) * (m * (1.0 - m)) ** 2
@@ -167,6 +183,38 @@ def explain(columns: Sequence[Column], link: UnitLink) -> Floats:
         open_ = np.einsum("ij,ji->i", every, np.linalg.solve(precision, every.T))
         expected[some] = sigmoid(every @ w / np.sqrt(1.0 + np.pi / 8.0 * open_))
     return np.clip(expected, LEAST_MEAN, 1.0 - LEAST_MEAN, out=expected)
+
+
+def _polished(
+    w: Floats,
+    gradient: Callable[[Floats], Floats],
+    curvature: Callable[[Floats], Floats],
+    low: Floats,
+    high: Floats,
+) -> Floats:
+    """Go on from near the optimum until rounding is all that is left.
+
+    Where a climb stops hangs on the last digits, in which processors differ.
+    """
+
+    def left(w: Floats) -> Floats:
+        """The gradient, but for what a bound holds."""
+        slope = gradient(w)
+        is_held = ((w <= low) & (slope > 0)) | ((w >= high) & (slope < 0))
+        return np.where(is_held, 0.0, slope)
+
+    slope = left(w)
+    for _ in range(POLISHES):
+        free = np.flatnonzero(slope)
+        here = curvature(w)[np.ix_(free, free)]
+        moved = w.copy()
+        moved[free] -= np.linalg.solve(here, slope[free])
+        moved = np.clip(moved, low, high)
+        new_slope = left(moved)
+        if not np.abs(new_slope).sum() < np.abs(slope).sum():
+            break
+        w, slope = moved, new_slope
+    return w
 
 
 def spread_around(mean: Floats, link: UnitLink) -> float:
