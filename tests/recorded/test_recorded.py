@@ -72,6 +72,8 @@ TOLERANCES = {
     # threads, and this one differs by 2.4e-4 on another processor.
     "mixture/": 3e-4,
     "audit/": 3e-4,
+    # Fits go on until nothing moves.
+    "mixture/rotate10-features/display/covariance": 2e-3,
     "sklearn/mlp/estimated/": 3e-4,
     "sklearn/lightgbm/estimated/": 3e-4,
     "offpolicy/estimated/": 3e-4,
@@ -116,8 +118,6 @@ def differences(name: str, found: Any) -> Iterator[str]:
     step, total = STEPS.get(name, (1, 0.0))
     flat = np.asarray(found, dtype=np.float64).ravel()
     now, was = flat[:: int(step)], np.array(VALUES[name], dtype=np.float64)
-    if name.endswith("/test/p"):  # of the order of 1e-17
-        now, was = np.log(now), np.log(was)
     whole = np.array_equal(was, np.round(was), equal_nan=True)
     tolerance = TOLERANCES["" if whole else longest_prefix(name, TOLERANCES)]
     reach = tolerance * np.nanmax(np.abs(was), initial=0.0)
@@ -132,8 +132,8 @@ def differences(name: str, found: Any) -> Iterator[str]:
             yield f"{name}: the sum is {now_total}, not {total}"
 
 
-def test_a_log_that_hardly_tells_users_is_rejected() -> None:
-    with pytest.raises(ar.DataError, match="differ"):
+def test_a_log_that_hardly_tells_users_is_named() -> None:
+    with pytest.warns(ar.AffineRankWarning, match="poor estimate: .* do not differ"):
         ar.estimate_users(many_counts("fixed"), data_of("fixed"))
 
 
