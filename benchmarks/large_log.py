@@ -31,6 +31,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +40,7 @@ import pyarrow.parquet as pq
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.users import save_users
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.synthetic import WORLDS, _draw_split
+from affinerank.data.synthetic import WORLDS, World, _draw_split
 from affinerank.data.validation import default_feature_names
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.production import train_production_ranker
@@ -49,8 +50,9 @@ LENGTH = 10
 LISTS_AT_ONCE = 20_000
 CATALOGUE = 5_000_000
 # A tenth of the features, each sqrt(10) times as clear: as informative together.
+YAHOO = cast(World, WORLDS["yahoo-like"])
 WORLD = replace(
-    WORLDS["yahoo-like"],
+    YAHOO,
     n_features=50,
     median_docs=float(LENGTH),
     docs_spread=0.0,

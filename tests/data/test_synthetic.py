@@ -1,4 +1,4 @@
-"""The two worlds keep the statistics they were calibrated to."""
+"""The two worlds keep the statistics they were calibrated to; the shop its law."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ DRAWS = 5
 FULL_SIZE = {
     "yahoo-like": (19_944, 2_994, 6_983),
     "mslr-like": (18_919, 6_306, 6_306),
+    "shop-like": (12_000, 2_000, 4_000),
 }
 # Documents per query, features, share of labels above 2.
 STATISTICS = {"yahoo-like": (24, 501, 0.10), "mslr-like": (120, 131, 0.025)}
@@ -44,6 +45,7 @@ RELEVANT_BY_RANK = {
 }
 PRODUCTION_NDCG = {"yahoo-like": (0.50, 0.64), "mslr-like": (0.18, 0.32)}
 
+calibrated = pytest.mark.parametrize("name", list(STATISTICS))
 every_world = pytest.mark.parametrize("name", list(FULL_SIZE))
 
 
@@ -85,7 +87,7 @@ def same_bytes(one: RankingDataset, other: RankingDataset) -> bool:
     )
 
 
-@every_world
+@calibrated
 @pytest.mark.parametrize("split", SPLITS)
 def test_sizes_and_label_share_are_within_15_percent(name: str, split: Split) -> None:
     data = world(name, split)
@@ -121,7 +123,7 @@ def test_mslr_like_features_are_heavy_tailed_counted_or_signed() -> None:
     assert np.median(tail[~signed]) > 5
 
 
-@every_world
+@calibrated
 def test_relevant_share_by_rank_is_that_of_the_model(name: str) -> None:
     train = world(name, "train")
     share = np.mean(
@@ -132,7 +134,7 @@ def test_relevant_share_by_rank_is_that_of_the_model(name: str) -> None:
     assert np.abs(error).max() < 0.40
 
 
-@every_world
+@calibrated
 def test_production_is_in_range_and_full_information_far_ahead(name: str) -> None:
     test = world(name, "test")
     low, high = PRODUCTION_NDCG[name]

@@ -1,4 +1,6 @@
-"""Two built-in synthetic worlds, shaped like data that cannot be redistributed.
+"""The built-in synthetic worlds: two shaped like data that cannot be redistributed.
+
+The third, a shop, has a module of its own (:mod:`affinerank.data.shop`).
 
 ``yahoo-like`` and ``mslr-like`` have the sizes, the label shares and the difficulty of
 the data sets they are named after; no document in them is real. A world is a fixed
@@ -44,6 +46,7 @@ import numpy as np
 from affinerank.arrays import Floats, Ints, Matrix, Rng
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import SPLITS, Split, parse_split
+from affinerank.data.shop import SHOP, ShopWorld
 from affinerank.errors import DataError
 from affinerank.tables import Table
 from affinerank.threads import in_parallel
@@ -94,6 +97,18 @@ class World:
     faint: tuple[int, float]
     thresholds: tuple[float, float, float, float]
 
+    def draw(self, count: int, part: int, seed: int) -> RankingDataset:
+        """Draw the first ``count`` queries of a split, by its place in ``SPLITS``."""
+        sizes, features, labels = _draw_split(self, count, part, seed)
+        return RankingDataset(
+            features=features,
+            offsets=np.concatenate([[0], np.cumsum(sizes)]),
+            labels=labels,
+            # Interleaved, so that ids depend on neither the size nor the other splits.
+            query_ids=np.arange(count) * len(SPLITS) + part + 1,
+            doc_ids=np.arange(len(features)),
+        )
+
 
 # Each world's values, side by side.
 _VALUES: Mapping[str, tuple[Any, Any]] = {
@@ -115,9 +130,10 @@ _VALUES: Mapping[str, tuple[Any, Any]] = {
     "thresholds": ((-0.6, 1.73, 4.24, 6.45), (0.63, 2.67, 4.75, 5.81)),
 }
 _COLUMNS = zip(*_VALUES.values(), strict=True)
-WORLDS: Table[World] = Table(
+WORLDS: Table[World | ShopWorld] = Table(
     "built-in world",
     *(World(**dict(zip(_VALUES, own, strict=True))) for own in _COLUMNS),
+    SHOP,
 )
 
 
@@ -160,15 +176,7 @@ def generate_world(
     world, part = WORLDS[name], SPLITS.index(parse_split(split))
     full = world.queries[0]
     count = max(1, round((n_queries or full) * world.queries[part] / full))
-    sizes, features, labels = _draw_split(world, count, part, seed)
-    return RankingDataset(
-        features=features,
-        offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        labels=labels,
-        # Interleaved, so that ids depend on neither the size nor the other splits.
-        query_ids=np.arange(count) * len(SPLITS) + part + 1,
-        doc_ids=np.arange(len(features)),
-    )
+    return world.draw(count, part, seed)
 
 
 def _draw_split(
