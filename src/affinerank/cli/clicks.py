@@ -12,8 +12,8 @@ from typer import Argument, Option
 from affinerank.cli import display
 from affinerank.cli.options import (
     Data,
-    DataOptions,
     Into,
+    LabelledData,
     LogReading,
     Output,
     Positive,
@@ -42,15 +42,21 @@ def simulate(
     log: Path | None = None,
     counts: Path | None = None,
     context: str = "none",
+    features: Path | None = None,
     save_users: Path | None = None,
     relevant_above: float = RELEVANT_ABOVE,
-    of: DataOptions,
+    of: LabelledData,
     seed: Seed = 0,
     progress: Progress,
 ) -> Result:
     """Draw users' clicks on labelled data: a session log, or counts.
 
+    Of the shop, the log is one that a shop has: a month of searches, pages of ten,
+    purchases, two rankers, and neighbours that were swapped.
+
     Example: affinerank simulate yahoo-like:500 --clicks 1e5 --log log.parquet
+
+    Example: affinerank simulate shop-like:1000 --log log.csv --features products.csv
 
     Options:
         clicks: Clicks to aim at, as in 1e6.
@@ -62,19 +68,58 @@ def simulate(
         relevance: binary, or graded: label / 4.
         policy: Change some lists: {POLICIES}, as in 'swap(share=0.1)'.
         queries: uniform, or zipf:S.
-        log: Write a session log, Parquet.
+        log: Write a session log, Parquet; of the shop also CSV.
         counts: Write counts, Parquet.
         context: Count by the last click above, too: none, last-click.
+        features: Of the shop, write the table of its products, CSV or Parquet.
         save_users: Write the true user model, JSON.
     """
     from affinerank.clicks.traffic import Traffic
-    from affinerank.pipeline import prepare_simulation, simulate, simulation_rankers
+    from affinerank.data.shop import SHOP
+    from affinerank.pipeline import (
+        prepare_shop,
+        prepare_simulation,
+        simulate,
+        simulate_shop,
+        simulation_rankers,
+    )
 
-    if log is None and counts is None:
+    if log is None and counts is None and features is None:
         raise ConfigError("nothing to write: give --log FILE, --counts FILE, or both")
-    require_writable(log, counts, suffix=".parquet")
-    require_writable(log, counts, save_users, reads=[data, users])
+    require_writable(log, counts, features, save_users, reads=[data, users])
+    is_shop = of.source(data).world == SHOP.name
+    require_writable(counts, suffix=".parquet")
+    require_writable(log, suffix=(".parquet", ".csv") if is_shop else ".parquet")
+    require_writable(features, suffix=(".parquet", ".csv"))
     read = of.read(data)
+    if is_shop and counts is None:
+        if ranker:
+            raise ConfigError("the shop has rankers of its own: leave --ranker out")
+        simulations = prepare_shop(
+            read,
+            load(users),
+            click_model=users_model,
+            relevance=relevance,
+            relevant_above=relevant_above,
+            traffic=Traffic(queries, top_k, tuple(policy or ())),
+            seed=seed,
+        )
+        about = simulate_shop(
+            simulations,
+            log=log,
+            features=features,
+            clicks=clicks,
+            sessions=sessions,
+            save_users=save_users,
+            seed=seed,
+            progress=progress,
+        )
+        return about, display.simulated
+    if features is not None:
+        raise ConfigError(
+            "--features writes the products of the shop, without --counts; "
+            "`data convert` writes other features"
+        )
     # The production ranker has seen the training split, whatever is ranked by it.
     seen = read if of.split is None else of.read(data, named=False)
     rankers, shares = simulation_rankers(

@@ -20,6 +20,14 @@ out = Console()
 faults = Console(stderr=True)
 
 ROWS_PRINTED = 20
+SIMULATED = (
+    "sessions",
+    "impressions",
+    "clicks",
+    "purchases",
+    "queries",
+    "products",
+)
 ROUNDING = 1e-9  # a band that is no wider is 0, on another processor if not on this one
 
 
@@ -144,9 +152,11 @@ def demonstration(demo: Any, report: Path) -> None:
 
 def simulated(about: About) -> None:
     """Print what a simulation came to."""
-    clicks = f"{about['clicks']:,} (expected {about['expected_clicks']:,.0f})"
-    sizes = {name: about[name] for name in ("sessions", "impressions")}
-    notes({**sizes, "clicks": clicks, **about["written"]})
+    shown = {name: about[name] for name in SIMULATED if name in about}
+    if "clicks" in about:
+        expected = f"(expected {about['expected_clicks']:,.0f})"
+        shown["clicks"] = f"{about['clicks']:,} {expected}"
+    notes({**shown, **about["written"]})
 
 
 def reproduced(about: About) -> None:

@@ -57,14 +57,13 @@ Json = Annotated[bool, Option("--json")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataOptions:
-    """How DATA is read: options of every command that reads ranking data.
+class LabelledData:
+    """How DATA is read where nothing learns from its features: options of ``simulate``.
 
     Options:
         split: train, validation or test.
         fold: Fold, for sets that have several.
         missing: What NULL and nan become: error, keep, or a number.
-        features: Columns to learn from, as in 'price,rating*'; or all.
         ignore: Columns that are no features.
         data_column: Name in DATA, as in query_id=search_id.
         category: Columns of numbers that are categories: 'size,type*'.
@@ -74,10 +73,13 @@ class DataOptions:
     fold: Annotated[int, Option(min=1)] = 1
     missing: str = "keep"
     list_id: str | None = None
-    features: str | None = None
     ignore: str | None = None
     data_column: list[str] | None = None
     category: str | None = None
+
+    def feature_columns(self) -> str | None:
+        """Return which columns are features; ``None`` for all."""
+        return None
 
     def source(self, data: str) -> Any:
         """Find out what DATA is."""
@@ -86,7 +88,8 @@ class DataOptions:
         from affinerank.settings import pair
 
         names = tuple(pair(text, "--data-column") for text in self.data_column or ())
-        chosen = Chosen(self.features, self.ignore, names, self.category)
+        columns = self.feature_columns()
+        chosen = Chosen(columns, self.ignore, names, self.category)
         given: dict[str, Any] = {
             "missing": parse_missing(self.missing),
             "list_id": self.list_id,
@@ -109,6 +112,21 @@ class DataOptions:
         source = self.source(data)
         chosen = parse_split(self.split) if self.split and named else None
         return source.read(chosen or source.default_split(default))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataOptions(LabelledData):
+    """How DATA is read: options of every other command that reads ranking data.
+
+    Options:
+        features: Columns to learn from, as in 'price,rating*'; or all.
+    """
+
+    features: str | None = None
+
+    def feature_columns(self) -> str | None:
+        """Return which columns are features; ``None`` for all."""
+        return self.features
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +251,7 @@ class Into:
         return [str(day) for day in keep_last(self.into, self.keep_days)]
 
 
-SHARED = (DataOptions, LogReading, Days, Into)
+SHARED = (LabelledData, DataOptions, LogReading, Days, Into)
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -275,7 +293,10 @@ def command(function: Callable[..., Result | None]) -> Callable[..., None]:
 
 def _parameters(owner: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of a command or a type, as typer is to take them."""
-    (_, told), (_, same) = _documented(owner), _documented(sys.modules[__name__])
+    _, same = _documented(sys.modules[__name__])
+    told: dict[str, str] = {}
+    for part in reversed(getattr(owner, "__mro__", (owner,))):
+        told |= _documented(part)[1]
     hints = get_type_hints(owner, include_extras=True)
     found = []
     for name, parameter in inspect.signature(owner).parameters.items():
@@ -310,15 +331,19 @@ def load(users: Path | None, counts: Any = None, seed: int = 0) -> Any:
 
 
 def require_writable(
-    *paths: Path | None, suffix: str | None = None, reads: Sequence[Readable] = ()
+    *paths: Path | None,
+    suffix: str | Sequence[str] | None = None,
+    reads: Sequence[Readable] = (),
 ) -> None:
     """Reject outputs that cannot be written, or are read, before the work is done."""
     from affinerank.files import require_other_files, writable
 
     require_other_files(paths, reads)
     for path in filter(None, paths):
-        if suffix is not None and path.suffix != suffix:
-            raise ConfigError(f"{path}: the name of the output must end in {suffix}")
+        ends = (suffix,) if isinstance(suffix, str) else tuple(suffix or ())
+        if ends and path.suffix not in ends:
+            right = " or ".join(ends)
+            raise ConfigError(f"{path}: the name of the output must end in {right}")
         writable(path)
 
 

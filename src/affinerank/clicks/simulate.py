@@ -34,7 +34,7 @@ def simulate_counts(
     simulation: Simulation, n_sessions: int, *, rng: Rng, context: bool = False
 ) -> ClickCounts:
     """Draw the counts of ``n_sessions`` sessions, by the last click above if asked."""
-    _require_sessions(n_sessions)
+    require_sessions(n_sessions)
     by_rank = simulation.users.click_probability(np.array([1]), np.array([0.0]))
     if by_rank is None or context:
         return _counted_sessions(simulation, n_sessions, rng, context)
@@ -67,7 +67,7 @@ def write_session_log(
     the ``propensity``: how likely it is to show this one at this rank. Returns the
     number of sessions, impressions and clicks.
     """
-    _require_sessions(n_sessions)
+    require_sessions(n_sessions)
     ids = {
         "query_id": arrow_column(simulation.data.query_ids),
         "doc_id": arrow_column(simulation.data.doc_ids),
@@ -191,7 +191,8 @@ def _added_up(rows: Ints) -> Ints:
     return np.concatenate([rows[:-2, order[first]], sums])
 
 
-def _require_sessions(n_sessions: int) -> None:
+def require_sessions(n_sessions: int) -> None:
+    """Reject a number of sessions that cannot be drawn."""
     if not 1 <= n_sessions <= MOST:
         raise ConfigError(
             f"sessions must be 1 or more, and at most 10^15, got {n_sessions}"

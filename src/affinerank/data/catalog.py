@@ -87,13 +87,13 @@ class DataSource:
     Attributes:
         name: As the user wrote it.
         splits: The splits it has; none for a single file.
-        synthetic: Whether it is a built-in world.
+        world: Name of the built-in world; empty where it is none.
         read_split: Reads one split, or the file for ``None``.
     """
 
     name: str
     splits: tuple[Split, ...]
-    synthetic: bool
+    world: str
     read_split: Callable[[Split | None], RankingDataset]
 
     @classmethod
@@ -126,7 +126,7 @@ class DataSource:
             found = _folder_source(path, fold, missing, cache)
         elif path.is_file():
             how = how_to_read(missing, list_id, chosen)
-            found = cls(text, (), False, partial(_read_file, path, cache, how))
+            found = cls(text, (), "", partial(_read_file, path, cache, how))
         else:
             raise DataError(
                 f"{text!r} is neither a file, nor a folder, nor a built-in world; "
@@ -135,6 +135,11 @@ class DataSource:
         if chosen is None or table:
             return found
         return replace(found, read_split=partial(_chosen, found, chosen))
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether it is a built-in world."""
+        return bool(self.world)
 
     def default_split(self, wanted: Split) -> Split | None:
         """Return the split a command uses by default; ``None`` for a file."""
@@ -212,7 +217,7 @@ def _world_source(text: str, seed: int) -> DataSource:
             world.name, n_queries=n_queries, split=split or "train", seed=seed
         )
 
-    return DataSource(text, SPLITS, True, read)
+    return DataSource(text, SPLITS, world.name, read)
 
 
 def _folder_source(path: Path, fold: int, missing: Missing, cache: bool) -> DataSource:
@@ -254,7 +259,7 @@ def _public_source(
             parts.append(read_letor(path, missing=missing, cache=cache))
         return parts[0] if len(parts) == 1 else _joined(parts)
 
-    return DataSource(str(root), tuple(files), False, read)
+    return DataSource(str(root), tuple(files), "", read)
 
 
 def _filled(file: str, fold: int) -> str:

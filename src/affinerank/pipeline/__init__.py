@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     )
     from affinerank.pipeline.ranking import rank as rank
     from affinerank.pipeline.safe import train_safe as train_safe
+    from affinerank.pipeline.shop import prepare_shop as prepare_shop
+    from affinerank.pipeline.shop import simulate_shop as simulate_shop
     from affinerank.pipeline.simulation import prepare_simulation as prepare_simulation
     from affinerank.pipeline.simulation import simulate as simulate
     from affinerank.pipeline.simulation import simulation_rankers as simulation_rankers
@@ -52,6 +54,7 @@ _HOME = {
     "production": "train_production_ranker",
     "ranking": "rank",
     "safe": "train_safe",
+    "shop": "prepare_shop simulate_shop",
     "simulation": "prepare_simulation simulate simulation_rankers",
     "training": "Trained given_rates ranker_settings train",
     "weighing": "weigh",

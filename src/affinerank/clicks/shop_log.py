@@ -1,0 +1,212 @@
+"""Write the log of the built-in shop, with what a shop's own log has.
+
+A row per product shown, in the order of time::
+
+    session_id       s0000001, one search by one user
+    timestamp        in one month; more of them in the evening
+    user_id          a user comes back about three times
+    query            what was typed
+    product_id
+    page, position   positions begin anew on each page of ten
+    results_before   products on the pages before
+    clicked          0 or 1
+    purchased        0 or 1; clicks on relevant products end in more purchases
+    ranker           v1, and from the 19th day on v2
+    policy           what changed lists at random, where anything did
+
+CSV or Parquet, by the name of the file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from affinerank.arrays import Ints, Rng
+from affinerank.clicks.simulate import IMPRESSIONS_AT_ONCE, require_sessions
+from affinerank.clicks.traffic import Simulation
+from affinerank.data.dataset import RankingDataset
+from affinerank.files import written_whole
+from affinerank.progress import Progress, quiet
+
+PAGE = 10  # products
+SECONDS_OF_DAY = 86_400
+FIRST_DAY = datetime(2026, 3, 1, tzinfo=UTC)
+DAYS, CHANGE = 30, 18  # days of the log, and how many of them the first ranker has
+RANKERS = ("v1", "v2")
+SESSIONS_OF_USER = 3
+# How many of all searches come in each hour of a day.
+HOURS = np.array(
+    [1, 1, 1, 1, 1, 2, 3, 4, 5, 5, 6, 6, 6, 6, 6, 6, 7, 8, 9, 10, 9, 7, 4, 2]
+)
+PURCHASE_RATE = np.array([0.01, 0.03, 0.06, 0.15, 0.3])  # of clicks, by label
+
+
+@dataclass(frozen=True, slots=True)
+class _Calendar:
+    """When sessions begin, and whose they are.
+
+    Attributes:
+        seconds: ``[n_sessions]`` since the first day began, in order.
+        user: ``[n_sessions]``
+    """
+
+    seconds: Ints
+    user: Ints
+
+    @classmethod
+    def drawn(cls, n_sessions: int, rng: Rng) -> _Calendar:
+        """Draw them: days are alike, hours are not."""
+        day = rng.integers(DAYS, size=n_sessions)
+        hour = rng.choice(24, size=n_sessions, p=HOURS / HOURS.sum())
+        second = rng.integers(3600, size=n_sessions)
+        seconds = np.sort(day * SECONDS_OF_DAY + hour * 3600 + second)
+        n_users = max(1, n_sessions // SESSIONS_OF_USER)
+        return cls(seconds, rng.integers(n_users, size=n_sessions))
+
+    def served_by(self, ranker: int, first: int, last: int) -> Ints:
+        """Return the sessions from ``first`` to ``last`` that a ranker serves."""
+        is_late = self.seconds[first:last] >= CHANGE * SECONDS_OF_DAY
+        return first + np.flatnonzero(is_late == bool(ranker))
+
+
+def write_shop_log(
+    simulations: Sequence[Simulation],
+    n_sessions: int,
+    path: Path,
+    *,
+    rng: Rng,
+    progress: Progress = quiet,
+) -> dict[str, int]:
+    """Write the log of ``n_sessions`` sessions; return how many of what it has.
+
+    Args:
+        simulations: What the first ranker shows, and what the second shows.
+        n_sessions: Sessions of both together.
+        path: The log, ``.csv`` or ``.parquet``; it appears whole or not at all.
+        rng: Draws all of it.
+        progress: Is told how many sessions are written.
+    """
+    require_sessions(n_sessions)
+    calendar = _Calendar.drawn(n_sessions, rng)
+    mean_length = simulations[0].query_share @ simulations[0].shown
+    at_once = max(1, int(IMPRESSIONS_AT_ONCE / mean_length))
+    totals = Counter(sessions=n_sessions)
+    with written_whole(path) as unfinished, _TableWriter(unfinished, path) as writer:
+        for first in range(0, n_sessions, at_once):
+            progress("writing sessions", first, n_sessions)
+            last = min(first + at_once, n_sessions)
+            for ranker, simulation in enumerate(simulations):
+                sessions = calendar.served_by(ranker, first, last)
+                if len(sessions) == 0:
+                    continue
+                columns = _columns(simulation, sessions, calendar, rng)
+                columns["ranker"] = pa.repeat(RANKERS[ranker], len(columns["clicked"]))
+                writer.write(pa.table(columns))
+                totals["impressions"] += len(columns["clicked"])
+                totals["clicks"] += int(columns["clicked"].sum())
+                totals["purchases"] += int(columns["purchased"].sum())
+    progress("writing sessions", n_sessions, n_sessions)
+    return dict(totals)
+
+
+def _columns(
+    simulation: Simulation, sessions: Ints, calendar: _Calendar, rng: Rng
+) -> dict[str, Any]:
+    """Draw sessions, and return the columns of the log."""
+    data = simulation.data
+    block = simulation.draw(len(sessions), rng)
+    session = sessions[block["session_id"]]
+    place = block["rank"].astype(np.int64) - 1
+    page = place // PAGE
+
+    # Who buys, of those who clicked.
+    label = data.known_labels()[block["doc_id"]].astype(np.int64)
+    buys = rng.random(len(session)) < PURCHASE_RATE[label]
+
+    columns = {
+        "session_id": _named("s", session + 1),
+        "timestamp": _moments(calendar.seconds[session]),
+        "user_id": _named("u", calendar.user[session] + 1),
+        "query": pa.array(data.query_ids[block["query_id"]]),
+        "product_id": pa.array(data.doc_ids[block["doc_id"]]),
+        "page": (page + 1).astype(np.int32),
+        "position": (place % PAGE + 1).astype(np.int32),
+        "results_before": (page * PAGE).astype(np.int32),
+        "clicked": block["clicked"].astype(np.int8),
+        "purchased": (block["clicked"] & buys).astype(np.int8),
+    }
+    if simulation.policy:
+        columns["policy"] = pa.repeat(simulation.policy, len(session))
+    return columns
+
+
+def _named(letter: str, numbers: Ints) -> pa.Array:
+    """Return ids as text, such as ``s0000042``."""
+    digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width=7, padding="0")
+    return pc.binary_join_element_wise(letter, digits, "")
+
+
+def _moments(seconds: Ints) -> pa.Array:
+    """Return moments as ISO text, such as ``2026-03-01T10:22:31Z``."""
+    since_epoch = int(FIRST_DAY.timestamp()) + seconds
+    moments = pa.array(since_epoch, pa.timestamp("s", "UTC"))
+    return pc.strftime(moments, format="%Y-%m-%dT%H:%M:%SZ")
+
+
+class _TableWriter:
+    """Writes tables of one schema: CSV or Parquet, by the name the file will have."""
+
+    def __init__(self, target: Path, named: Path) -> None:
+        self._target = target
+        self._is_csv = named.suffix == ".csv"
+        self._writer: Any = None
+
+    def __enter__(self) -> _TableWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows."""
+        if self._writer is None:
+            make = pacsv.CSVWriter if self._is_csv else pq.ParquetWriter
+            self._writer = make(self._target, table.schema)
+        self._writer.write_table(table)
+
+
+def write_product_table(data: RankingDataset, path: Path) -> None:
+    """Write what the shop knows of each product found by each search; no labels."""
+    columns: dict[str, Any] = {
+        "query": pa.array(data.query_ids[data.query_of_doc]),
+        "product_id": pa.array(data.doc_ids),
+    }
+    for name, values in zip(data.feature_names, data.features.T, strict=True):
+        if name in data.categories:
+            texts = pa.array(data.categories[name])
+            columns[name] = texts.take(pa.array(values.astype(np.int64)))
+            continue
+        numbers = pa.array(values, from_pandas=True)  # NaN is a gap
+        known = values[~np.isnan(values)]
+        is_whole = bool(np.all(known == np.rint(known)))
+        columns[name] = numbers.cast(pa.int64()) if is_whole else _short(numbers)
+    table = pa.table(columns)
+    with written_whole(path) as unfinished, _TableWriter(unfinished, path) as writer:
+        writer.write(table)
+
+
+def _short(numbers: pa.Array) -> pa.Array:
+    """Return 32-bit numbers as the shortest numbers that read back as the same."""
+    return pc.cast(pc.cast(numbers, pa.string()), pa.float64())
