@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from affinerank.cli import main
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.movement import measure_movement
 from affinerank.data.catalog import DataSource
 
 WORLD = "shop-like:40"
@@ -128,6 +130,32 @@ def test_the_table_has_every_product_shown_and_no_label(
                 assert value == pytest.approx(known, rel=1e-6)
 
 
+def test_personal_lists_move_for_a_reason_that_the_log_does_not_have(
+    tmp_path: Path,
+) -> None:
+    """Users keep their taste, so a user sees one of two lists of a ranker."""
+    target = tmp_path / "log.parquet"
+    assert main(["simulate", WORLD, "--log", str(target), "--personal", "1"]) == 0
+    rows = pq.read_table(target).to_pylist()
+    assert "policy" not in rows[0]
+    top: dict[tuple[str, str], Counter[str]] = {}
+    by_user: dict[tuple[str, str, str], set[str]] = {}
+    for row in rows:
+        if (row["page"], row["position"]) == (1, 1):
+            key = row["query"], row["ranker"]
+            top.setdefault(key, Counter())[row["product_id"]] += 1
+            by_user.setdefault((*key, row["user_id"]), set()).add(row["product_id"])
+    assert max(map(len, top.values())) == 2
+    assert max(map(len, by_user.values())) == 1
+
+    # The counts see that documents moved.
+    counts = str(tmp_path / "counts.parquet")
+    columns = ["--column", "query_id=query", "--column", "doc_id=product_id"]
+    columns += ["--column", "rank=position", "--offset", "results_before"]
+    assert main(["count", str(target), *columns, "-o", counts]) == 0
+    assert measure_movement(ClickCounts.load(counts)).far.too_large
+
+
 def test_parquet_has_the_same_rows(shop: Path, tmp_path: Path) -> None:
     target = tmp_path / "log.parquet"
     assert main(["simulate", WORLD, "--log", str(target)]) == 0
@@ -159,7 +187,7 @@ def test_the_log_is_counted_by_naming_its_columns(
     [
         (
             ["yahoo-like:40", "--features", "table.csv"],
-            "--features writes the products",
+            "are of the shop",
         ),
         ([WORLD, "--log", "log.txt"], "must end in .parquet or .csv"),
         (
@@ -168,6 +196,7 @@ def test_the_log_is_counted_by_naming_its_columns(
         ),
         ([WORLD, "--log", "log.csv", "--ranker", "production"], "leave --ranker out"),
         ([WORLD], "nothing to write"),
+        ([WORLD, "--log", "log.csv", "--personal", "2"], "a share, from 0 to 1"),
         (
             [WORLD, "--log", "log.csv", "--clicks", "9", "--sessions", "9"],
             "either a number of clicks or a number of sessions",

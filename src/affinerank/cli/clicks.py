@@ -43,6 +43,7 @@ def simulate(
     counts: Path | None = None,
     context: str = "none",
     features: Path | None = None,
+    personal: float = 0.0,
     save_users: Path | None = None,
     relevant_above: float = RELEVANT_ABOVE,
     of: LabelledData,
@@ -72,9 +73,11 @@ def simulate(
         counts: Write counts, Parquet.
         context: Count by the last click above, too: none, last-click.
         features: Of the shop, write the table of its products, CSV or Parquet.
+        personal: Of the shop, share of the users whose taste production knows.
         save_users: Write the true user model, JSON.
     """
     from affinerank.clicks.traffic import Traffic
+    from affinerank.data.reading import parse_split
     from affinerank.data.shop import SHOP
     from affinerank.pipeline import (
         prepare_shop,
@@ -87,17 +90,19 @@ def simulate(
     if log is None and counts is None and features is None:
         raise ConfigError("nothing to write: give --log FILE, --counts FILE, or both")
     require_writable(log, counts, features, save_users, reads=[data, users])
-    is_shop = of.source(data).world == SHOP.name
+    world = of.source(data).world
+    is_shop = world is not None and world.world == SHOP
     require_writable(counts, suffix=".parquet")
     require_writable(log, suffix=(".parquet", ".csv") if is_shop else ".parquet")
     require_writable(features, suffix=(".parquet", ".csv"))
-    read = of.read(data)
     if is_shop and counts is None:
         if ranker:
             raise ConfigError("the shop has rankers of its own: leave --ranker out")
-        simulations = prepare_shop(
-            read,
-            load(users),
+        audiences = prepare_shop(
+            world,
+            parse_split(of.split) if of.split else None,
+            personal=personal,
+            users=load(users),
             click_model=users_model,
             relevance=relevance,
             relevant_above=relevant_above,
@@ -105,7 +110,7 @@ def simulate(
             seed=seed,
         )
         about = simulate_shop(
-            simulations,
+            audiences,
             log=log,
             features=features,
             clicks=clicks,
@@ -115,11 +120,12 @@ def simulate(
             progress=progress,
         )
         return about, display.simulated
-    if features is not None:
+    if features is not None or personal:
         raise ConfigError(
-            "--features writes the products of the shop, without --counts; "
+            "--features and --personal are of the shop, without --counts; "
             "`data convert` writes other features"
         )
+    read = of.read(data)
     # The production ranker has seen the training split, whatever is ranked by it.
     seen = read if of.split is None else of.read(data, named=False)
     rankers, shares = simulation_rankers(

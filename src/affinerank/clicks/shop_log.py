@@ -4,7 +4,7 @@ A row per product shown, in the order of time::
 
     session_id       s0000001, one search by one user
     timestamp        in one month; more of them in the evening
-    user_id          a user comes back about three times
+    user_id          a user comes back about three times, with the same taste
     query            what was typed
     product_id
     page, position   positions begin anew on each page of ten
@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 
 from affinerank.arrays import Ints, Rng
 from affinerank.clicks.simulate import IMPRESSIONS_AT_ONCE, require_sessions
-from affinerank.clicks.traffic import Simulation
+from affinerank.clicks.traffic import Block, Simulation
 from affinerank.data.dataset import RankingDataset
 from affinerank.files import written_whole
 from affinerank.progress import Progress, quiet
@@ -53,35 +53,53 @@ PURCHASE_RATE = np.array([0.01, 0.03, 0.06, 0.15, 0.3])  # of clicks, by label
 
 
 @dataclass(frozen=True, slots=True)
+class Audience:
+    """Users who are shown lists of their own.
+
+    Attributes:
+        share: Share of the users.
+        by_ranker: What each ranker shows them, and how they click.
+    """
+
+    share: float
+    by_ranker: tuple[Simulation, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Calendar:
     """When sessions begin, and whose they are.
 
     Attributes:
         seconds: ``[n_sessions]`` since the first day began, in order.
         user: ``[n_sessions]``
+        audience: ``[n_sessions]`` that the user belongs to.
     """
 
     seconds: Ints
     user: Ints
+    audience: Ints
 
     @classmethod
-    def drawn(cls, n_sessions: int, rng: Rng) -> _Calendar:
+    def drawn(cls, n_sessions: int, shares: Sequence[float], rng: Rng) -> _Calendar:
         """Draw them: days are alike, hours are not."""
         day = rng.integers(DAYS, size=n_sessions)
         hour = rng.choice(24, size=n_sessions, p=HOURS / HOURS.sum())
         second = rng.integers(3600, size=n_sessions)
         seconds = np.sort(day * SECONDS_OF_DAY + hour * 3600 + second)
         n_users = max(1, n_sessions // SESSIONS_OF_USER)
-        return cls(seconds, rng.integers(n_users, size=n_sessions))
+        user = rng.integers(n_users, size=n_sessions)
+        audience_of_user = rng.choice(len(shares), size=n_users, p=shares)
+        return cls(seconds, user, audience_of_user[user])
 
-    def served_by(self, ranker: int, first: int, last: int) -> Ints:
-        """Return the sessions from ``first`` to ``last`` that a ranker serves."""
+    def sessions_of(self, audience: int, ranker: int, first: int, last: int) -> Ints:
+        """Return sessions from ``first`` to ``last`` of an audience and a ranker."""
         is_late = self.seconds[first:last] >= CHANGE * SECONDS_OF_DAY
-        return first + np.flatnonzero(is_late == bool(ranker))
+        is_own = self.audience[first:last] == audience
+        return first + np.flatnonzero(is_own & (is_late == bool(ranker)))
 
 
 def write_shop_log(
-    simulations: Sequence[Simulation],
+    audiences: Sequence[Audience],
     n_sessions: int,
     path: Path,
     *,
@@ -91,42 +109,57 @@ def write_shop_log(
     """Write the log of ``n_sessions`` sessions; return how many of what it has.
 
     Args:
-        simulations: What the first ranker shows, and what the second shows.
-        n_sessions: Sessions of both together.
+        audiences: Who searches, and what the two rankers show them.
+        n_sessions: Sessions of all of them together.
         path: The log, ``.csv`` or ``.parquet``; it appears whole or not at all.
         rng: Draws all of it.
         progress: Is told how many sessions are written.
     """
     require_sessions(n_sessions)
-    calendar = _Calendar.drawn(n_sessions, rng)
-    mean_length = simulations[0].query_share @ simulations[0].shown
+    shares = [audience.share for audience in audiences]
+    calendar = _Calendar.drawn(n_sessions, shares, rng)
+    [any_simulation, *_] = audiences[0].by_ranker
+    mean_length = any_simulation.query_share @ any_simulation.shown
     at_once = max(1, int(IMPRESSIONS_AT_ONCE / mean_length))
     totals = Counter(sessions=n_sessions)
     with written_whole(path) as unfinished, _TableWriter(unfinished, path) as writer:
         for first in range(0, n_sessions, at_once):
             progress("writing sessions", first, n_sessions)
             last = min(first + at_once, n_sessions)
-            for ranker, simulation in enumerate(simulations):
-                sessions = calendar.served_by(ranker, first, last)
-                if len(sessions) == 0:
-                    continue
-                columns = _columns(simulation, sessions, calendar, rng)
-                columns["ranker"] = pa.repeat(RANKERS[ranker], len(columns["clicked"]))
-                writer.write(pa.table(columns))
-                totals["impressions"] += len(columns["clicked"])
-                totals["clicks"] += int(columns["clicked"].sum())
-                totals["purchases"] += int(columns["purchased"].sum())
+            table = _block(audiences, calendar, first, last, rng)
+            writer.write(table)
+            totals["impressions"] += table.num_rows
+            totals["clicks"] += pc.sum(table["clicked"]).as_py()
+            totals["purchases"] += pc.sum(table["purchased"]).as_py()
     progress("writing sessions", n_sessions, n_sessions)
     return dict(totals)
 
 
+def _block(
+    audiences: Sequence[Audience], calendar: _Calendar, first: int, last: int, rng: Rng
+) -> pa.Table:
+    """Draw the sessions from ``first`` to ``last``, in the order of time."""
+    tables, sessions_of_rows = [], []
+    for kind, audience in enumerate(audiences):
+        for ranker, simulation in enumerate(audience.by_ranker):
+            sessions = calendar.sessions_of(kind, ranker, first, last)
+            if len(sessions) == 0:
+                continue
+            block = simulation.draw(len(sessions), rng)
+            session = sessions[block["session_id"]]
+            columns = _columns(simulation, block, session, calendar, rng)
+            columns["ranker"] = pa.repeat(RANKERS[ranker], len(session))
+            tables.append(pa.table(columns))
+            sessions_of_rows.append(session)
+    order = np.argsort(np.concatenate(sessions_of_rows), kind="stable")
+    return pa.concat_tables(tables).take(order)
+
+
 def _columns(
-    simulation: Simulation, sessions: Ints, calendar: _Calendar, rng: Rng
+    simulation: Simulation, block: Block, session: Ints, calendar: _Calendar, rng: Rng
 ) -> dict[str, Any]:
-    """Draw sessions, and return the columns of the log."""
+    """Return the columns of the log; ``session`` is the one of each row."""
     data = simulation.data
-    block = simulation.draw(len(sessions), rng)
-    session = sessions[block["session_id"]]
     place = block["rank"].astype(np.int64) - 1
     page = place // PAGE
 

@@ -18,7 +18,7 @@ import numpy as np
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.letor import read_letor
 from affinerank.data.reading import SPLITS, Chosen, Missing, Split, how_to_read
-from affinerank.data.synthetic import WORLDS, generate_world
+from affinerank.data.synthetic import WORLDS, DrawnWorld
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike
 from affinerank.settings import hint
@@ -87,13 +87,13 @@ class DataSource:
     Attributes:
         name: As the user wrote it.
         splits: The splits it has; none for a single file.
-        world: Name of the built-in world; empty where it is none.
+        world: The built-in world; ``None`` where it is none.
         read_split: Reads one split, or the file for ``None``.
     """
 
     name: str
     splits: tuple[Split, ...]
-    world: str
+    world: DrawnWorld | None
     read_split: Callable[[Split | None], RankingDataset]
 
     @classmethod
@@ -126,7 +126,7 @@ class DataSource:
             found = _folder_source(path, fold, missing, cache)
         elif path.is_file():
             how = how_to_read(missing, list_id, chosen)
-            found = cls(text, (), "", partial(_read_file, path, cache, how))
+            found = cls(text, (), None, partial(_read_file, path, cache, how))
         else:
             raise DataError(
                 f"{text!r} is neither a file, nor a folder, nor a built-in world; "
@@ -139,7 +139,7 @@ class DataSource:
     @property
     def synthetic(self) -> bool:
         """Whether it is a built-in world."""
-        return bool(self.world)
+        return self.world is not None
 
     def default_split(self, wanted: Split) -> Split | None:
         """Return the split a command uses by default; ``None`` for a file."""
@@ -209,15 +209,10 @@ def _world_source(text: str, seed: int) -> DataSource:
             f"{text!r}: expected a world with the number of its training queries and "
             f"its seed, as in {world.name}:2000@7"
         )
-    number, drawn = match.groups()
-    n_queries, seed = int(number) if number else None, int(drawn or seed)
-
-    def read(split: Split | None) -> RankingDataset:
-        return generate_world(
-            world.name, n_queries=n_queries, split=split or "train", seed=seed
-        )
-
-    return DataSource(text, SPLITS, world.name, read)
+    number, own_seed = match.groups()
+    n_queries = int(number) if number else None
+    drawn = DrawnWorld(world, n_queries, int(own_seed or seed))
+    return DataSource(text, SPLITS, drawn, drawn.read)
 
 
 def _folder_source(path: Path, fold: int, missing: Missing, cache: bool) -> DataSource:
@@ -259,7 +254,7 @@ def _public_source(
             parts.append(read_letor(path, missing=missing, cache=cache))
         return parts[0] if len(parts) == 1 else _joined(parts)
 
-    return DataSource(str(root), tuple(files), "", read)
+    return DataSource(str(root), tuple(files), None, read)
 
 
 def _filled(file: str, fold: int) -> str:

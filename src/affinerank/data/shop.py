@@ -107,6 +107,7 @@ class ShopWorld:
         median_docs: Median of products per search.
         docs_spread: Standard deviation of the logarithm of products per search.
         max_docs: Most products that a search finds.
+        taste: How much users like dear products; below 0 they like cheap ones.
         thresholds: Utilities at which the label goes up by one.
     """
 
@@ -116,6 +117,7 @@ class ShopWorld:
     median_docs: float = 30.0
     docs_spread: float = 0.5
     max_docs: int = 100
+    taste: float = 0.0
     thresholds: tuple[float, float, float, float] = (1.68, 3.4, 4.75, 6.12)
 
     def draw(self, count: int, part: int, seed: int) -> RankingDataset:
@@ -215,6 +217,7 @@ class _Catalogue:
         brand: ``[n]`` code of its brand.
         appeal: ``[n]`` of its brand.
         quality: ``[n]``
+        dearness: ``[n]`` how dear it is, in its category.
         value: ``[n]`` how cheap it is for its brand.
         columns: ``[n]`` values of the features that do not depend on the search.
     """
@@ -223,6 +226,7 @@ class _Catalogue:
     brand: Ints
     appeal: Floats
     quality: Floats
+    dearness: Floats
     value: Floats
     columns: Mapping[str, Floats] = field(default_factory=dict)
 
@@ -262,7 +266,8 @@ class _Catalogue:
             "discount": discount.astype(np.float64),
             "days_listed": days,
         }
-        return cls(kind, brand, appeal, quality, tier - dearness, columns)
+        value = tier - dearness
+        return cls(kind, brand, appeal, quality, dearness, value, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +311,7 @@ def _one_search(
 
     # What a user thinks of them.
     liked = 1.6 * catalogue.quality + 1.3 * catalogue.value + 0.7 * catalogue.appeal
+    liked += world.taste * catalogue.dearness
     sold_out = catalogue.columns["stock"] == 0
     utility = 1.2 * rng.normal() + match * (3.0 + liked[product])
     utility -= 2.5 * match * sold_out[product]

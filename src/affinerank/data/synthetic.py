@@ -169,14 +169,37 @@ def generate_world(
         The split, features raw, labels 0 to 4, documents in random order. Query ids
         differ between the splits.
     """
-    if n_queries is not None and n_queries < 1:
-        raise DataError(f"n_queries must be 1 or more, got {n_queries}")
-    if seed < 0:
-        raise DataError(f"seed must be 0 or more, got {seed}")
-    world, part = WORLDS[name], SPLITS.index(parse_split(split))
-    full = world.queries[0]
-    count = max(1, round((n_queries or full) * world.queries[part] / full))
-    return world.draw(count, part, seed)
+    return DrawnWorld(WORLDS[name], n_queries, seed).read(split)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnWorld:
+    """A world of one size, drawn with one seed.
+
+    Attributes:
+        world: Its law.
+        n_queries: Number of training queries; ``None`` for the full size.
+        seed: Chooses the draw.
+    """
+
+    world: World | ShopWorld
+    n_queries: int | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Reject what cannot be drawn."""
+        if self.n_queries is not None and self.n_queries < 1:
+            raise DataError(f"n_queries must be 1 or more, got {self.n_queries}")
+        if self.seed < 0:
+            raise DataError(f"seed must be 0 or more, got {self.seed}")
+
+    def read(self, split: Split | None) -> RankingDataset:
+        """Draw one of the three splits; ``None`` is the training split."""
+        part = SPLITS.index(parse_split(split or "train"))
+        full = self.world.queries[0]
+        wanted = self.n_queries or full
+        count = max(1, round(wanted * self.world.queries[part] / full))
+        return self.world.draw(count, part, self.seed)
 
 
 def _draw_split(

@@ -51,4 +51,4 @@ def database_source(
             except DataError as error:
                 raise DataError(str(error).replace(str(file), name)) from None
 
-    return DataSource(name, (), "", read)
+    return DataSource(name, (), None, read)
