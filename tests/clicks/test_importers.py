@@ -455,6 +455,14 @@ def test_a_bulk_file_holds_both_indices(
     assert both.table["clicked"].to_pylist() == [True]
     assert both.notes == apart.notes
 
+    # Headers may leave the index to the address that they are sent to.
+    bare = [{"index": {}}, search]
+    again = read_ubi(
+        lines(tmp_path / "bare.ndjson", bare),
+        lines(tmp_path / "hits.ndjson", [{"_index": "ubi_events", "_source": rows[3]}]),
+    )
+    assert again.table.to_pylist() == apart.table.to_pylist()
+
     # A bulk file without the index is not read as an empty one.
     other = str(lines(tmp_path / "other.ndjson", rows[2:]))
     words = ["--queries", other, "--events", str(bulk)]

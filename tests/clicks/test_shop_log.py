@@ -194,7 +194,10 @@ def test_the_log_is_counted_by_naming_its_columns(
             ["yahoo-like:40", "--clicks", "9", "--log", "log.csv"],
             "must end in .parquet",
         ),
-        ([WORLD, "--log", "log.csv", "--ranker", "production"], "leave --ranker out"),
+        (
+            [WORLD, "--log", "log.csv", "--ranker", "production"],
+            "has rankers of its own",
+        ),
         ([WORLD], "nothing to write"),
         ([WORLD, "--log", "log.csv", "--personal", "2"], "a share, from 0 to 1"),
         (

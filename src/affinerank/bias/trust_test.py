@@ -1,26 +1,28 @@
 r"""Is there trust bias, or only position bias?
 
-Under position bias with constant click noise :math:`\beta_k / \alpha_k`, and with it
-:math:`\zeta^+_k / \zeta^-_k`, is the same at every rank, and inverse propensity scoring
-is enough. (:math:`\beta = 0` is not the question: it is a matter of gauge.)
+If there is only position bias with constant click noise, then :math:`\beta_k /
+\alpha_k`, and with it :math:`\zeta^+_k / \zeta^-_k`, is the same at every rank, and
+inverse propensity scoring is enough. (:math:`\beta = 0` is not the question: a shift of
+relevance makes it 0.)
 
 The test reads two rows of the table of click models, which were fitted to half of the
 sessions and predict the other half: position bias alone, with click rates :math:`p`,
 and position and trust bias, with click rates :math:`p'`. Let
 :math:`\Delta = \operatorname{logit} p' - \operatorname{logit} p` on each of n held-out
-impressions with c clicks. Where position bias is all there is, clicks are as likely
-above :math:`p` as below it, whatever :math:`\Delta` is, so
+impressions with c clicks. If position bias is all there is, then
+:math:`\operatorname{E}(c - n p) = 0`, whatever :math:`\Delta` is, so
 
 .. math::
 
     T = \sum (c - n p) \Delta, \qquad
-    \mathrm{lead} = T - \sum n \, \mathrm{KL}(p \,\|\, p')
+    \text{total lead} = T - \sum n \, \mathrm{KL}(p \,\|\, p')
 
-and T has mean 0. T over its standard error, clustered by query, is the statistic. It is
-never below the lead over the same error: a model that leads clearly is always found.
+and T has mean 0. T over its standard error, clustered by query, is the statistic. T is
+never below the lead, so a model that leads clearly has a large statistic.
 
-The test rejects where the statistic is large and the lead is above 0, so its p is that
-of the statistic where there is a lead, and 1 where there is none.
+The test rejects if the statistic is large, trust bias predicts held-out clicks better
+than position bias, and no model simpler than both predicts them as well. So its p is
+that of the statistic if there is such a lead, and 1 if there is none.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ def trust_test(
     if variance > 0:
         statistic = float(slope.sum()) / total_error(slope, variance)
 
-    # Who predicts no better than the simpler cannot be found, whatever the statistic.
+    # If trust bias predicts no better than a simpler model, it is not reported.
     lead, lead_error = lead_of(held, trust_rate, position_rate)
     is_ahead = lead > 0 and not is_behind
     p = float(stats.t.sf(statistic, n_queries - 1)) if is_ahead else 1.0
@@ -104,18 +106,18 @@ def lead_of(held: Population, rate: Floats, simpler: Floats) -> tuple[float, flo
 
 
 def binomial_variance(held: Population, rate: Floats, factor: Floats) -> float:
-    """Variance of clicks times ``factor [n_rows]``, if each click is independent."""
+    """Variance of the sum of clicks times ``factor``, if clicks are independent."""
     return float(np.sum(held.impressions * rate * (1 - rate) * factor**2))
 
 
-def total_error(by_query: Floats, variance: float) -> float:
-    """Return the standard error of a total over queries.
+def total_error(totals: Floats, variance: float) -> float:
+    """Return the standard error of the sum of ``totals [n_queries]``.
 
-    Documents of a query may depend on each other, so queries are what varies; but few
-    queries may vary less than their clicks do by chance alone, which ``variance`` is.
+    Documents of a query may depend on each other, so queries are what varies. With few
+    queries that estimate can be too small, so it is at least the binomial ``variance``.
     """
-    n_queries = len(by_query)
-    clustered = n_queries * float(by_query.var(ddof=1)) if n_queries > 1 else 0.0
+    n_queries = len(totals)
+    clustered = n_queries * float(totals.var(ddof=1)) if n_queries > 1 else 0.0
     return float(np.sqrt(max(clustered, variance)))
 
 

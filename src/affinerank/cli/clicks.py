@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,15 +52,14 @@ def simulate(
 ) -> Result:
     """Draw users' clicks on labelled data: a session log, or counts.
 
-    Of the shop, the log is one that a shop has: a month of searches, pages of ten,
-    purchases, two rankers, and neighbours that were swapped.
+    For the shop (shop-like:1000 --log log.csv --features products.csv), the log looks
+    like a real shop's: a month of searches, pages of ten, purchases, two rankers, and
+    neighbours that were swapped.
 
     Example: affinerank simulate yahoo-like:500 --clicks 1e5 --log log.parquet
 
-    Example: affinerank simulate shop-like:1000 --log log.csv --features products.csv
-
     Options:
-        clicks: Clicks to aim at, as in 1e6.
+        clicks: Clicks to aim at, as in 1e6; by default 100 per query of the shop.
         sessions: Sessions to draw, instead of clicks.
         users_model: How users click: {CLICK_MODELS}, with parameters as in
             'trust(eta=2, eps_minus_1=0.35)'.
@@ -72,10 +71,11 @@ def simulate(
         log: Write a session log, Parquet; of the shop also CSV.
         counts: Write counts, Parquet.
         context: Count by the last click above, too: none, last-click.
-        features: Of the shop, write the table of its products, CSV or Parquet.
-        personal: Of the shop, share of the users whose taste production knows.
+        features: For the shop, write the table of its products, CSV or Parquet.
+        personal: For the shop, share of the users whose taste production knows.
         save_users: Write the true user model, JSON.
     """
+    from affinerank.clicks.shop_log import write_product_table
     from affinerank.clicks.traffic import Traffic
     from affinerank.data.reading import parse_split
     from affinerank.data.shop import SHOP
@@ -87,71 +87,83 @@ def simulate(
         simulation_rankers,
     )
 
+    source = of.source(data)
+    is_shop = source.world is not None and source.world.world == SHOP
+    is_shop_log = is_shop and log is not None and counts is None
     if log is None and counts is None and features is None:
-        raise ConfigError("nothing to write: give --log FILE, --counts FILE, or both")
+        raise ConfigError(
+            "nothing to write: give --log FILE, --counts FILE, or of the shop "
+            "--features FILE"
+        )
     require_writable(log, counts, features, save_users, reads=[data, users])
-    world = of.source(data).world
-    is_shop = world is not None and world.world == SHOP
     require_writable(counts, suffix=".parquet")
-    require_writable(log, suffix=(".parquet", ".csv") if is_shop else ".parquet")
+    require_writable(log, suffix=(".parquet", ".csv") if is_shop_log else ".parquet")
     require_writable(features, suffix=(".parquet", ".csv"))
-    if is_shop and counts is None:
-        if ranker:
-            raise ConfigError("the shop has rankers of its own: leave --ranker out")
+    if not is_shop and (features is not None or personal):
+        raise ConfigError(
+            "--features and --personal are of the shop; `affinerank data convert` "
+            "writes the features of other data"
+        )
+    if personal and not is_shop_log:
+        raise ConfigError(
+            "--personal is of the shop's log: give --log, and no --counts"
+        )
+
+    traffic = Traffic(queries, top_k, tuple(policy or ()))
+    shown: dict[str, Any] = {
+        "click_model": users_model,
+        "relevance": relevance,
+        "relevant_above": relevant_above,
+        "seed": seed,
+    }
+    size = {"clicks": clicks, "sessions": sessions}
+    about: dict[str, Any] = {"written": {}}
+    if is_shop_log and log is not None:
+        if ranker or context != "none":
+            raise ConfigError(
+                "the shop's log has rankers of its own, and is not counted: leave "
+                "--ranker and --context out"
+            )
         audiences = prepare_shop(
-            world,
+            source.world,
             parse_split(of.split) if of.split else None,
             personal=personal,
             users=load(users),
-            click_model=users_model,
-            relevance=relevance,
-            relevant_above=relevant_above,
-            traffic=Traffic(queries, top_k, tuple(policy or ())),
-            seed=seed,
+            traffic=traffic,
+            **shown,
         )
         about = simulate_shop(
-            audiences,
+            audiences, log, **size, save_users=save_users, seed=seed, progress=progress
+        )
+    elif log is not None or counts is not None:
+        read = of.read(data)
+        # The production ranker has seen the training split, whatever is ranked by it.
+        seen = read if of.split is None else of.read(data, named=False)
+        rankers, shares = simulation_rankers(
+            ranker or ["production"], seen, relevant_above=relevant_above, seed=seed
+        )
+        simulation = prepare_simulation(
+            read,
+            load(users),
+            rankers=rankers,
+            traffic=replace(traffic, shares=shares),
+            **shown,
+        )
+        about = simulate(
+            simulation,
+            **size,
             log=log,
-            features=features,
-            clicks=clicks,
-            sessions=sessions,
+            counts=counts,
             save_users=save_users,
+            context=context,
             seed=seed,
             progress=progress,
         )
-        return about, display.simulated
-    if features is not None or personal:
-        raise ConfigError(
-            "--features and --personal are of the shop, without --counts; "
-            "`data convert` writes other features"
-        )
-    read = of.read(data)
-    # The production ranker has seen the training split, whatever is ranked by it.
-    seen = read if of.split is None else of.read(data, named=False)
-    rankers, shares = simulation_rankers(
-        ranker or ["production"], seen, relevant_above=relevant_above, seed=seed
-    )
-    simulation = prepare_simulation(
-        read,
-        load(users),
-        click_model=users_model,
-        rankers=rankers,
-        relevance=relevance,
-        relevant_above=relevant_above,
-        traffic=Traffic(queries, top_k, tuple(policy or ()), shares),
-        seed=seed,
-    )
-    about = simulate(
-        simulation,
-        clicks=clicks,
-        sessions=sessions,
-        log=log,
-        counts=counts,
-        save_users=save_users,
-        context=context,
-        seed=seed,
-        progress=progress,
-    )
+    if features is not None:
+        products = of.read(data)
+        write_product_table(products, features)
+        about |= {"queries": products.n_queries, "products": products.n_docs}
+        about["written"]["features"] = str(features)
     return about, display.simulated
 
 

@@ -1,6 +1,6 @@
 """Read the lines of other systems' logs: JSON objects, ids, moments, lists of numbers.
 
-Whatever a line should not hold is an error that names the file and the line.
+A bad line raises an error that names the file and the line.
 """
 
 from __future__ import annotations
@@ -30,39 +30,44 @@ def numbered_lines(path: PathLike) -> Iterator[tuple[int, str, str]]:
 def json_objects(path: PathLike, index: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield place and content of each line; ``_source`` is unpacked.
 
-    A file as the bulk interface of a search engine reads it may hold several indices:
-    a line such as ``{"index": {"_index": "ubi_events"}}`` stands before each document.
-    Of such a file, the documents of ``index`` alone are yielded.
+    A bulk file of a search engine may hold several indices: a header such as
+    ``{"index": {"_index": "ubi_events"}}`` stands before each document. The documents
+    of ``index`` are yielded, and those whose index nobody names.
     """
-    is_wanted, found_any, others = True, False, set()
+    found_any = False
+    other_indices: set[str] = set()
+    index_of_next: str | None = None  # as the header above says
     for _, place, line in numbered_lines(path):
         document = parse_json(line)
-        if isinstance(document, dict):
-            announced = _announced_index(document)
-            if announced is not None:
-                is_wanted = announced == index
-                if not is_wanted:
-                    others.add(announced)
-                continue
-            document = document.get("_source", document)
-        if not is_wanted:
-            continue
         if not isinstance(document, dict):
             raise DataError(f"{place}: expected one JSON object per line")
+        header = _bulk_header(document)
+        if header is not None:
+            index_of_next = header.get("_index")
+            continue
+
+        if index_of_next is not None and index_of_next != index:
+            other_indices.add(str(index_of_next))
+            continue
+        content = document.get("_source", document)
+        if not isinstance(content, dict):
+            raise DataError(
+                f"{place}: expected one JSON object per line, or as _source"
+            )
         found_any = True
-        yield place, document
-    if others and not found_any:
-        names = ", ".join(sorted(others))
+        yield place, content
+    if other_indices and not found_any:
+        names = ", ".join(sorted(other_indices))
         raise DataError(f"{path}: expected documents of index {index}, got {names:.60}")
 
 
-def _announced_index(document: dict[str, Any]) -> str | None:
-    """Return the index that a line of a bulk file announces, if it is such a line."""
-    for action in BULK_ACTIONS:
-        about = document.get(action)
-        if len(document) == 1 and isinstance(about, dict) and "_index" in about:
-            return str(about["_index"])
-    return None
+def _bulk_header(document: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a header of a bulk file says of the next line, if it is a header."""
+    if len(document) != 1:
+        return None
+    [(action, about)] = document.items()
+    is_header = action in BULK_ACTIONS and isinstance(about, dict)
+    return about if is_header else None
 
 
 def parse_json(text: str) -> Any:

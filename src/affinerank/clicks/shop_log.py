@@ -3,16 +3,17 @@
 A row per product shown, in the order of time::
 
     session_id       s0000001, one search by one user
-    timestamp        in one month; more of them in the evening
-    user_id          a user comes back about three times, with the same taste
+    timestamp        when the search began, within one month; most are in the evening
+    user_id          a user has about three sessions, with the same taste
     query            what was typed
     product_id
-    page, position   positions begin anew on each page of ten
+    page, position   positions restart at 1 on each page of ten
     results_before   products on the pages before
     clicked          0 or 1
     purchased        0 or 1; clicks on relevant products end in more purchases
     ranker           v1, and from the 19th day on v2
-    policy           what changed lists at random, where anything did
+    policy           the policies that changed lists at random, if any
+    segment          of the users, if the click model tells segments apart
 
 CSV or Parquet, by the name of the file.
 """
@@ -42,11 +43,12 @@ from affinerank.progress import Progress, quiet
 PAGE = 10  # products
 SECONDS_OF_DAY = 86_400
 FIRST_DAY = datetime(2026, 3, 1, tzinfo=UTC)
-DAYS, CHANGE = 30, 18  # days of the log, and how many of them the first ranker has
+DAYS = 30
+DAYS_OF_V1 = 18
 RANKERS = ("v1", "v2")
 SESSIONS_OF_USER = 3
-# How many of all searches come in each hour of a day.
-HOURS = np.array(
+# How busy each hour of a day is.
+HOUR_WEIGHTS = np.array(
     [1, 1, 1, 1, 1, 2, 3, 4, 5, 5, 6, 6, 6, 6, 6, 6, 7, 8, 9, 10, 9, 7, 4, 2]
 )
 PURCHASE_RATE = np.array([0.01, 0.03, 0.06, 0.15, 0.3])  # of clicks, by label
@@ -81,9 +83,9 @@ class _Calendar:
 
     @classmethod
     def drawn(cls, n_sessions: int, shares: Sequence[float], rng: Rng) -> _Calendar:
-        """Draw them: days are alike, hours are not."""
+        """Draw them: days are equally busy, hours are not."""
         day = rng.integers(DAYS, size=n_sessions)
-        hour = rng.choice(24, size=n_sessions, p=HOURS / HOURS.sum())
+        hour = rng.choice(24, size=n_sessions, p=HOUR_WEIGHTS / HOUR_WEIGHTS.sum())
         second = rng.integers(3600, size=n_sessions)
         seconds = np.sort(day * SECONDS_OF_DAY + hour * 3600 + second)
         n_users = max(1, n_sessions // SESSIONS_OF_USER)
@@ -92,10 +94,12 @@ class _Calendar:
         return cls(seconds, user, audience_of_user[user])
 
     def sessions_of(self, audience: int, ranker: int, first: int, last: int) -> Ints:
-        """Return sessions from ``first`` to ``last`` of an audience and a ranker."""
-        is_late = self.seconds[first:last] >= CHANGE * SECONDS_OF_DAY
-        is_own = self.audience[first:last] == audience
-        return first + np.flatnonzero(is_own & (is_late == bool(ranker)))
+        """Return the sessions from ``first``, before ``last``, that are of both."""
+        is_v2 = self.seconds[first:last] >= DAYS_OF_V1 * SECONDS_OF_DAY
+        ranker_of_session = is_v2.astype(np.int64)
+        is_wanted = ranker_of_session == ranker
+        is_wanted &= self.audience[first:last] == audience
+        return first + np.flatnonzero(is_wanted)
 
 
 def write_shop_log(
@@ -106,11 +110,11 @@ def write_shop_log(
     rng: Rng,
     progress: Progress = quiet,
 ) -> dict[str, int]:
-    """Write the log of ``n_sessions`` sessions; return how many of what it has.
+    """Write the log; return the numbers of sessions, impressions, clicks, purchases.
 
     Args:
         audiences: Who searches, and what the two rankers show them.
-        n_sessions: Sessions of all of them together.
+        n_sessions: Sessions of all audiences together.
         path: The log, ``.csv`` or ``.parquet``; it appears whole or not at all.
         rng: Draws all of it.
         progress: Is told how many sessions are written.
@@ -118,8 +122,10 @@ def write_shop_log(
     require_sessions(n_sessions)
     shares = [audience.share for audience in audiences]
     calendar = _Calendar.drawn(n_sessions, shares, rng)
-    [any_simulation, *_] = audiences[0].by_ranker
-    mean_length = any_simulation.query_share @ any_simulation.shown
+
+    # All show lists of the same length.
+    simulation = audiences[0].by_ranker[0]
+    mean_length = simulation.query_share @ simulation.shown
     at_once = max(1, int(IMPRESSIONS_AT_ONCE / mean_length))
     totals = Counter(sessions=n_sessions)
     with written_whole(path) as unfinished, _TableWriter(unfinished, path) as writer:
@@ -138,11 +144,12 @@ def write_shop_log(
 def _block(
     audiences: Sequence[Audience], calendar: _Calendar, first: int, last: int, rng: Rng
 ) -> pa.Table:
-    """Draw the sessions from ``first`` to ``last``, in the order of time."""
-    tables, sessions_of_rows = [], []
-    for kind, audience in enumerate(audiences):
+    """Draw the sessions from ``first``, before ``last``, in the order of time."""
+    tables = []
+    sessions_of_rows = []
+    for number, audience in enumerate(audiences):
         for ranker, simulation in enumerate(audience.by_ranker):
-            sessions = calendar.sessions_of(kind, ranker, first, last)
+            sessions = calendar.sessions_of(number, ranker, first, last)
             if len(sessions) == 0:
                 continue
             block = simulation.draw(len(sessions), rng)
@@ -179,6 +186,9 @@ def _columns(
         "clicked": block["clicked"].astype(np.int8),
         "purchased": (block["clicked"] & buys).astype(np.int8),
     }
+    if simulation.segments:
+        names = pa.array(simulation.segments)
+        columns["segment"] = names.take(pa.array(block["segment"]))
     if simulation.policy:
         columns["policy"] = pa.repeat(simulation.policy, len(session))
     return columns
@@ -200,9 +210,9 @@ def _moments(seconds: Ints) -> pa.Array:
 class _TableWriter:
     """Writes tables of one schema: CSV or Parquet, by the name the file will have."""
 
-    def __init__(self, target: Path, named: Path) -> None:
+    def __init__(self, target: Path, final_path: Path) -> None:
         self._target = target
-        self._is_csv = named.suffix == ".csv"
+        self._is_csv = final_path.suffix == ".csv"
         self._writer: Any = None
 
     def __enter__(self) -> _TableWriter:

@@ -201,14 +201,7 @@ class Simulation(Tabular):
 
     def sessions_for(self, clicks: float) -> int:
         """Return the number of sessions that bring this many clicks in expectation."""
-        if not 0 < clicks <= MOST:
-            raise ConfigError(
-                f"clicks must be above 0, and at most 10^15, got {clicks:g}"
-            )
-        expected = self.expected_clicks
-        if not expected > 0:
-            raise DataError("these users never click: their probabilities are all 0")
-        return max(1, round(clicks / expected))
+        return sessions_for(clicks, self.expected_clicks)
 
     def draw(self, size: int, rng: Rng) -> Block:
         """Draw sessions one by one: flat arrays over their impressions."""
@@ -233,6 +226,15 @@ class Simulation(Tabular):
             "ranker": ranker[session],
             "segment": shown.segment,
         }
+
+
+def sessions_for(clicks: float, per_session: float) -> int:
+    """Return the number of sessions that bring ``clicks`` in expectation."""
+    if not 0 < clicks <= MOST:
+        raise ConfigError(f"clicks must be above 0, and at most 10^15, got {clicks:g}")
+    if not per_session > 0:
+        raise DataError("these users never click: their probabilities are all 0")
+    return max(1, round(clicks / per_session))
 
 
 def prepare(

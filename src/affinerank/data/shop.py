@@ -1,47 +1,52 @@
 r"""The built-in shop: products, what searches want, and which products satisfy them.
 
-``shop-like`` has what a shop's own tables have and the other two worlds have not: text
-ids, a brand as text, values that are missing, and relevance that comes from a few
-features that depend on each other. No product or brand in it is real.
+``shop-like`` has features of real shop data that the other two worlds lack: text ids, a
+brand as text, values that are missing, and relevance that comes from a few features
+that depend on each other. No product or brand in it is real.
 
 **The catalogue** is drawn once for a seed. Each of 40 categories has 300 products and
 ten brands. With all noise standard normal, a product has::
 
-    kind         t      three numbers: what it is, within its category
-    price        log P  = level of the category + spread z,   z = tier_b + 0.6 noise
+    kind         t      three normal numbers: what it is, within its category
+    dearness     z      = tier_b + 0.6 noise
+    price               = exp(level + 0.5 z), level of the category: 3.5 + 0.8 noise
     quality      g      = 0.5 appeal_b + 0.8 noise
-    reviews      n      = exp(2 + 1.4 noise), rounded down; 0 for every sixth product
+    reviews      n      = exp(2 + 1.4 noise), rounded down; 0 for one product in six
     rating       r      = 4 + 0.45 g + 0.9 noise / sqrt(n), within 1 to 5, in tenths
-    stock               0 for one product in 12
+    stock               geometric, 20 on average; 0 for one product in 12
 
-Of a brand b the world decides ``tier_b``, how dear its products are, and ``appeal_b``,
-how good they are; neither depends on the seed.
+The world decides for each brand b how dear its products are, ``tier_b`` (uniform from
+-1.2 to 1.2), and how good they are, ``appeal_b`` (normal). Neither depends on the seed.
 
-**A search** wants some products of one category: it has a kind w of its own. It finds
-the products whose match, with noise, is highest; a product's match, and what a user
-thinks of the product, are::
+**A search** wants some products of one category: it has a kind w of its own. The number
+of products that it finds is exp(log 30 + 0.5 noise), at most 100: those with the
+highest match, each with noise of 0.2. A product's match, and what a user thinks of it,
+are::
 
     match        m  = exp(-|t - w|^2 / 6)
-    text score   s  = scale_q max(0, m + 0.2 noise)
-    value        v  = tier_b - z                      cheap for its brand
-    utility      u  = a_q + m (3 + 1.6 g + 1.3 v + 0.7 appeal_b) - 2.5 m [sold out]
-                      + 0.5 noise,    a_q = 1.2 noise
+    text score   s  = scale_q max(0, m + 0.2 noise),    scale_q = exp(2 + 0.5 noise)
+    value        v  = tier_b - z                        cheap for its brand
+    utility      u  = a_q + m (3 + 1.6 g + 1.3 v + 0.7 appeal_b + taste z)
+                      - 2.5 m [sold out] + 0.5 noise,    a_q = 1.2 noise
 
-and the label is how many of the four thresholds u exceeds: at 1,000 searches, ten
-products in a hundred have more than 2.
+The label is the number of thresholds, of four, that u exceeds. About 10 % of products
+have a label above 2.
 
-**What depends on what.** Nothing else matters where the match is low. The text score
-has another scale for each search, so it says more beside those of the same list. A
-rating says little where reviews are few, and is missing where there are none. A price
-is judged by the brand and by the category, which only the rest of the list shows. A
-good product that is sold out helps nobody. One price in 30 and one text score in 50 is
-missing; discounts and days since listing say nothing.
+**What depends on what.** Where the match is low, no other feature matters. The text
+score has another scale for each search, so compare it only within a list. A rating says
+little where reviews are few, and is missing where there are none. A price is judged by
+the brand and by the category, which only the rest of the list shows. A good product
+that is sold out helps nobody. One price in 30 and one text score in 50 is missing.
+Discounts and days since listing say nothing.
+
+**Tastes.** Users are alike, with a taste of 0. Production may know users who like what
+is dear in its category (a taste above 0), and users who like what is cheap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -59,12 +64,11 @@ FEATURES = (
     "discount",
     "days_listed",
 )
-CATEGORIES = 40
 PRODUCTS = 300  # of each category
-BRANDS = 60
 BRANDS_OF_CATEGORY = 10
 KIND = 3  # numbers that say what a product is
 PRICE_SPREAD = 0.5
+CATALOGUE = 3  # its random numbers are not those of a split: 0, 1 or 2
 CHUNK = 64  # queries that share a generator: it is part of the law
 
 
@@ -72,17 +76,19 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# Names that no brand has: beginnings and ends of invented words.
+# Invented brand names: each beginning with each end.
 BEGINNINGS = ("Alv", "Bre", "Cor", "Dun", "Fel", "Gri", "Hov", "Jor", "Kel", "Lum")
 ENDS = ("ano", "edo", "ika", "onn", "ura", "yx")
+BRANDS = len(BEGINNINGS) * len(ENDS)
 
-# A search is called by three words: its category, and two that make it different.
+# The text of a search is three words; the last one is its category.
 NOUNS = _words(
     "backpack bench blanket boots bottle bowl camera chair clock coat curtain desk "
     "drill fan gloves grill guitar headphones jacket kettle keyboard lamp mattress "
     "mirror monitor mug oven pan pillow printer rug saw scarf shelf shoes sofa speaker "
     "table tent watch"
 )
+CATEGORIES = len(NOUNS)
 USES = _words(
     "camping children office kitchen garden travel winter summer sports running hiking "
     "school party wedding outdoor indoor bathroom bedroom balcony car boat studio "
@@ -126,7 +132,9 @@ class ShopWorld:
         A smaller split is the beginning of a larger one of the same seed.
         """
         brands = _Brands.of(self)
-        catalogue = _Catalogue.drawn(brands, np.random.default_rng([seed, self.key]))
+        catalogue = _Catalogue.drawn(
+            brands, np.random.default_rng([seed, self.key, CATALOGUE])
+        )
 
         def chunk(number: int) -> _Searches:
             rng = np.random.default_rng([seed, self.key, part, number])
@@ -157,10 +165,11 @@ def search_text(number: int) -> str:
     >>> search_text(0), search_text(1)
     ('black camping backpack', 'white camping bench')
     """
-    looks, uses, nouns = len(LOOKS), len(USES), len(NOUNS)
-    again, place = divmod(number, looks * uses * nouns)
-    pair = place % (looks * uses)
-    look, use = LOOKS[pair % looks], USES[pair // looks]
+    n_pairs = len(LOOKS) * len(USES)
+    again = number // (n_pairs * len(NOUNS))
+    pair = number % n_pairs
+    look = LOOKS[pair % len(LOOKS)]
+    use = USES[pair // len(LOOKS)]
     noun = NOUNS[_category_of(number)]
     return f"{look} {use} {noun}" + (f" {again + 1}" if again else "")
 
@@ -168,8 +177,8 @@ def search_text(number: int) -> str:
 def _category_of(number: int) -> int:
     """Return the category that a search is in.
 
-    Searches with the same two words differ in how often ``number`` went through all
-    pairs of words, so adding that makes their categories differ.
+    The same two words come back every 1,200 searches. Moving on by one category each
+    time keeps the texts different.
     """
     n_pairs = len(LOOKS) * len(USES)
     return (number + number // n_pairs) % CATEGORIES
@@ -180,7 +189,7 @@ class _Brands:
     """What the world decides of its brands.
 
     Attributes:
-        names: Sorted, so that places are the codes of a category.
+        names: Sorted; the code of a brand is its place here.
         tier: ``[n]`` how dear their products are.
         appeal: ``[n]`` how good they are.
         of_category: ``[CATEGORIES, BRANDS_OF_CATEGORY]`` which brands a category has.
@@ -214,21 +223,16 @@ class _Catalogue:
 
     Attributes:
         kind: ``[n, KIND]`` what a product is.
-        brand: ``[n]`` code of its brand.
-        appeal: ``[n]`` of its brand.
-        quality: ``[n]``
+        liked: ``[n]`` what a user thinks of it where the match is 1: the bracket of the
+            utility, less 3 and without taste.
         dearness: ``[n]`` how dear it is, in its category.
-        value: ``[n]`` how cheap it is for its brand.
-        columns: ``[n]`` values of the features that do not depend on the search.
+        columns: ``[n]`` values of each feature that does not depend on the search.
     """
 
     kind: Floats
-    brand: Ints
-    appeal: Floats
-    quality: Floats
+    liked: Floats
     dearness: Floats
-    value: Floats
-    columns: Mapping[str, Floats] = field(default_factory=dict)
+    columns: Mapping[str, Floats]
 
     @classmethod
     def drawn(cls, brands: _Brands, rng: Rng) -> _Catalogue:
@@ -267,7 +271,8 @@ class _Catalogue:
             "days_listed": days,
         }
         value = tier - dearness
-        return cls(kind, brand, appeal, quality, dearness, value, columns)
+        liked = 1.6 * quality + 1.3 * value + 0.7 * appeal
+        return cls(kind, liked, dearness, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,19 +307,19 @@ def _one_search(
     first = _category_of(number) * PRODUCTS
     wish = rng.standard_normal(KIND)
     distance = catalogue.kind[first : first + PRODUCTS] - wish
-    match = np.exp(-np.sum(distance**2, axis=1) / 6)
-    found_by = match + 0.2 * rng.standard_normal(PRODUCTS)
-    size = np.rint(world.median_docs * np.exp(world.docs_spread * rng.normal()))
-    size = int(np.clip(size, 1, world.max_docs))
-    found = rng.permutation(np.argsort(-found_by)[:size])
-    product, match = first + found, match[found]
+    match_all = np.exp(-np.sum(distance**2, axis=1) / 6)
+    search_score = match_all + 0.2 * rng.standard_normal(PRODUCTS)
+    length = np.rint(world.median_docs * np.exp(world.docs_spread * rng.normal()))
+    size = int(np.clip(length, 1, world.max_docs))
+    place = rng.permutation(np.argsort(-search_score)[:size])
+    product = first + place
+    match = match_all[place]
 
     # What a user thinks of them.
-    liked = 1.6 * catalogue.quality + 1.3 * catalogue.value + 0.7 * catalogue.appeal
-    liked += world.taste * catalogue.dearness
-    sold_out = catalogue.columns["stock"] == 0
-    utility = 1.2 * rng.normal() + match * (3.0 + liked[product])
-    utility -= 2.5 * match * sold_out[product]
+    is_sold_out = catalogue.columns["stock"][product] == 0
+    liked = catalogue.liked[product] + world.taste * catalogue.dearness[product]
+    utility = 1.2 * rng.normal() + match * (3.0 + liked)
+    utility -= 2.5 * match * is_sold_out
     utility += 0.5 * rng.standard_normal(size)
     labels = np.searchsorted(world.thresholds, utility).astype(np.float32)
 

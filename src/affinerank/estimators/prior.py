@@ -39,6 +39,7 @@ FARTHEST = 4.0  # columns in units of their spread: nothing is expected beyond
 LEAST_MEAN = 1e-3
 KNOT = 10  # up to this rank the logarithm of the rank counts, and then differently
 LEAST_RHO, RHO_GUESS, RHO_SD = 0.02, 1.0, 0.5
+ROUNDING = 1e-12  # of a sum over all clicks
 POLISHES = 10  # Newton's steps at most, each of which must lessen the gradient
 DOCS_AT_ONCE = 2**17  # bounds the memory that expectations take
 Column = tuple[Floats, int]  # of documents, with its coefficient's sign; 0: either
@@ -127,7 +128,7 @@ def standard(columns: Iterable[Column], some: Bools) -> list[Column]:
 
 
 def explain(columns: Sequence[Column], link: UnitLink) -> Floats:
-    """``[n_docs]`` relevance, averaged over what the coefficients may be.
+    """``[n_docs]`` relevance, averaged over the uncertainty of the coefficients.
 
     Coefficients by maximum likelihood of the clicks, each of the sign that makes sense,
     with a little ridge; what clicks leave open of them draws relevance to 1/2.
@@ -171,7 +172,7 @@ def explain(columns: Sequence[Column], link: UnitLink) -> Floats:
     how: Any = {"jac": True, "method": "L-BFGS-B", "bounds": Bounds(low, high)}
     with one_blas_thread():
         w = minimize(loss, start, **how).x
-        w = _polished(w, lambda w: loss(w)[1], curvature, low, high)
+        w = _polished(w, loss, curvature, low, high)
     m, p = rates(w)
     by_row = n * link.alpha**2 / (p * (1.0 - p))
     known = np.bincount(back, by_row, minlength=len(doc)) * (m * (1.0 - m)) ** 2
@@ -187,33 +188,37 @@ def explain(columns: Sequence[Column], link: UnitLink) -> Floats:
 
 def _polished(
     w: Floats,
-    gradient: Callable[[Floats], Floats],
+    loss: Callable[[Floats], tuple[float, Floats]],
     curvature: Callable[[Floats], Floats],
     low: Floats,
     high: Floats,
 ) -> Floats:
-    """Go on from near the optimum until rounding is all that is left.
+    """Take Newton's steps from near the optimum until only rounding is left.
 
-    Where a climb stops hangs on the last digits, in which processors differ.
+    L-BFGS stops at a point that depends on rounding, and so on the processor.
     """
 
-    def left(w: Floats) -> Floats:
-        """The gradient, but for what a bound holds."""
-        slope = gradient(w)
-        is_held = ((w <= low) & (slope > 0)) | ((w >= high) & (slope < 0))
-        return np.where(is_held, 0.0, slope)
+    def free_gradient(w: Floats) -> tuple[float, Floats]:
+        """Return the loss, and its gradient, 0 where a bound blocks the step."""
+        value, gradient = loss(w)
+        is_blocked = ((w <= low) & (gradient > 0)) | ((w >= high) & (gradient < 0))
+        return value, np.where(is_blocked, 0.0, gradient)
 
-    slope = left(w)
+    value, gradient = free_gradient(w)
     for _ in range(POLISHES):
-        free = np.flatnonzero(slope)
-        here = curvature(w)[np.ix_(free, free)]
+        free = np.flatnonzero(gradient)
+        hessian = curvature(w)[np.ix_(free, free)]
         moved = w.copy()
-        moved[free] -= np.linalg.solve(here, slope[free])
+        moved[free] -= np.linalg.solve(hessian, gradient[free])
         moved = np.clip(moved, low, high)
-        new_slope = left(moved)
-        if not np.abs(new_slope).sum() < np.abs(slope).sum():
+
+        # A step must lessen the gradient, and must not climb to a saddle.
+        new_value, new_gradient = free_gradient(moved)
+        is_flatter = np.abs(new_gradient).sum() < np.abs(gradient).sum()
+        is_higher = new_value > value + ROUNDING * abs(value)
+        if is_higher or not is_flatter:
             break
-        w, slope = moved, new_slope
+        w, value, gradient = moved, new_value, new_gradient
     return w
 
 

@@ -9,29 +9,28 @@ from typing import Any
 
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.shop_log import (
-    CHANGE,
     DAYS,
+    DAYS_OF_V1,
     RANKERS,
     Audience,
-    write_product_table,
     write_shop_log,
 )
 from affinerank.clicks.traffic import Traffic
 from affinerank.clicks.users import save_users as write_users
 from affinerank.data.reading import Split
-from affinerank.data.shop import SHOP
+from affinerank.data.shop import ShopWorld
 from affinerank.data.synthetic import DrawnWorld
 from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.simulation import prepare_simulation, wanted_sessions
 from affinerank.progress import Progress, quiet
 from affinerank.seeds import stage_rng
 
 PRODUCTS_SHOWN = 20  # two pages
 SWAPS = "swap(share=0.1)"
 CLICKS_PER_QUERY = 100
-TASTE = 2.0
+TASTE = 2.0  # of users who have one, or minus that: see the law of the shop
 
 
 def prepare_shop(
@@ -49,8 +48,9 @@ def prepare_shop(
     """Put the shop's two rankers in front of its users.
 
     Each is trained on 20 searches, as production rankers are. Two pages are shown, and
-    some neighbours swapped, unless ``traffic`` says otherwise. Personal lists are not
-    swapped: they would be declared to move at random, and they move for a reason.
+    some neighbours are swapped, unless ``traffic`` says otherwise. Where lists are
+    personal, nothing is swapped unless ``traffic`` says so: the log would call all
+    moves random, and those of personal lists depend on taste.
 
     Args:
         world: The shop.
@@ -66,24 +66,25 @@ def prepare_shop(
     """
     if not 0 <= personal <= 1:
         raise ConfigError(f"personal is a share, from 0 to 1, got {personal:g}")
-    shown = traffic or Traffic()
-    shown = replace(
-        shown,
-        top_k=shown.top_k or PRODUCTS_SHOWN,
-        policies=shown.policies or (() if personal else (SWAPS,)),
-    )
+    shop = world.world
+    if not isinstance(shop, ShopWorld):
+        raise ConfigError(f"{shop.name} is not the shop: it has no products")
+    traffic = traffic or Traffic()
+    policies = traffic.policies
+    if not policies and not personal:
+        policies = (SWAPS,)
+    top_k = traffic.top_k or PRODUCTS_SHOWN
+    traffic = replace(traffic, top_k=top_k, policies=policies)
     audiences = []
-    for taste, share in (
-        (0.0, 1 - personal),
-        (-TASTE, personal / 2),
-        (TASTE, personal / 2),
-    ):
+    shares = {0.0: 1 - personal, -TASTE: personal / 2, TASTE: personal / 2}
+    for taste, share in shares.items():
         if share == 0:
             continue
-        of_taste = replace(world, world=replace(SHOP, taste=taste))
-        data = of_taste.read(split)
+        world_of_taste = replace(world, world=replace(shop, taste=taste))
+        data = world_of_taste.read(split)
         # Production rankers have seen the training split, whatever they rank.
-        training = of_taste.read("train")
+        is_training = split in (None, "train")
+        training = data if is_training else world_of_taste.read("train")
         by_ranker = []
         for i, name in enumerate(RANKERS):
             ranker = train_production_ranker(
@@ -96,7 +97,7 @@ def prepare_shop(
                 rankers={name: ranker},
                 relevance=relevance,
                 relevant_above=relevant_above,
-                traffic=shown,
+                traffic=traffic,
                 seed=seed,
             )
             by_ranker.append(simulation)
@@ -106,47 +107,42 @@ def prepare_shop(
 
 def simulate_shop(
     audiences: Sequence[Audience],
+    log: Path,
     *,
-    log: Path | None = None,
-    features: Path | None = None,
     clicks: float | None = None,
     sessions: float | None = None,
     save_users: Path | None = None,
     seed: int = 0,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """Write the shop's log, its product table, or both.
+    """Write the shop's log: of 100 clicks per search, unless another size is asked for.
 
     Returns:
         Sizes, the clicks expected, and the files written, as plain data.
     """
-    if clicks is not None and sessions is not None:
-        raise ConfigError("give either a number of clicks or a number of sessions")
-    [simulation, *_] = audiences[0].by_ranker
-    data = simulation.data
+    simulation = audiences[0].by_ranker[0]
+    if simulation.selects:
+        raise ConfigError(
+            "the shop's log has no propensities, which policies that choose documents "
+            "need: leave --policy out, or write --counts"
+        )
 
     # Each ranker serves its share of the days.
-    days = (CHANGE / DAYS, 1 - CHANGE / DAYS)
-    per_session = sum(
-        audience.share * share * simulation.expected_clicks
+    days = (DAYS_OF_V1 / DAYS, 1 - DAYS_OF_V1 / DAYS)
+    clicks_per_session = sum(
+        audience.share * share * shown.expected_clicks
         for audience in audiences
-        for share, simulation in zip(days, audience.by_ranker, strict=True)
+        for share, shown in zip(days, audience.by_ranker, strict=True)
     )
-    if sessions is None:
-        wanted = clicks or float(CLICKS_PER_QUERY * data.n_queries)
-        sessions = max(1, round(wanted / per_session))
-    about: dict[str, Any] = {"expected_clicks": sessions * per_session}
+    if clicks is None and sessions is None:
+        clicks = float(CLICKS_PER_QUERY * simulation.data.n_queries)
+    wanted = wanted_sessions(clicks, sessions, clicks_per_session)
 
-    if log is not None:
-        rng = stage_rng("clicks", seed)
-        about |= write_shop_log(
-            audiences, int(sessions), log, rng=rng, progress=progress
-        )
-    if features is not None:
-        write_product_table(data, features)
-        about |= {"queries": data.n_queries, "products": data.n_docs}
+    rng = stage_rng("clicks", seed)
+    sizes = write_shop_log(audiences, wanted, log, rng=rng, progress=progress)
+    written = {"log": str(log)}
     if save_users is not None:
         write_users(simulation.users, save_users)
-    named = {"log": log, "features": features, "users": save_users}
-    written = {name: str(path) for name, path in named.items() if path is not None}
-    return {**about, "written": written}
+        written["users"] = str(save_users)
+    expected = wanted * clicks_per_session
+    return {"expected_clicks": expected, **sizes, "written": written}

@@ -12,7 +12,7 @@ import numpy as np
 from affinerank.arrays import Matrix
 from affinerank.clicks.models import CLICK_MODELS, ClickModel
 from affinerank.clicks.simulate import simulate_counts, write_session_log
-from affinerank.clicks.traffic import Simulation, Traffic, prepare
+from affinerank.clicks.traffic import Simulation, Traffic, prepare, sessions_for
 from affinerank.clicks.users import save_users as write_users
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
@@ -121,6 +121,19 @@ def simulation_rankers(
     return rankers, shares
 
 
+def wanted_sessions(
+    clicks: float | None, sessions: float | None, clicks_per_session: float
+) -> int:
+    """Return how many sessions to draw, for a number of clicks or of sessions."""
+    if (clicks is None) == (sessions is None):
+        raise ConfigError("give either a number of clicks or a number of sessions")
+    if clicks is not None:
+        return sessions_for(clicks, clicks_per_session)
+    if sessions is None or not float(sessions).is_integer():
+        raise ConfigError(f"sessions must be a whole number, got {sessions}")
+    return int(sessions)
+
+
 def simulate(
     simulation: Simulation,
     *,
@@ -143,12 +156,8 @@ def simulate(
     Returns:
         Sizes, the clicks expected, and the files written, as plain data.
     """
-    if (clicks is None) == (sessions is None):
-        raise ConfigError("give either a number of clicks or a number of sessions")
-    if sessions is not None and not float(sessions).is_integer():
-        raise ConfigError(f"sessions must be a whole number, got {sessions}")
     require_choice("context", context, ("none", "last-click"))
-    wanted = int(sessions or 0) if clicks is None else simulation.sessions_for(clicks)
+    wanted = wanted_sessions(clicks, sessions, simulation.expected_clicks)
     rng = stage_rng("clicks", seed)
     about: dict[str, Any] = {"expected_clicks": wanted * simulation.expected_clicks}
     if log is not None:
