@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.processors import values
 
 from affinerank.cli import main
 
@@ -31,18 +31,6 @@ for counts in sorted(folder.glob("*.parquet")):
                    "-o", str(model)])
     assert answer == 0
 """
-
-
-def numbers(answer: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of an answer, with its place in it."""
-    if isinstance(answer, dict):
-        for key, value in answer.items():
-            yield from numbers(value, f"{place}/{key}")
-    elif isinstance(answer, list):
-        for i, value in enumerate(answer):
-            yield from numbers(value, f"{place}/{i}")
-    else:
-        yield place, answer
 
 
 def answers(folder: Path, kernel: str, threads: int) -> list[dict[str, Any]]:
@@ -74,9 +62,8 @@ def test_the_same_log_says_the_same_on_every_processor(
     one, other = (answers(tmp_path, *machine) for machine in MACHINES)
     assert len(one) == len(other) == len(SEEDS)
     for first, second in zip(one, other, strict=True):
-        assert first.pop("written") != second.pop("written")
-        there = dict(numbers(second))
-        for place, value in numbers(first):
+        there = dict(values(second))
+        for place, value in values(first):
             if isinstance(value, float):
                 assert value == pytest.approx(there[place], rel=1e-4, abs=1e-4), place
             else:

@@ -196,7 +196,19 @@ def test_the_log_is_counted_by_naming_its_columns(
         ),
         (
             [WORLD, "--log", "log.csv", "--ranker", "production"],
-            "has rankers of its own",
+            "--ranker does not fit",
+        ),
+        (
+            [WORLD, "--log", "log.csv", "--ignore", "price"],
+            "--ignore does not fit",
+        ),
+        (
+            [WORLD, "--features", "t.csv", "--save-users", "users.json"],
+            "--save-users does not fit",
+        ),
+        (
+            [WORLD, "--counts", "c.parquet", "--clicks", "9", "--personal", "1"],
+            "--personal does not fit",
         ),
         ([WORLD], "nothing to write"),
         ([WORLD, "--log", "log.csv", "--personal", "2"], "a share, from 0 to 1"),

@@ -99,41 +99,49 @@ def simulate(
     require_writable(counts, suffix=".parquet")
     require_writable(log, suffix=(".parquet", ".csv") if is_shop_log else ".parquet")
     require_writable(features, suffix=(".parquet", ".csv"))
-    if not is_shop and (features is not None or personal):
+    if is_shop:
+        # What a shop's log has is its own, and a table of products needs no users.
+        unused: dict[str, object] = {
+            "--ranker": is_shop_log and ranker,
+            "--context": is_shop_log and context != "none",
+            "--ignore": of.ignore,
+            "--category": of.category,
+            "--data-column": of.data_column,
+            "--list-id": of.list_id,
+            "--personal": personal and not is_shop_log,
+            "--save-users": save_users and log is None and counts is None,
+        }
+        for option, is_given in unused.items():
+            if is_given:
+                raise ConfigError(f"{option} does not fit the shop and what is written")
+    elif features is not None or personal:
         raise ConfigError(
             "--features and --personal are of the shop; `affinerank data convert` "
             "writes the features of other data"
         )
-    if personal and not is_shop_log:
-        raise ConfigError(
-            "--personal is of the shop's log: give --log, and no --counts"
-        )
 
     traffic = Traffic(queries, top_k, tuple(policy or ()))
-    shown: dict[str, Any] = {
-        "click_model": users_model,
-        "relevance": relevance,
-        "relevant_above": relevant_above,
-        "seed": seed,
-    }
-    size = {"clicks": clicks, "sessions": sessions}
     about: dict[str, Any] = {"written": {}}
     if is_shop_log and log is not None:
-        if ranker or context != "none":
-            raise ConfigError(
-                "the shop's log has rankers of its own, and is not counted: leave "
-                "--ranker and --context out"
-            )
         audiences = prepare_shop(
             source.world,
             parse_split(of.split) if of.split else None,
             personal=personal,
             users=load(users),
+            click_model=users_model,
+            relevance=relevance,
+            relevant_above=relevant_above,
             traffic=traffic,
-            **shown,
+            seed=seed,
         )
         about = simulate_shop(
-            audiences, log, **size, save_users=save_users, seed=seed, progress=progress
+            audiences,
+            log,
+            clicks=clicks,
+            sessions=sessions,
+            save_users=save_users,
+            seed=seed,
+            progress=progress,
         )
     elif log is not None or counts is not None:
         read = of.read(data)
@@ -145,13 +153,17 @@ def simulate(
         simulation = prepare_simulation(
             read,
             load(users),
+            click_model=users_model,
             rankers=rankers,
+            relevance=relevance,
+            relevant_above=relevant_above,
             traffic=replace(traffic, shares=shares),
-            **shown,
+            seed=seed,
         )
         about = simulate(
             simulation,
-            **size,
+            clicks=clicks,
+            sessions=sessions,
             log=log,
             counts=counts,
             save_users=save_users,
