@@ -53,7 +53,6 @@ SMALLER = {
     r'"epochs": \d+': '"epochs": 2',
     r"\bn_jobs=\d+": "n_jobs=1",  # a search in two processes has a test of its own
 }
-NO_NETWORKS = {"lightgbm", "linear-model"}
 QUICK = ["--set", "hidden=8,4", "--set", "epochs=2"]
 
 
@@ -108,7 +107,7 @@ def test_every_command_and_block_runs(
         ran += 1
         if kind == "shell":
             words = shlex.split(smaller(text))[1:]
-            is_network = words[0] == "train" and not NO_NETWORKS & {*words}
+            is_network = words[0] == "train" and "mlp" in words
             quick = QUICK if is_network else []
             quick = ["--replicates", "2"] if words[0] == "evaluate" else quick
             assert main([*words, *quick]) == 0, f"{text}: {capsys.readouterr().err}"

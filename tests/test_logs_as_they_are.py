@@ -75,8 +75,10 @@ def counts_of(table: pa.Table) -> ClickCounts:
 def test_networks_fill_what_is_missing_and_report_it(tmp_path: Path) -> None:
     table = log_with_features()
     data = features_of(table, tmp_path / "features.parquet")
-    trained = train(counts_of(table), data, estimators=["naive"], settings=SMALL)
-    ranker = trained.rankers["naive", 0]
+    trained = train(
+        counts_of(table), data, ranker="mlp", estimators=["naive"], settings=SMALL
+    )
+    ranker: Any = trained.rankers["naive", 0]
     assert ranker.mapping.fill is not None
     filled = dict(zip(ranker.mapping.names, ranker.mapping.fill, strict=True))
     assert trained.imputed == [
@@ -102,7 +104,8 @@ def test_trees_are_given_what_is_missing_as_it_is(tmp_path: Path) -> None:
         estimators=["naive"],
         settings=TREES,
     )
-    mapping = trained.rankers["naive", 0].mapping
+    ranker: Any = trained.rankers["naive", 0]
+    mapping = ranker.mapping
     assert mapping.fill is None
     assert np.isnan(mapping.apply(data).features).sum() == 20
 
@@ -126,11 +129,12 @@ def test_a_log_with_features_per_session_goes_from_count_to_evaluate(
     counted = answered(capsys, *command, *by_session)
     assert counted["queries"] == counted["sessions"] == 60
     learn = ["train", str(counts), "--data", str(log), *by_session]
-    learn += ["--estimator", "naive", "--set", "epochs=1", "--set", "hidden=4"]
+    learn += ["--estimator", "naive", "--ranker", "mlp"]
+    learn += ["--set", "epochs=1", "--set", "hidden=4"]
     about = answered(capsys, *learn, "-o", str(model))
     assert [row["feature"] for row in about["imputed"]] == ["price"]
     assert about["unmatched"]["documents"] == 0
-    assert set(load_ranker(model).mapping.names) == {"price", "stock"}
+    assert set(load_ranker(model).features) == {"price", "stock"}
     assert main([*learn, "-o", str(text)]) == 0
     assert "price is missing 20 times (8.3%)" in " ".join(
         capsys.readouterr().out.split()
@@ -158,4 +162,4 @@ def test_counts_by_query_do_not_match_features_by_session(tmp_path: Path) -> Non
         query_id=["q0"], doc_id=[1], rank=[1], impressions=[1], clicks=[1]
     )
     with pytest.raises(DataError, match="'q0', 1"):
-        train(by_query, data, estimators=["naive"], settings=SMALL)
+        train(by_query, data, ranker="mlp", estimators=["naive"], settings=SMALL)

@@ -180,7 +180,9 @@ def test_users_are_estimated_as_the_command_does(
     assert main([*command, "-o", str(tmp_path / "users.json")]) == 0, (
         capsys.readouterr()
     )
-    model = AffineRanker(random_state=3, settings=SMALL["mlp"]).fit(**table)
+    model = AffineRanker(ranker="mlp", random_state=3, settings=SMALL["mlp"]).fit(
+        **table
+    )
     assert model.users_ is not None
     assert model.users_.to_dict() == load_users(tmp_path / "users.json").to_dict()
 
@@ -221,7 +223,9 @@ def test_impressions_one_by_one_are_their_counts() -> None:
     )
     single["clicks"] = nth < single["clicks"]
     del single["impressions"]
-    model = AffineRanker("affine", users=USERS, recipe="paper", settings=SMALL["mlp"])
+    model = AffineRanker(
+        "affine", "mlp", users=USERS, recipe="paper", settings=SMALL["mlp"]
+    )
     counted, one_by_one = clone(model).fit(**table), clone(model).fit(**single)
     np.testing.assert_array_equal(scores(counted, table), scores(one_by_one, table))
 
@@ -297,7 +301,7 @@ def test_pandas_polars_arrow_and_numpy_agree(ranker: str) -> None:
 
 def test_ids_of_any_kind_name_the_same_queries() -> None:
     table = rows(n_queries=15)
-    model = AffineRanker("naive", recipe="paper", settings=SMALL["mlp"])
+    model = AffineRanker("naive", "mlp", recipe="paper", settings=SMALL["mlp"])
     expected = scores(clone(model).fit(**table), table)
     for kind in (np.float64, np.uint8, object, "category"):
         as_kind = {**table, "qid": pd.Series(table["qid"] - 100).astype(kind)}
@@ -349,11 +353,13 @@ def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
 def test_score_on_queries_learnt_from_warns() -> None:
     table = rows(n_queries=15)
     model = AffineRanker(
-        "affine", users=USERS, recipe="paper", settings=SMALL["mlp"]
+        "affine", "mlp", users=USERS, recipe="paper", settings=SMALL["mlp"]
     ).fit(**table)
     with pytest.warns(AffineRankWarning, match="15 of 15 queries were learnt from"):
         model.score(**table)
-    naive = AffineRanker("naive", recipe="paper", settings=SMALL["mlp"]).fit(**table)
+    naive = AffineRanker("naive", "mlp", recipe="paper", settings=SMALL["mlp"]).fit(
+        **table
+    )
     with pytest.raises(ConfigError, match="naive estimator was fitted without"):
         naive.score(**table)
 
@@ -417,13 +423,15 @@ def test_it_stands_at_the_end_of_a_pipeline() -> None:
     with config_context(enable_metadata_routing=True):
         model = make_pipeline(
             StandardScaler(),
-            AffineRanker("affine", users=USERS, recipe="paper", settings=SMALL["mlp"]),
+            AffineRanker(
+                "affine", "mlp", users=USERS, recipe="paper", settings=SMALL["mlp"]
+            ),
         )
         model.fit(table["X"], table["clicks"], **columns)
         there = model.predict(table["X"], qid=table["qid"])
     scaled = {**table, "X": StandardScaler().fit_transform(table["X"])}
     alone = AffineRanker(
-        "affine", users=USERS, recipe="paper", settings=SMALL["mlp"]
+        "affine", "mlp", users=USERS, recipe="paper", settings=SMALL["mlp"]
     ).fit(**scaled)
     np.testing.assert_array_equal(there, scores(alone, scaled))
 
@@ -494,7 +502,7 @@ def test_missing_values_are_taken(ranker: str) -> None:
 def test_rows_of_several_queries_without_qid_warn() -> None:
     table = rows(n_queries=15)
     model = AffineRanker(
-        "affine", users=USERS, recipe="paper", settings=SMALL["mlp"]
+        "affine", "mlp", users=USERS, recipe="paper", settings=SMALL["mlp"]
     ).fit(**table)
     assert model.longest_list_ == N_DOCS
     model.predict(table["X"][: 2 * N_DOCS])
@@ -525,20 +533,20 @@ def test_rows_that_cannot_be_are_refused(changed: dict[str, Any], message: str) 
     if table["clicks"].max() == 0:
         table["clicks"] = np.zeros(len(table["X"]), int)
     with pytest.raises(DataError, match=message):
-        AffineRanker("affine", users=USERS, recipe="paper", settings=SMALL["mlp"]).fit(
-            **table
-        )
+        AffineRanker(
+            "affine", "mlp", users=USERS, recipe="paper", settings=SMALL["mlp"]
+        ).fit(**table)
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"ranker": "svm"}, "there is no ranker 'svm'; known are mlp, lightgbm"),
+        ({"ranker": "svm"}, "there is no ranker 'svm'; known are blend, lightgbm"),
         ({"estimator": "magic"}, "there is no estimator 'magic'; known are naive"),
         ({"estimator": "ips"}, "ips has to know examination"),
         ({"random_state": None}, "random_state must be a whole number, got None"),
-        ({"settings": {"epochs": 0}}, "epochs must be 1 or more"),
-        ({"settings": {"trees": 3}}, "there is no key 'trees'"),
+        ({"ranker": "mlp", "settings": {"epochs": 0}}, "epochs must be 1 or more"),
+        ({"ranker": "mlp", "settings": {"trees": 3}}, "there is no key 'trees'"),
     ],
 )
 def test_parameters_that_cannot_be_are_refused(
@@ -550,7 +558,7 @@ def test_parameters_that_cannot_be_are_refused(
 
 def test_defaults_are_those_of_the_settings() -> None:
     defaults = AffineRanker()
-    assert defaults._settings() == ranker_settings("mlp", [])
+    assert defaults._settings() == ranker_settings("blend", [])
     trees = defaults.set_params(ranker="lightgbm")._settings()
     assert trees == ranker_settings("lightgbm", [])
     wanted = {"trees": 7, "leaves": 5}

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
-from tests.test_docs import QUICK, steps
+from tests.test_docs import steps
 
 import affinerank as ar
 from affinerank.cli import main
@@ -170,6 +170,10 @@ def test_alpha_and_beta_of_a_rank_are_means_over_its_impressions() -> None:
     np.testing.assert_allclose(beta, [0.1, 0.1, 0.1])
 
 
+# Smaller work than the pages ask for; which commands run stays the same.
+FASTER = {"train": ["--set", "trees=10"], "evaluate": ["--replicates", "2"]}
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
 def test_the_five_commands_of_a_page_run_on_text_ids(
     page: str,
@@ -189,9 +193,11 @@ def test_the_five_commands_of_a_page_run_on_text_ids(
             continue  # makes a synthetic log, which is not this one
         if "--data" in words:
             words[words.index("--data") + 1] = "features.parquet"
-        words += {"train": QUICK, "evaluate": ["--replicates", "2"]}.get(words[0], [])
+        words += FASTER.get(words[0], [])
         assert main(words) == 0, f"{text}: {capsys.readouterr().err}"
         ran.append(words[0])
-    assert tuple(ran) == CLICK_COMMANDS[: len(ran)]
-    assert len(ran) >= 4
+    # In this order; what comes again (another ranker for an engine) comes later.
+    in_order = tuple(dict.fromkeys(ran))
+    assert in_order == CLICK_COMMANDS[: len(in_order)]
+    assert len(in_order) >= 4
     assert "context" in pq.read_schema("counts.parquet").names

@@ -56,8 +56,9 @@ if TYPE_CHECKING:
     from affinerank.pipeline import train_production_ranker as train_production_ranker
     from affinerank.pipeline import train_safe as train_safe
     from affinerank.pipeline import weigh as weigh
-    from affinerank.pipeline.safeguards import SAFEGUARDS as SAFEGUARDS
     from affinerank.rankers import RANKERS as RANKERS
+    from affinerank.rankers.blend import Blend as Blend
+    from affinerank.rankers.blend import BlendSettings as BlendSettings
     from affinerank.rankers.loading import load_ranker as load_ranker
     from affinerank.rankers.losses import LOSSES as LOSSES
     from affinerank.rankers.mlp import NetworkSettings as NetworkSettings
@@ -81,8 +82,9 @@ errors:AffineRankError,AffineRankWarning,ConfigError,DataError
 estimators:ESTIMATORS,Estimator,Evidence,Weights estimators.correction:corrected
 metrics:Metric,MetricValues pipeline:debias,estimate_users,evaluate_from_clicks
 pipeline:evaluate_rankers,feature_importance,prepare_simulation,ranker_settings
-pipeline:train,train_production_ranker,train_safe,weigh pipeline.safeguards:SAFEGUARDS
-rankers:RANKERS rankers.loading:load_ranker rankers.losses:LOSSES
+pipeline:train,train_production_ranker,train_safe,weigh
+rankers:RANKERS rankers.blend:Blend,BlendSettings rankers.loading:load_ranker
+rankers.losses:LOSSES
 rankers.mlp:NetworkSettings rankers.ranker:Ranker,judge,score
 rankers.trees:TreeSettings sklearn:AffineRanker
 """

@@ -20,7 +20,7 @@ from affinerank.defaults import (
     CORRECTION,
     ESTIMATOR,
     LABELS,
-    RANKER,
+    NETWORK,
     RELEVANT_ABOVE,
 )
 from affinerank.experiments.reproduce import reproduce
@@ -42,7 +42,7 @@ from affinerank.seeds import stage_rng
 WORLD = "yahoo-like:500"
 CLICKS = 300_000
 SHOWN = (BASELINE, CORRECTION, ESTIMATOR, LABELS)
-NETWORK = ("hidden=32,16", "epochs=8")
+SHAPE = ("hidden=32,16", "epochs=8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,8 @@ def run_demo(*, seed: int = 0, progress: Progress = quiet) -> Demo:
         estimated.users,
         estimators=SHOWN,
         seeds=[seed],
-        settings=ranker_settings(RANKER, NETWORK, seed),
+        ranker=NETWORK,
+        settings=ranker_settings(NETWORK, SHAPE, seed),
         progress=progress,
     )
     rankings = {

@@ -144,7 +144,7 @@ def test_the_demo_goes_the_whole_path_and_reports(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo, "WORLD", "yahoo-like:300")
-    monkeypatch.setattr(demo, "NETWORK", ("hidden=8", "epochs=4"))
+    monkeypatch.setattr(demo, "SHAPE", ("hidden=8", "epochs=4"))
     monkeypatch.setattr(demo, "reproduce", partial(reproduce_small, tmp_path))
     assert main(["demo", "--json", "--out", str(tmp_path / "demo")]) == 0
     about = json.loads(capsys.readouterr().out)

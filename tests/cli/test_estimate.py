@@ -16,7 +16,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWar
 
 Capture = pytest.CaptureFixture[str]
 WORLD = "yahoo-like:80"
-NETWORK = ["--set", "hidden=4", "--set", "epochs=1", "--set", "device=cpu"]
+NETWORK = [
+    "--set",
+    "hidden=4",
+    "--set",
+    "epochs=1",
+    "--set",
+    "device=cpu",
+]
+RANKER = ["--ranker", "mlp", *NETWORK]
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +197,7 @@ def test_train_estimates_users_where_none_are_given(
     counts: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     model, users = tmp_path / "model", tmp_path / "users.json"
-    arguments = ["train", str(counts), "--data", WORLD, "-o", str(model), *NETWORK]
+    arguments = ["train", str(counts), "--data", WORLD, "-o", str(model), *RANKER]
     assert main([*arguments, "--save-users", str(users)]) == 0
     printed = capsys.readouterr()
     said = " ".join((printed.out + printed.err).split())
@@ -197,10 +205,10 @@ def test_train_estimates_users_where_none_are_given(
     assert f"no --users: estimated by mixture ({why})" in said
     assert load_users(users).provenance["estimated_by"] == "mixture"
     assert model.is_dir()
-    other = [*arguments[:5], str(tmp_path / "other"), *NETWORK]
+    other = [*arguments[:5], str(tmp_path / "other"), *RANKER]
     about = answered(capsys, *other)
     assert about
-    again = [*arguments[:5], str(tmp_path / "again"), *NETWORK]
+    again = [*arguments[:5], str(tmp_path / "again"), *RANKER]
     assert main([*again, "--users", str(users)]) == 0
     assert "no --users" not in capsys.readouterr().out
 
@@ -209,7 +217,7 @@ def test_train_needs_no_users_for_a_naive_ranker(
     counts: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     arguments = ["train", str(counts), "--data", WORLD, "-o", str(tmp_path / "model")]
-    assert main([*arguments, "--estimator", "naive", *NETWORK]) == 0
+    assert main([*arguments, "--estimator", "naive", *RANKER]) == 0
     printed = capsys.readouterr()
     assert "no --users" not in printed.out + printed.err
 

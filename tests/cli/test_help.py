@@ -146,4 +146,4 @@ def test_every_example_runs(folder: Path, capsys: pytest.CaptureFixture[str]) ->
         if name.startswith("import "):
             words[-1] = "imported.parquet"
         assert main(words[1:]) == 0, f"{name}: {capsys.readouterr().err}"
-    assert (folder / "model.json").is_file()
+    assert (folder / "model.onnx").is_file()

@@ -67,15 +67,15 @@ def test_validation_says_what_features_are_worth(
         validation=(clicks, data.train),
         importance=True,
     )
-    (one,) = trained.fitted.values()
-    assert one.importance.loss.max() > 0
     (ranker,) = trained.rankers.values()
+    rows = ranker.provenance["importance"]["features"]
+    assert max(row["loss"] for row in rows) > 0
     with pytest.raises(ar.DataError, match="did not learn from"):
         ar.feature_importance(ranker, clicks, data.train, known)
     fresh = replace(ranker, learnt_from=ranker.learnt_from[:20])
     found = ar.feature_importance(fresh, clicks, data.train, known)
     assert 0 < found.queries <= len(ranker.learnt_from) - 20
-    assert found.frame().num_rows == len(ranker.mapping.names)
+    assert found.frame().num_rows == len(ranker.features)
 
 
 def test_nothing_held_out_is_refused(

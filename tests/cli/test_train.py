@@ -57,6 +57,7 @@ def test_affine_beats_the_others_and_nears_full_information() -> None:
             simulation.users,
             estimators=ESTIMATORS,
             seeds=[seed],
+            ranker="mlp",
             settings=SMALL,
             recipe="paper",
         )
@@ -88,6 +89,7 @@ def test_affine_nears_full_information_on_mq2008() -> None:
             simulation.users,
             estimators=["affine", "full-information"],
             seeds=[seed],
+            ranker="mlp",
             settings=SMALL,
             recipe="paper",
             relevant_above=0,
@@ -108,7 +110,16 @@ def test_documents_below_the_cutoff_have_no_weight() -> None:
     np.testing.assert_array_equal(per_query, np.minimum(data.docs_per_query, 5))
 
 
-NETWORK = ["--set", "hidden=8,4", "--set", "epochs=2", "--set", "device=cpu"]
+NETWORK = [
+    "--ranker",
+    "mlp",
+    "--set",
+    "hidden=8,4",
+    "--set",
+    "epochs=2",
+    "--set",
+    "device=cpu",
+]
 PLAIN = ["--estimator", "affine", "--recipe", "paper", *NETWORK]
 
 
@@ -283,7 +294,7 @@ def test_counts_that_share_no_document_with_the_data_are_refused() -> None:
     )
     data = RankingDataset.from_rows([[1.0], [2.0]], ["q", "q"])
     with pytest.raises(DataError, match="share no document"):
-        train(counts, data, TrustModel.paper(), settings=SMALL)
+        train(counts, data, TrustModel.paper(), ranker="mlp", settings=SMALL)
 
 
 def test_users_that_clicks_cannot_tell_are_rejected() -> None:
@@ -296,9 +307,11 @@ def test_users_that_clicks_cannot_tell_are_rejected() -> None:
         clicks=[1, 0],
     )
     with pytest.raises(ConfigError, match="ips has to know examination"):
-        train(counts, data, None, estimators=["ips"], settings=SMALL)
+        train(counts, data, None, estimators=["ips"], ranker="mlp", settings=SMALL)
     with pytest.raises(DataError, match="clicks"):
-        train(counts, data, None, settings=SMALL)
+        train(counts, data, None, ranker="mlp", settings=SMALL)
     with pytest.warns(AffineRankWarning, match="1 queries were issued, too few"):
-        trained = train(counts, data, None, estimators=["naive"], settings=SMALL)
+        trained = train(
+            counts, data, None, estimators=["naive"], ranker="mlp", settings=SMALL
+        )
     assert ("naive", 0) in trained.rankers

@@ -93,7 +93,7 @@ def test_trees_stop_early_on_held_out_clicks(
         (["--ranker", "forest"], "there is no ranker 'forest'"),
         ([*TREES, "--set", "hidden=8"], "there is no key 'hidden'"),
         ([*TREES, "--checkpoint", "x"], "checkpoint"),
-        (["--set", "trees=5"], "there is no key 'trees'"),
+        (["--set", "trees=0"], "trees must be 1"),
         ([*TREES, "--set", "learning_rate=0"], "learning_rate must be above 0, got 0"),
         ([*TREES, "--estimator", "magic"], "there is no estimator 'magic'"),
     ],

@@ -310,8 +310,7 @@ def test_nor_when_rankers_learn_anew(query: int) -> None:
             [pipeline_folds.Log(some, USERS, learns, 0)],
             features.astype(np.float32),
             np.arange(0, QUERIES * SIZE + 1, SIZE),
-            ranker=kind.name,
-            settings=kind.settings(),
+            rankers=(kind.name,),
         )[0]
         for some in (rows, changed)
     ]

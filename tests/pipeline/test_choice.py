@@ -1,4 +1,4 @@
-"""Choosing by data: the judge, the rule, the budget, and `train --estimator auto`."""
+"""Choosing by data: the judge, the rule, the budget, and `train --auto`."""
 
 import json
 from collections import Counter
@@ -18,7 +18,14 @@ from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, PAPER, QUICK
+from affinerank.defaults import (
+    BASELINE,
+    CORRECTION,
+    ESTIMATOR,
+    PAPER,
+    QUICK,
+    RANKER,
+)
 from affinerank.defaults import TREES as TREE_RANKER
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.evaluation.rank_effects import POWER
@@ -27,6 +34,7 @@ from affinerank.pipeline import choice as module
 from affinerank.pipeline.choice import (
     COMPARED,
     KEEP,
+    Candidate,
     Choice,
     ChoiceSettings,
     Judged,
@@ -44,11 +52,17 @@ from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.trees import TreeSettings
 
 TREES = ChoiceSettings(
-    TREE_RANKER, TreeSettings(trees=6, leaves=4, learning_rate=0.3, threads=1)
+    (TREE_RANKER,), TreeSettings(trees=6, leaves=4, learning_rate=0.3, threads=1)
 )
 NETWORK = ChoiceSettings(
-    settings=NetworkSettings(hidden=(8,), epochs=2, device="cpu"), recipe=PAPER
+    ("mlp",),
+    settings=NetworkSettings(hidden=(8,), epochs=2, device="cpu"),
+    recipe=PAPER,
 )
+
+
+CANDIDATES = [Candidate(name, RANKER) for name in COMPARED]
+DEFAULT, CORRECTED, NAIVE = (candidate.name for candidate in CANDIDATES)
 
 
 def up_to_gauge(alpha: ArrayLike, beta: ArrayLike) -> TrustModel:
@@ -94,7 +108,8 @@ def judged(
 ) -> Choice:
     """Judge by these clicks two rankers of lists of two documents."""
     rows = rows_of(*two_documents(clicks, times))
-    return Choice(judge_all({ESTIMATOR: default, CORRECTION: correction}, rows, users))
+    scores = {DEFAULT: default, CORRECTED: correction}
+    return Choice(judge_all(scores, rows, users), CANDIDATES[:2])
 
 
 def compare(
@@ -108,7 +123,8 @@ def compare(
     scores, rows, parts = hold_out(
         counts, data, users, settings=settings, progress=progress
     )
-    return Choice(judge_all(scores, rows, users), settings.folds, parts)
+    table = judge_all(scores, rows, users)
+    return Choice(table, settings.candidates, settings.folds, parts)
 
 
 KEPT, TURNED = np.array([1.0, 0.0] * 4), np.array([0.0, 1.0] * 4)
@@ -129,13 +145,13 @@ def test_leads_and_shortfalls_are_the_written_out_sums() -> None:
         CORRECTION: (second / 0.25 - (first - 0.2) / 0.5) * STEP,
         RANKS: (second / bias[1] - first / bias[0]) * STEP,
     }
-    for row, judge in zip(found.of(CORRECTION), values, strict=True):
+    for row, judge in zip(found.of(CORRECTED), values, strict=True):
         assert row.judge == judge
         error = values[judge].std(ddof=1) / sqrt(4)
-        for name in (ESTIMATOR, KEEP):
+        for name in (DEFAULT, KEEP):
             expected = (values[judge].mean(), error)
             assert row.over[name] == pytest.approx(expected, rel=1e-4)
-        assert row.over[CORRECTION] == (0, 0)
+        assert row.over[CORRECTED] == (0, 0)
     # Keeping is short by the gain of turning less half its error, where above 0.
     for row, judge in zip(found.of(KEEP), values, strict=True):
         gain, error = values[judge].mean(), values[judge].std(ddof=1) / sqrt(4)
@@ -145,7 +161,7 @@ def test_leads_and_shortfalls_are_the_written_out_sums() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "taken"), [([5, 6, 4, 2], ESTIMATOR), ([8, 4, 4, 3], CORRECTION)]
+    ("second", "taken"), [([5, 6, 4, 2], DEFAULT), ([8, 4, 4, 3], CORRECTED)]
 )
 def test_the_default_stays_unless_led_by_half_a_standard_error(
     second: list[int], taken: str
@@ -154,10 +170,11 @@ def test_the_default_stays_unless_led_by_half_a_standard_error(
     difference = np.array(second) - 4.0
     error = difference.std(ddof=1) / sqrt(4)
     # Means of 0.25 and 0.75, with errors of 0.85 and 1.11.
-    assert (difference.mean() > error / 2) == (taken == CORRECTION)
+    assert (difference.mean() > error / 2) == (taken == CORRECTED)
     users = TrustModel.position_bias([0.5, 0.5])
     found = judged([(4, s) for s in second], users, KEPT, TURNED)
-    by_users = Choice([row for row in found.judged if row.judge == CORRECTION])
+    of_users = [row for row in found.judged if row.judge == CORRECTION]
+    by_users = Choice(of_users, CANDIDATES[:2])
     assert by_users.best == taken
 
 
@@ -168,8 +185,8 @@ def test_keeping_the_logged_ranking_is_taken_where_both_judges_say_so() -> None:
     rows = rows_of(*two_documents(lists))
     effects = up_to_gauge([0.5, 0.4], [0.0, 0.0])
     both = [*_by("one", rows, users), *_by("other", rows, effects)]
-    found = Choice(both)
-    assert (found.best, found.trained) == (KEEP, ESTIMATOR)
+    found = Choice(both, CANDIDATES[:1])
+    assert (found.best, found.trained) == (KEEP, CANDIDATES[0])
     assert found.advice is not None
     assert found.advice.startswith(f"{KEEP}: nothing here beats it")
     assert found.to_dict()["advice"] == found.advice
@@ -181,52 +198,52 @@ def test_keeping_the_logged_ranking_is_taken_where_both_judges_say_so() -> None:
 
 def _by(judge: str, rows: ClickRows, users: ClickModel) -> list[Judged]:
     """Judge turning all lists round by these users."""
-    over = {ESTIMATOR: over_logged(TURNED, rows, DCG_10), KEEP: np.zeros(rows.n_docs)}
+    over = {DEFAULT: over_logged(TURNED, rows, DCG_10), KEEP: np.zeros(rows.n_docs)}
     weights = weigh(rows, CORRECTION, users)
     return list(module._judged(judge, weights, over, rows.query_of_doc))
 
 
 def row(
-    judge: str, estimator: str, short: float, **over: tuple[float, float]
+    judge: str, candidate: str, short: float, **over: tuple[float, float]
 ) -> Judged:
-    names = {"default": ESTIMATOR, "naive": BASELINE, "keep": KEEP}
-    return Judged(judge, estimator, {names[k]: v for k, v in over.items()}, short)
+    names = {"default": DEFAULT, "naive": NAIVE, "keep": KEEP}
+    return Judged(judge, candidate, {names[k]: v for k, v in over.items()}, short)
 
 
 def test_the_worse_judge_decides() -> None:
     """Each judge has a favourite of its own; the baseline is second for both."""
     table = [
-        row("users", ESTIMATOR, 0.0, keep=(0.7, 0.1)),
-        row("users", BASELINE, 0.3, keep=(0.5, 0.1)),
+        row("users", DEFAULT, 0.0, keep=(0.7, 0.1)),
+        row("users", NAIVE, 0.3, keep=(0.5, 0.1)),
         row("users", KEEP, 1.0, keep=(0.0, 0.0)),
-        row("ranks", ESTIMATOR, 0.4, keep=(-0.1, 0.2)),
-        row("ranks", BASELINE, 0.35, keep=(0.1, 0.2)),
+        row("ranks", DEFAULT, 0.4, keep=(-0.1, 0.2)),
+        row("ranks", NAIVE, 0.35, keep=(0.1, 0.2)),
         row("ranks", KEEP, 0.0, keep=(0.0, 0.0)),
     ]
-    found = Choice(table)
-    assert found.best == BASELINE
+    found = Choice(table, [CANDIDATES[0], CANDIDATES[2]])
+    assert found.best == NAIVE
     assert found.disagreement is None
 
 
 def test_where_judges_clearly_disagree_the_one_without_users_decides() -> None:
     table = [
-        row("users", ESTIMATOR, 0.0, keep=(0.7, 0.1)),
-        row("users", BASELINE, 0.3, keep=(0.5, 0.1)),
+        row("users", DEFAULT, 0.0, keep=(0.7, 0.1)),
+        row("users", NAIVE, 0.3, keep=(0.5, 0.1)),
         row("users", KEEP, 1.0, keep=(0.0, 0.0)),
-        row("ranks", ESTIMATOR, 1.0, keep=(-0.9, 0.2)),
-        row("ranks", BASELINE, 0.1, keep=(-0.1, 0.1)),
+        row("ranks", DEFAULT, 1.0, keep=(-0.9, 0.2)),
+        row("ranks", NAIVE, 0.1, keep=(-0.1, 0.1)),
         row("ranks", KEEP, 0.0, keep=(0.0, 0.0)),
     ]
-    found = Choice(table)
+    found = Choice(table, [CANDIDATES[0], CANDIDATES[2]])
     assert found.best == KEEP
     assert found.disagreement is not None
-    for words in (ESTIMATOR, "+0.7 ", "by users", "-0.9 ", "by ranks"):
+    for words in (DEFAULT, "+0.7 ", "by users", "-0.9 ", "by ranks"):
         assert words in found.disagreement
     assert found.to_dict()["disagreement"] == found.disagreement
     # A gain of -0.9 with an error of 0.5 is not clear: both judges are heard again.
-    table[3] = row("ranks", ESTIMATOR, 1.0, keep=(-0.9, 0.5))
-    assert Choice(table).disagreement is None
-    assert Choice(table).best == BASELINE
+    table[3] = row("ranks", DEFAULT, 1.0, keep=(-0.9, 0.5))
+    assert Choice(table, [CANDIDATES[0], CANDIDATES[2]]).disagreement is None
+    assert Choice(table, [CANDIDATES[0], CANDIDATES[2]]).best == NAIVE
 
 
 def test_the_gauge_of_the_users_changes_no_choice() -> None:
@@ -236,7 +253,7 @@ def test_the_gauge_of_the_users_changes_no_choice() -> None:
         users = up_to_gauge(a * alpha, beta + t * alpha)
         found = judged([(4, 5), (6, 1), (2, 3), (7, 4)], users, KEPT, TURNED)
         rows = [row for row in found.judged if row.judge == CORRECTION]
-        leads.append([np.array(row.over[ESTIMATOR]) * a for row in rows])
+        leads.append([np.array(row.over[DEFAULT]) * a for row in rows])
         leads[-1] += [np.array([row.short, 0.0]) for row in rows]
     np.testing.assert_allclose(leads[0], leads[1], atol=1e-12)
 
@@ -276,11 +293,12 @@ def world(
 
 def test_what_corrects_is_found_where_naive_learns_the_logged_order() -> None:
     found = compare(*world(), settings=TREES)
-    names = [row.estimator for row in found.judged]
-    assert names == 2 * [*COMPARED, KEEP]
-    assert found.best in (ESTIMATOR, CORRECTION)
+    names = [row.candidate for row in found.judged]
+    compared = [f"{name}, {TREE_RANKER}" for name in COMPARED]
+    assert names == 2 * [*compared, KEEP]
+    assert found.trained.estimator in (ESTIMATOR, CORRECTION)
     for row in found.of(found.best):
-        for other in (BASELINE, KEEP):
+        for other in (f"{BASELINE}, {TREE_RANKER}", KEEP):
             lead, error = row.over[other]
             assert lead > 3 * error
     assert all(row.over[KEEP] == (0, 0) for row in found.of(KEEP))
@@ -316,10 +334,10 @@ def test_counts_by_context_and_segment_are_compared_as_their_sums() -> None:
         **apart, context=context, sessions=np.full(len(context), 1000)
     )
     both = (by_context, by_context.merged("context"), counts.labelled("segment", "all"))
-    found = [compare(c, data, users, settings=ChoiceSettings(QUICK)) for c in both]
+    found = [compare(c, data, users, settings=ChoiceSettings((QUICK,))) for c in both]
     for rows in zip(*(each.judged for each in found), strict=True):
         for row in rows[1:]:
-            if row.estimator != ESTIMATOR:
+            if not row.candidate.startswith(ESTIMATOR):
                 assert row.over[KEEP] == pytest.approx(rows[0].over[KEEP], rel=1e-6)
 
 
@@ -367,7 +385,7 @@ def test_parts_are_left_out_where_the_budget_would_not_hold(
     )
     assert (found.parts, found.folds) == (parts, parts + left)
     assert found.to_dict()["parts"] == parts
-    stage = f"holding out for {', '.join(COMPARED)}: part"
+    stage = f"holding out for {', '.join(COMPARED)}, mlp: part"
     assert steps == [*((stage, i, 3) for i in range(parts)), (stage, 3, 3)]
 
 
@@ -382,7 +400,7 @@ def test_a_small_budget_learns_from_few_queries_and_judges_by_a_part(
         return score(ranker, unseen)
 
     monkeypatch.setattr(module, "score", watched)
-    settings = ChoiceSettings(settings=NETWORK.settings, budget=14.0, recipe=PAPER)
+    settings = ChoiceSettings(("mlp",), NETWORK.settings, budget=14.0, recipe=PAPER)
     monkeypatch.setattr(module, "monotonic", count(step=14.0).__next__)
     assert compare(counts, data, users, settings=settings).parts == 1
     assert sizes == [(35, 20)] * 3  # 14 x 15 documents are those of 35 queries
@@ -404,7 +422,7 @@ def test_users_are_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_cannot_be_compared_is_rejected() -> None:
     with pytest.raises(ConfigError, match="'tree'"):
-        ChoiceSettings("tree")
+        ChoiceSettings(("tree",))
     with pytest.raises(ConfigError, match="above 0 s, got 0"):
         ChoiceSettings(budget=0)
     with pytest.raises(ConfigError, match="folds must be 2 or more, got 1"):
@@ -427,15 +445,16 @@ def test_auto_trains_the_best_and_keeps_the_table(
     counts, users, data = small_log
     target = str(tmp_path / "model")
     arguments = ["train", counts, "--data", data, "--users", users, "--budget", "2m"]
-    arguments += ["--estimator", "auto", "--set", "hidden=8", "--set", "epochs=2"]
+    arguments += ["--auto", "--ranker", "mlp", "--set", "hidden=8", "--set", "epochs=2"]
     capsys.readouterr()
     assert main([*arguments, "-o", target, "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     [row] = about["rankers"]
     found = about["choice"]
-    assert row["estimator"] == (ESTIMATOR if "advice" in found else found["best"])
-    names = [each["estimator"] for each in found["candidates"]]
-    assert names == 2 * [*COMPARED, KEEP]
+    best = found["best"].partition(",")[0]
+    assert row["estimator"] == (ESTIMATOR if "advice" in found else best)
+    names = [each["candidate"] for each in found["candidates"]]
+    assert names == 2 * [*(f"{name}, mlp" for name in COMPARED), KEEP]
     assert {each["judge"] for each in found["candidates"]} == {CORRECTION, RANKS}
     ranker = load_ranker(target)
     assert ranker.provenance["choice"] == found
@@ -445,12 +464,46 @@ def test_auto_trains_the_best_and_keeps_the_table(
     assert "3 of 3 parts" in printed
     assert f"taken: {found['best']}" in printed
     assert f"by {RANKS}" in printed
+    assert found["decision"][:60] in printed.replace("\n", " ")
+
+
+def test_auto_compares_estimators_and_rankers(
+    small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The time is too short for networks; members of the blend are compared, too."""
+    counts, users, data = small_log
+    arguments = ["train", counts, "--data", data, "--users", users, "--auto"]
+    arguments += ["--budget", "15s", "-o", str(tmp_path / "model"), "--json"]
+    capsys.readouterr()
+    assert main(arguments) == 0
+    printed = capsys.readouterr()
+    assert "mlp is not compared: in 15 s it can learn from 225 documents" in printed.err
+    found = json.loads(printed.out)["choice"]
+    names = {each["candidate"] for each in found["candidates"]}
+    rankers = (RANKER, TREE_RANKER, QUICK)
+    pairs = {f"{name}, {ranker}" for name in COMPARED for ranker in rankers}
+    assert names == pairs | {KEEP}
+
+
+def test_a_member_stands_for_the_ranker_that_it_is_alone() -> None:
+    """What is judged is what would be trained: the same scores, without training."""
+    counts, data, users = world(shown=100)
+    settings = ChoiceSettings((RANKER, QUICK), estimators=(CORRECTION,))
+    rankers = module._train_candidates(counts, data, users, settings, strict=False)
+    alone = ChoiceSettings((QUICK,), estimators=(CORRECTION,))
+    [other] = module._train_candidates(
+        counts, data, users, alone, strict=False
+    ).values()
+    member = rankers[Candidate(CORRECTION, QUICK)]
+    np.testing.assert_array_equal(score(member, data), score(other, data))
+    assert len(rankers) == 2
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--estimator", "affine"], "--estimator auto"),
+        (["--set", "trees=5"], "--set is for one ranker"),
+        (["--safe", "--production", "f1"], "--auto and --safe"),
         (["--patience", "2"], "--patience"),
         (["--ranker", TREE_RANKER, "--set", "epochs=2"], "epochs"),
         (["--budget", "soon"], "'soon'"),
@@ -467,7 +520,7 @@ def test_bad_options_of_auto_are_one_sentence_and_write_nothing(
     target = tmp_path / "model"
     arguments = ["train", counts, "--data", data, "--users", users]
     capsys.readouterr()
-    assert main([*arguments, "--estimator", "auto", *more, "-o", str(target)]) == 2
+    assert main([*arguments, "--auto", *more, "-o", str(target)]) == 2
     fault = capsys.readouterr().err
     assert words in fault
     assert fault.count("\n") == 1

@@ -69,7 +69,7 @@ class Kind:
 
 def learnt(logs: list[Log], row: RankerKind, features: Any = FEATURES) -> Any:
     with RANKERS.added(row):
-        given: Any = {"ranker": row.name, "settings": Settings()}
+        given: Any = {"rankers": row.prior, "settings": {row.name: Settings()}}
         return learn_in_folds(logs, features, OFFSETS, **given)
 
 
@@ -84,13 +84,13 @@ def test_what_logs_ask_of_the_same_clicks_is_learnt_once() -> None:
 
 
 @pytest.mark.parametrize("gaps", [False, True])
-def test_a_kind_beside_it_learns_weights_and_explains_clicks_too(gaps: bool) -> None:
+def test_all_kinds_explain_clicks_and_the_last_learns_weights(gaps: bool) -> None:
     kind, other = Kind(), Kind()
     features = FEATURES.copy()
     if gaps:
         features[::2, 0], features[:, 1] = np.nan, np.nan
     with RANKERS.added(other.row("other")):
-        row = kind.row("own", beside="other", reads_missing=True)
+        row = kind.row("own", prior_rankers=("own", "other"), reads_missing=True)
         (folds,) = learnt([log((CLICKS, naive.ROW.name))], row, features)
     assert kind.taught == [(True, 1)] * FOLDS
     assert other.taught == [(True, 1), (False, 1)] * FOLDS

@@ -11,7 +11,7 @@ import pytest
 from affinerank.errors import AffineRankWarning, ConfigError
 from affinerank.estimators import Weights
 from affinerank.pipeline.lists import Lists
-from affinerank.pipeline.recipe import fit_chosen, require_recipe
+from affinerank.pipeline.recipe import fit_chosen, held_out_queries, require_recipe
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, RankerKind
 
@@ -64,7 +64,9 @@ def chosen(n_queries: int, **given: Any) -> tuple[list[Fitted], Calls]:
     )
     with RANKERS.added(row):
         given = {"settings": Settings(), **given}
-        found = fit_chosen("planned", lists(n_queries), seeds=[0, 1], **given)
+        learnt = lists(n_queries)
+        held = held_out_queries(learnt.targets.share, 0)
+        found = fit_chosen("planned", learnt, held, seeds=[0, 1], **given)
     return found, calls
 
 

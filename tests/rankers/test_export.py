@@ -17,11 +17,12 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import Ranker, export, mlp, trees
+from affinerank.rankers.blend import Blend, production_of
 from affinerank.rankers.export import export_ranker
-from affinerank.rankers.mixed import Mixed
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.networks import Networks, initial_parameters
 from affinerank.rankers.onnx_graph import build_model
+from affinerank.rankers.ranker import Member
 from affinerank.rankers.trees import TreeModel, fit_lambdamart
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -97,16 +98,19 @@ def test_the_graph_of_a_network_is_the_written_out_formula(
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_a_ranker_mixed_with_production_goes_to_onnx(
-    tmp_path: Path, share: float
-) -> None:
+def test_a_blend_with_production_goes_to_onnx(tmp_path: Path, share: float) -> None:
     plain, path = network(mapping=FeatureMapping(NAMES, "none")), tmp_path / "a.onnx"
-    mixed = replace(plain, model=Mixed(plain.model, 0, share, (2.0, 0.5)))
-    export_ranker(mixed, path, to="onnx")
+    members = (
+        Member("production", production_of("title"), 1 - share, 2.0),
+        Member("mlp", plain, share, 0.5),
+    )
+    blend = Blend("blend", members, {})
+    export_ranker(blend, path, to="onnx")
     expected = (1 - share) * LIST[:, 0] / 2.0 + share * score(plain, LIST) / 0.5
+    assert blend.features == NAMES
     np.testing.assert_allclose(run(path, LIST), expected, rtol=1e-5)
-    with pytest.raises(ConfigError, match=r"written as .* exported to onnx"):
-        export_ranker(mixed, tmp_path / "a.json", to="solr")
+    with pytest.raises(ConfigError, match=r"written as .*train --for solr.* to onnx"):
+        export_ranker(blend, tmp_path / "a.json", to="solr")
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.1])
@@ -252,11 +256,12 @@ def test_a_file_that_scores_otherwise_is_not_written(
     ranker = network()
     *layers, last = layers_of(ranker)
     shifted = (*layers, last + torch.tensor(0.01))
-    off = replace(ranker.model, parameters=shifted)  # type: ignore[type-var]
+    model: Any = ranker.model
+    off = replace(ranker, model=replace(model, parameters=shifted))
     before = (tmp_path / "ranker.onnx", tmp_path / "ranker.onnx.json")
     for path in before:
         path.write_text("as it was")
-    monkeypatch.setattr(export, "build_model", lambda _, m: build_model(off, m))
+    monkeypatch.setattr(export, "build_model", lambda _: build_model(off))
     with pytest.raises(DataError, match=r"scores otherwise .* by up to 0\.01 "):
         export_ranker(ranker, before[0], to="onnx")
     assert [path.read_text() for path in before] == ["as it was"] * 2
@@ -278,7 +283,6 @@ def test_what_cannot_be_exported_is_rejected(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"categories": [0], "min_data_per_group": 1}, "categories"),
         ({"zero_as_missing": True}, "zeros that count as missing"),
         ({"linear_tree": True}, "linear leaves"),
         ({"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}, "averages"),

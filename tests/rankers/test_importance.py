@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from affinerank.data.dataset import RankingDataset
+from affinerank.data.features import FeatureMapping
 from affinerank.errors import DataError
-from affinerank.rankers import Targets
+from affinerank.rankers import Ranker, Targets
+from affinerank.rankers.blend import Blend
 from affinerank.rankers.importance import by_gain, by_permutation
+from affinerank.rankers.ranker import Member
 
 QUERIES = 2000
 
@@ -32,17 +36,23 @@ class Sum:
         return {}
 
 
-def pairs() -> tuple[Any, Targets, Any]:
+def ranker_of(model: Any, names: tuple[str, ...] = ("a", "b")) -> Ranker:
+    """A ranker that reads raw features by this model."""
+    return Ranker("lightgbm", model, FeatureMapping(names, "none"), {})
+
+
+def pairs() -> tuple[RankingDataset, Targets]:
     """Lists of two documents worth 1 and 0, the first feature in that order."""
     features = np.tile(np.array([[1, 5], [0, 3]], np.float32), (QUERIES, 1))
+    query = np.arange(QUERIES).repeat(2)
+    data = RankingDataset.from_rows(features, query, feature_names=("a", "b"))
     weights = np.tile([1.0, 0.0], QUERIES)[None]
-    return features, Targets(weights, weights > -1), np.arange(0, 2 * QUERIES + 1, 2)
+    return data, Targets(weights, weights > -1)
 
 
-def worth(model: Any, features: Any, targets: Targets, offsets: Any, **how: Any) -> Any:
+def worth(model: Any, data: RankingDataset, targets: Targets, **how: Any) -> Any:
     rng = np.random.default_rng(0)
-    names = ("a", "b")
-    return by_permutation(model, names, features, targets, offsets, rng=rng, **how)
+    return by_permutation(ranker_of(model), data, targets, rng=rng, **how)
 
 
 def test_a_feature_is_worth_what_its_exchange_costs() -> None:
@@ -65,22 +75,22 @@ def test_what_no_split_reads_costs_nothing_and_is_not_tried() -> None:
 
 
 def test_what_is_not_known_does_not_matter() -> None:
-    features, targets, offsets = pairs()
+    data, targets = pairs()
     known = targets.known.copy()
     known[0, : 2 * 500] = False
     weights = np.where(known, targets.weights, 1e9)
-    found = worth(Sum(), features, Targets(weights, known), offsets)
+    found = worth(Sum(), data, Targets(weights, known))
     assert found.queries == QUERIES - 500
     assert found.loss[0] == pytest.approx((1.0 - 1.0 / log2(3)) / 2, rel=0.05)
 
 
 def test_queries_count_by_their_share() -> None:
     """Half of the queries are worth nothing, and have three quarters of the share."""
-    features, targets, offsets = pairs()
+    data, targets = pairs()
     weights = targets.weights.copy()
     weights[0, :QUERIES] = 0.0
     share = np.where(np.arange(QUERIES) < QUERIES // 2, 3.0, 1.0)[None]
-    found = worth(Sum(), features, Targets(weights, targets.known, share), offsets)
+    found = worth(Sum(), data, Targets(weights, targets.known, share))
     expected = (1.0 - 1.0 / log2(3)) / 2 / 4
     assert abs(found.loss[0] - expected) < 5 * found.standard_error[0]
 
@@ -92,15 +102,50 @@ def test_many_documents_are_drawn_from(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lists_without_a_pair_are_refused() -> None:
-    features, targets, offsets = pairs()
+    data, targets = pairs()
     none = Targets(targets.weights, targets.weights > 0)
     with pytest.raises(DataError, match="two known documents"):
-        worth(Sum(), features, none, offsets)
+        worth(Sum(), data, none)
 
 
 def test_rows_and_frame_have_the_most_important_first() -> None:
-    rows = by_gain(Sum(gain=[1.0, 3.0]), ("a", "b")).rows()
+    rows = by_gain(ranker_of(Sum(gain=[1.0, 3.0]))).rows()
     assert rows == [{"feature": "b", "gain": 0.75}, {"feature": "a", "gain": 0.25}]
     frame = worth(Sum(), *pairs()).frame()
     assert frame.column_names == ["feature", "loss", "standard_error"]
     assert frame["feature"].to_pylist() == ["a", "b"]
+
+
+def test_a_blend_gains_by_the_shares_of_its_trees() -> None:
+    """Trees of share .6 read a and b alike, those of .2 read b alone: .3 to .5."""
+    members = (
+        Member("one", ranker_of(Sum(gain=[2.0, 2.0])), 0.6),
+        Member("other", ranker_of(Sum(gain=[5.0]), ("b",)), 0.2),
+        Member("linear", ranker_of(Sum()), 0.2),
+    )
+    blend = Blend("blend", members, {})
+    gain: Any = by_gain(blend).gain
+    assert gain.tolist() == pytest.approx([3 / 8, 5 / 8])
+
+
+def test_a_category_is_permuted_as_a_whole() -> None:
+    """The ranker reads a feature of each value; what is lost is lost by the brand."""
+    values = ("nike", "puma")
+    data = RankingDataset.from_groups(
+        np.tile(np.array([[1], [0]], np.float32), (QUERIES, 1)),
+        np.arange(QUERIES).repeat(2),
+        np.arange(QUERIES),
+        feature_names=("brand",),
+        categories={"brand": values},
+    )
+    weights = np.tile([1.0, 0.0], QUERIES)[None]
+    names = ("brand=puma", "brand=nike")
+    mapping = FeatureMapping(names, "none", categories={"brand": values})
+    found: Any = by_permutation(
+        Ranker("mlp", Sum(), mapping, {}),
+        data,
+        Targets(weights, weights > -1),
+        rng=np.random.default_rng(0),
+    )
+    assert found.features == ("brand",)
+    assert found.loss[0] == pytest.approx((1.0 - 1.0 / log2(3)) / 2, rel=0.05)

@@ -197,7 +197,7 @@ def test_a_constant_feature_has_no_coefficient() -> None:
 def test_a_ranker_is_the_same_in_its_folder_and_as_onnx(tmp_path: Path) -> None:
     ranker = Ranker(ROW.name, fitted(clicks(20)).kept, FeatureMapping(NAMES), {})
     ranker.save(tmp_path / "model")
-    again = load_ranker(tmp_path / "model")
+    again: Any = load_ranker(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(FEATURES), ranker.predict(FEATURES))
     pytest.importorskip("onnxruntime")
     made = export_ranker(ranker, tmp_path / "ranker.onnx", to="onnx")

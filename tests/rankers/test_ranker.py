@@ -129,7 +129,7 @@ def test_a_saved_ranker_is_the_same_when_loaded(tmp_path: Path, kind: str) -> No
     ranker = ranker_of(kind)
     ranker.save(tmp_path / "model")
     with RANKERS.added(RIDGE):
-        loaded = load_ranker(tmp_path / "model")
+        loaded: Any = load_ranker(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(FEATURES), ranker.predict(FEATURES))
     assert (loaded.kind, loaded.mapping) == (kind, ranker.mapping)
     assert (loaded.provenance, loaded.learnt_from) == ({"seed": 6}, ("q1", "q2"))
@@ -160,7 +160,7 @@ def test_a_kind_of_ones_own_is_fitted_saved_loaded_and_scores(tmp_path: Path) ->
         np.testing.assert_array_equal(score(again, data), ranker.predict(FEATURES))
         with pytest.raises(ConfigError, match=r"kind ridge .* ONNX; .* to nothing"):
             export_ranker(again, tmp_path / "file", to="onnx")
-    with pytest.raises(DataError, match="no ranker 'ridge'; known are mlp, lightgbm"):
+    with pytest.raises(DataError, match="no ranker 'ridge'; known are blend, lightgbm"):
         load_ranker(tmp_path / "model")
 
 
@@ -216,7 +216,7 @@ def test_folders_of_older_versions_load(tmp_path: Path) -> None:
     folder = edited(
         tmp_path / "model", learnt_from=..., fill=..., provenance=provenance
     )
-    loaded = load_ranker(folder)
+    loaded: Any = load_ranker(folder)
     assert loaded.learnt_from == ("q7", "8")
     assert loaded.provenance == provenance
     assert loaded.mapping.fill is None
@@ -227,7 +227,8 @@ def test_folders_of_older_versions_load(tmp_path: Path) -> None:
 def test_what_fills_missing_values_is_saved_with_the_ranker(tmp_path: Path) -> None:
     mapping = FeatureMapping(NAMES, fill=(0.5, 0.0, 0.125))
     ranker_of(mlp.ROW.name, mapping=mapping).save(tmp_path / "model")
-    assert load_ranker(tmp_path / "model").mapping == mapping
+    loaded: Any = load_ranker(tmp_path / "model")
+    assert loaded.mapping == mapping
     folder = edited(tmp_path / "other", fill=[0.5, 0.0, float("nan")])
     with pytest.raises(DataError, match=r"not JSON: .* got NaN"):
         load_ranker(folder)

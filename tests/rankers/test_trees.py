@@ -54,7 +54,7 @@ def test_training_twice_gives_the_same_model() -> None:
 def test_a_saved_ranker_scores_as_before(tmp_path: Path) -> None:
     ranker = trained()
     ranker.save(tmp_path / "model")
-    loaded = load_ranker(tmp_path / "model")
+    loaded: Any = load_ranker(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(FEATURES), ranker.predict(FEATURES))
     assert loaded.mapping == ranker.mapping
     assert loaded.provenance == {"seed": 0}
@@ -353,7 +353,8 @@ def test_scores_from_clicks_are_logits_of_relevance(tmp_path: Path) -> None:
     stumps = replace(SMALL, trees=60, leaves=2)
     model = fitted(clicks(500), settings=stumps).kept
     Ranker(ROW.name, model, FeatureMapping(("a", "b", "c")), {}).save(tmp_path / "m")
-    found = expit(load_ranker(tmp_path / "m").predict(FEATURES))
+    loaded: Any = load_ranker(tmp_path / "m")
+    found = expit(loaded.predict(FEATURES))
     for level in (0.1, 0.8):
         own = np.isclose(RELEVANCE, level)
         error = standard_error(level, 500 * own.sum())

@@ -48,7 +48,8 @@ def test_the_file_is_one_that_xgboost_loads(tmp_path: Path) -> None:
     booster.load_model(folder(tmp_path / "m"))
     found = booster.predict(xgb.DMatrix(FEATURES))
     np.testing.assert_array_equal(found, model(relevance()).predict(FEATURES))
-    np.testing.assert_array_equal(load_ranker(tmp_path / "m").predict(FEATURES), found)
+    loaded: Any = load_ranker(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict(FEATURES), found)
 
 
 @pytest.mark.parametrize("noisy", [False, True])

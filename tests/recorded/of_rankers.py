@@ -128,6 +128,7 @@ def trained_networks() -> Pairs:
             counts_of("two").holdout(0.2),
             split_of("train"),
             true_users("two"),
+            ranker="mlp",
             settings=replace(TINY, batch_queries=32),
             estimators=ESTIMATORS,
             seeds=[3],

@@ -110,7 +110,7 @@ def test_a_loss_of_ones_own_trains_a_network(
     about = answered(
         capsys,
         *("train", counts, "--data", WORLD, "--users", users),
-        *("-o", str(tmp_path / "model"), "--set", "loss=hinge"),
+        *("-o", str(tmp_path / "model"), "--ranker", "mlp", "--set", "loss=hinge"),
         *("--set", "hidden=4", "--set", "epochs=2"),
     )
     assert about["rankers"][0]["epochs"] == 2

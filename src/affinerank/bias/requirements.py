@@ -28,8 +28,9 @@ def require_estimable(
         fault = f"all impressions are at rank {ranks[0]}, so there is no bias to find"
     elif pools.n_pools == 1:
         fault = (
-            f"{clicks:,.0f} clicks are too few to tell ranks apart; collect more, or "
-            "require fewer per rank (--least-clicks)"
+            f"{clicks:,.0f} clicks are too few to tell ranks apart; collect more, "
+            "require fewer per rank (estimate --least-clicks), or train without "
+            "correction (train --estimator naive)"
         )
     elif n_queries < LEAST_QUERIES:
         fault = (

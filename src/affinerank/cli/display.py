@@ -184,13 +184,18 @@ def trained(about: About) -> None:
     """Print what was trained, below what it was chosen from."""
     if "choice" in about:
         chosen(about["choice"])
-    names = [name for name in about["rankers"][0] if name not in ("seed", "written")]
+    apart = ("seed", "written", "members")
+    names = [name for name in about["rankers"][0] if name not in apart]
     heads = (*(name.replace("_", " ") for name in names), "written")
     cells = (
         (*(_number(row[name]) for name in names), row["written"])
         for row in about["rankers"]
     )
     table(heads, cells)
+    for row in about["rankers"]:
+        if members := row.get("members"):
+            parts = ", ".join(_member(member) for member in members)
+            line(f"{row['estimator']}: a blend of {parts}")
     told(
         about["unmatched"],
         "{documents:,} documents of {queries:,} queries with {impressions:,} "
@@ -212,6 +217,12 @@ def trained(about: About) -> None:
             "{feature} is missing {missing:,} times ({share:.1%}) and was filled with "
             "its median, {median:.3g} from 0 to 1",
         )
+
+
+def _member(row: About) -> str:
+    """Say how large a member of a blend became."""
+    size = f" ({row['trees']:,} trees)" if "trees" in row else ""
+    return f"{row['member']}{size}"
 
 
 def swap_plan(about: About) -> None:
@@ -277,7 +288,7 @@ def chosen(about: About) -> None:
     rows: dict[str, list[str]] = {}
     short: dict[str, float] = {}
     for row in about["candidates"]:
-        name = row["estimator"]
+        name = row["candidate"]
         gain = "{gain:+.4f} +- {standard_error:.4f}".format_map(row)
         rows.setdefault(name, []).append(gain)
         alone = "disagreement" in about  # then the last judge decides
@@ -288,6 +299,7 @@ def chosen(about: About) -> None:
         ((name, *gains, f"{short[name]:.2f}") for name, gains in rows.items()),
     )
     told(about, "taken: {best} (falls short least, from 0 to 1)")
+    told(about, "{decision}")
 
 
 def evaluated(about: About) -> None:

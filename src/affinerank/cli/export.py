@@ -14,7 +14,7 @@ def export(
 ) -> Result:
     """Write a ranker for another system, and check what was written.
 
-    Example: affinerank export model --to opensearch -o model.json
+    Example: affinerank export model --to onnx -o model.onnx
 
     Options:
         to: onnx, lightgbm, opensearch, opensearch-raw, elasticsearch, solr, vespa or

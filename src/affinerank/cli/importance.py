@@ -68,7 +68,7 @@ def importance(
         about = {"queries": kept.get("queries", 0), "features": kept.get("features")}
         return about, display.importance
     else:
-        found = by_gain(ranker.model, ranker.mapping.names)
+        found = by_gain(ranker)
         if found.gain is None:
             raise ConfigError(
                 f"{model}: a ranker of kind {ranker.kind} has no splits; give --counts "

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from typer import Option
 
 from affinerank.cli import display
 from affinerank.cli.options import (
@@ -23,8 +26,6 @@ from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
 from affinerank.errors import ConfigError
 from affinerank.progress import Progress
 
-AUTO = "auto"
-
 
 def train(
     counts: Counts,
@@ -33,11 +34,13 @@ def train(
     output: Output,
     users: Path | None = None,
     save_users: Path | None = None,
+    engine: Annotated[str | None, Option("--for")] = None,
+    auto: bool = False,
+    budget: str = "5m",
     estimator: list[str] | None = None,
+    ranker: str | None = None,
     clip: str | None = None,
     strict: bool = False,
-    ranker: str = RANKER,
-    budget: str = "5m",
     recipe: str = RECIPE,
     scaling: str | None = None,
     categories: str | None = None,
@@ -46,7 +49,7 @@ def train(
     validation: Path | None = None,
     checkpoint: Path | None = None,
     importance: bool = False,
-    safe: str | None = None,
+    safe: bool = False,
     production: str | None = None,
     relevant_above: float = RELEVANT_ABOVE,
     of: DataOptions,
@@ -54,27 +57,30 @@ def train(
     seed: Seed = 0,
     progress: Progress,
 ) -> Result | None:
-    """Train networks or trees on corrected clicks.
+    """Train a ranker on corrected clicks.
 
-    With --set, settings of the ranker, as in --set epochs=12; of trees also LightGBM's
-    or XGBoost's own (lambda_l2=1), and monotone scores (monotone=price=-1,rating=+1).
+    With --set, settings of the ranker, as in --set trees=100; of trees alone also
+    LightGBM's or XGBoost's own (lambda_l2=1), and monotone scores
+    (monotone=price=-1,rating=+1).
 
     Example: affinerank train counts.parquet --data yahoo-like:500
-    --users users.json --ranker lightgbm -o model
+    --users users.json -o model
 
     Options:
         output: New folder for the ranker.
         save_users: Write the user model that was estimated.
+        engine: Train what this engine can serve (opensearch, elasticsearch, solr, vespa
+            or ranklib): trees, or with --ranker linear-model a linear model.
+        auto: Compare estimators and rankers by held-out clicks, and train the best.
+        budget: Time that --auto should take at most, as in 90s, 5m or 1h.
         estimator: {ESTIMATORS} ({ESTIMATOR} by default); several are trained together,
-            one folder each; auto: {ESTIMATOR}, unless {CORRECTION} or {BASELINE} does
-            better on held-out queries, by two judges.
+            one folder each.
         strict: Reject ranks the user model lacks.
-        ranker: {RANKERS}.
-        budget: Time that auto should take at most, as in 90s, 5m or 1h.
+        ranker: {RANKERS} ({RANKER} by default).
         recipe: {RECIPE}: learning rate and number of epochs (or trees) by held-out
             queries, then trained on all; {PAPER}: as the settings say.
         scaling: Of features: list (within the query), data (by numbers that the ranker
-            keeps) or none; left out, list for networks, none for trees.
+            keeps) or none; left out, none for trees, list for others.
         categories: Columns of text: native, for trees (the default there), or one-hot:
             a feature for each value, as brand=nike, which search engines can serve.
         patience: Stop early: after so many epochs (or trees) without gain on held-out
@@ -83,20 +89,21 @@ def train(
         checkpoint: Resume from this file if interrupted.
         importance: Permute each feature within the lists of held-out queries, and say
             what DCG that costs; the ranker keeps it.
-        safe: Learn within limits ({SAFEGUARDS}), and leave production only as far as
-            held-out clicks allow; needs --production. For networks and trees.
+        safe: Blend with production, and leave it only as far as held-out clicks allow;
+            needs --production.
         production: Feature that holds production's score, for --safe.
     """
     from affinerank.pipeline import (
-        ChoiceSettings,
         given_rates,
         held_out,
-        ranker_settings,
+        train,
+        train_chosen,
+        train_safe,
     )
-    from affinerank.pipeline.choice import parse_budget
     from affinerank.pipeline.weighing import require_users_possible
+    from affinerank.rankers.serving import servable
 
-    names = list(dict.fromkeys(estimator or [ESTIMATOR]))
+    # What is asked for, checked before anything is read.
     if output.exists():
         raise ConfigError(f"{output}: exists already; choose another name or remove it")
     require_writable(
@@ -104,34 +111,134 @@ def train(
     )
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
-    more = len(names) > 1 or any((patience, checkpoint, clip, importance))
-    _require_alone(AUTO in names, more, safe, production)
-    seconds = parse_budget(budget)
+    estimators = list(dict.fromkeys(estimator or [ESTIMATOR]))
+    alone = {
+        "several --estimator": len(estimators) > 1,
+        "--clip": clip is not None,
+        "--patience": patience is not None,
+        "--checkpoint": checkpoint is not None,
+        "--importance": importance,
+        "--for": engine is not None,
+    }
+    _require_fitting(auto, safe, production, alone)
+    how = _asked(auto, budget, estimator, ranker, recipe, scaling, categories, seed)
     pairs = [*(settings or []), *([f"patience={patience}"] if patience else [])]
-    how, known = ranker_settings(ranker, pairs, seed), load(users)
-    needed = require_users_possible([ESTIMATOR] if AUTO in names else names, known)
+    how = _with_settings(how, pairs, later=engine is not None)
+    known = load(users)
+    needed = require_users_possible(how.estimators, known)
     if save_users is not None and (known is not None or not needed):
         raise ConfigError("--save-users is for users that are estimated here")
+
+    # Clicks, features and users.
     clicks, read = days.load(counts), of.read(data)
     if needed:
         known = load(users, clicks, seed)
-    same: dict[str, Any] = {"recipe": recipe, "safe": safe}
-    same |= {"scaling": scaling, "categories": categories}
-    compared = ChoiceSettings(ranker, how, seconds, seed, **same)
-    same |= {"relevant_above": relevant_above, "rates": given_rates(ranker, pairs)}
-    same |= {"clip": clip, "checkpoint": checkpoint, "importance": importance}
-    if validation is not None:
-        held = of.read(data, "validation", named=False)
-        same["validation"] = (Days().load(validation), held)
-    elif patience is not None:
-        same["validation"] = (held_out(clicks), read)
-    given = {"strict": strict, "progress": progress}
-    on = (clicks, read, known)
-    trained, choice = _trained(names, on, compared, production, given, same)
+    if engine is not None:
+        plan = servable(engine, ranker, scaling, read)
+        how = replace(
+            how,
+            rankers=(plan.ranker,),
+            scaling=plan.scaling,
+            categories=plan.categories or categories,
+        )
+        how = _with_settings(how, pairs)
+
+    # The ranker.
+    choice = None
+    same: dict[str, Any] = {"strict": strict, "progress": progress}
+    if auto:
+        trained, choice = train_chosen(clicks, read, known, settings=how, **same)
+    elif production is not None:
+        same |= {"production": production, "settings": how}
+        trained = train_safe(clicks, read, known, **same)
+    else:
+        held = None
+        if validation is not None:
+            held_data = of.read(data, "validation", named=False)
+            held = (Days().load(validation), held_data)
+        elif patience is not None:
+            held = (held_out(clicks), read)
+        [name] = how.rankers
+        trained = train(
+            clicks,
+            read,
+            known,
+            ranker=name,
+            settings=how.settings,
+            estimators=estimators,
+            seeds=[seed],
+            clip=clip,
+            relevant_above=relevant_above,
+            recipe=recipe,
+            scaling=how.scaling,
+            categories=how.categories,
+            rates=given_rates(name, pairs),
+            validation=held,
+            checkpoint=checkpoint,
+            importance=importance,
+            **same,
+        )
+
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ["RANK"] != "0":
         return None  # torchrun started several processes: the first writes
+    about = _written(
+        trained, choice, output, save_users=save_users, importance=importance
+    )
+    return about, display.trained
+
+
+def _asked(
+    auto: bool,
+    budget: str,
+    estimator: list[str] | None,
+    ranker: str | None,
+    recipe: str,
+    scaling: str | None,
+    categories: str | None,
+    seed: int,
+) -> Any:
+    """Return what is trained, or compared: the defaults, where nobody says."""
+    from affinerank.pipeline import ChoiceSettings
+    from affinerank.pipeline.choice import COMPARED, parse_budget, rankers_to_compare
+
+    estimators = COMPARED if auto else (ESTIMATOR,)
+    rankers = rankers_to_compare() if auto else (RANKER,)
+    return ChoiceSettings(
+        rankers=(ranker,) if ranker else rankers,
+        estimators=tuple(dict.fromkeys(estimator or estimators)),
+        budget=parse_budget(budget),
+        seed=seed,
+        recipe=recipe,
+        scaling=scaling,
+        categories=categories,
+    )
+
+
+def _with_settings(how: Any, pairs: list[str], later: bool = False) -> Any:
+    """Read settings of the one ranker, unless which one it is turns out later."""
+    from affinerank.pipeline import ranker_settings
+
+    if later:
+        return how
+    if len(how.rankers) == 1:
+        settings = ranker_settings(how.rankers[0], pairs, how.seed)
+        return replace(how, settings=settings)
+    if pairs:
+        raise ConfigError("--set is for one ranker; with --auto, name it (--ranker)")
+    return how
+
+
+def _written(
+    trained: Any,
+    choice: Any,
+    output: Path,
+    *,
+    save_users: Path | None,
+    importance: bool,
+) -> dict[str, Any]:
+    """Write what was trained; return it as plain data."""
     _report_users(trained, save_users)
-    about = trained.save(output)
+    about: dict[str, Any] = trained.save(output)
     if choice is not None:
         about["choice"] = choice.to_dict()
     if importance:
@@ -139,45 +246,23 @@ def train(
             name: one.provenance.get("importance")
             for (name, _), one in trained.rankers.items()
         }
-    return about, display.trained
+    return about
 
 
-def _trained(
-    names: list[str],
-    on: tuple[Any, Any, Any],
-    how: Any,
-    production: str | None,
-    given: dict[str, Any],
-    more: dict[str, Any],
-) -> tuple[Any, Any]:
-    """Compare estimators, learn safely, or train by each; ``more`` is for the last."""
-    from affinerank.pipeline import train, train_chosen, train_safe
-
-    if AUTO in names:
-        return train_chosen(*on, settings=how, **given)
-    if production is not None:
-        given |= {"production": production, "estimator": names[0]}
-        return train_safe(*on, settings=how, **given), None
-    more |= {"ranker": how.ranker, "settings": how.settings, "seeds": [how.seed]}
-    return train(*on, estimators=names, **{**given, **more}), None
-
-
-def _require_alone(
-    auto: bool, more: bool, safe: str | None, production: str | None
+def _require_fitting(
+    auto: bool, safe: bool, production: str | None, others: dict[str, bool]
 ) -> None:
     """Reject what a choice, or safe learning, would not heed."""
-    if (safe is None) != (production is None):
+    if safe != (production is not None):
         raise ConfigError("--safe and --production go together")
-    left = "other estimators, --clip, --patience, --checkpoint and --importance"
-    if safe is not None and (auto or more):
-        raise ConfigError(
-            f"--safe trains one ranker by one estimator: leave out {AUTO}, {left}"
-        )
-    if auto and more:
-        raise ConfigError(
-            f"--estimator {AUTO} compares estimators as they are by default: leave "
-            f"out {left}"
-        )
+    if auto and safe:
+        raise ConfigError("--auto and --safe do not go together; leave one out")
+    asked = [name for name, is_given in others.items() if is_given]
+    if auto and "several --estimator" in asked:
+        asked.remove("several --estimator")
+    if asked and (auto or safe):
+        option = "--auto" if auto else "--safe"
+        raise ConfigError(f"{option} does not go with {asked[0]}; leave one out")
 
 
 def _report_users(trained: Any, save_users: Path | None) -> None:

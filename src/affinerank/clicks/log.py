@@ -26,6 +26,7 @@ from affinerank.settings import require_at_least
 IDS = ("session_id", "query_id", "doc_id")
 REQUIRED = (*IDS, "rank", "clicked")
 OPTIONAL = ("ranker", "timestamp", "user_id", "segment", "propensity", "policy")
+OF_A_LOG = ("session_id", "rank", "clicked")  # and of no table of features
 NO_POLICY = ("", POLICY, "none")  # what a log calls the ranker's own list
 
 
@@ -169,6 +170,13 @@ def _named(table: ir.Table, options: LogOptions) -> ir.Table:
                 raise DataError(
                     "these are counts already; audit, estimate, debias and train read "
                     "them as they are"
+                )
+            if not any(options.name_of(n) in table.columns for n in OF_A_LOG):
+                raise DataError(
+                    f"there is none of a log's columns ({', '.join(OF_A_LOG)}), only "
+                    f"{', '.join(table.columns[:12])}; name them with --column "
+                    "rank=NAME, or, if this is a table of features, count the log and "
+                    "give this one to train as --data"
                 )
             raise DataError(
                 f"the log has no column {theirs!r} for {name}; it has "

@@ -379,7 +379,10 @@ def _found(table: pa.Table, data: RankingDataset) -> tuple[Ints, Bools]:
     order = np.argsort(there, kind="stable")
     there = there[order]
     if np.any(there[1:] == there[:-1]):
-        raise DataError("the data hold several documents of one id in one query")
+        raise DataError(
+            "the data hold several documents of one id in one query, and must have one "
+            "row for each; if they are a click log, count it (affinerank count LOG)"
+        )
     wanted = np.where((query < 0) | (within < 0), -1, query * size + within)
     place = np.minimum(np.searchsorted(there, wanted), len(there) - 1)
     known = there[place] == wanted

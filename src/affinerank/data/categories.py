@@ -42,21 +42,28 @@ def values_of(batches: Iterable[Any], rows: int, declared: Iterable[str]) -> Val
             own.update(pc.unique(texts(column)).drop_null().to_pylist())
             long = max(map(len, own), default=0) > limits.CATEGORY_LENGTH
             if long or len(own) > limits.CATEGORY_VALUES:
+                _require_text(name, own, declared)
                 most = f"more than {limits.CATEGORY_VALUES:,} different values"
                 raise _free_text(name, most)
     for name, own in found.items():
+        _require_text(name, own, declared)
         if len(own) > max(FEW_VALUES, rows / 2):
             raise _free_text(name, f"{len(own)} different values in {rows} rows")
-        numbers = sorted(filter(is_number, own))
-        if 2 * len(numbers) > len(own) and name not in declared:
-            other = sorted(own.difference(numbers))
-            also = f" and {other[0]!r:.60}" if other else " as text"
-            raise DataError(
-                f"column {name!r} must hold numbers or text, holds numbers{also}; if "
-                f"it is a category, say so (--category {name}), else correct it, or "
-                f"leave it out (--ignore {name})"
-            )
     return {name: tuple(sorted(own)) for name, own in found.items()}
+
+
+def _require_text(name: str, values: set[str], declared: Iterable[str]) -> None:
+    """Reject a column of text most of whose values are numbers: one was mistyped."""
+    numbers = sorted(filter(is_number, values))
+    if 2 * len(numbers) <= len(values) or name in declared:
+        return
+    words = sorted(values.difference(numbers))
+    also = f" and {words[0]!r:.60}" if words else " as text"
+    raise DataError(
+        f"column {name!r} must hold numbers or text, holds numbers{also}; if it is a "
+        f"category, say so (--category {name}), else correct it, or leave it out "
+        f"(--ignore {name})"
+    )
 
 
 def codes(column: Any, values: tuple[str, ...], declared: bool) -> Matrix:

@@ -289,7 +289,8 @@ class RankingDataset(Tabular):
         """Return the labels; reject data that have none."""
         if self.labels is None:
             raise DataError(
-                "labels are needed here, and these data have none; give a labelled set"
+                "labels are needed here, and these data have none; give a labelled "
+                "set, or to evaluate without labels the clicks held out (--counts)"
             )
         return self.labels
 

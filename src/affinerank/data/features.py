@@ -117,6 +117,20 @@ class FeatureMapping:
         """Names of the features that are codes of a category."""
         return tuple(name for name in self.names if name in self.categories)
 
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """Names of the raw features; those made of one category are of its column."""
+        sources = (self.source_of(name) for name in self.names)
+        return tuple(dict.fromkeys(sources))
+
+    def source_of(self, name: str) -> str:
+        """Return the raw feature that one of the names is made of."""
+        for category, values in self.categories.items():
+            made = name.removeprefix(f"{category}=")
+            if category not in self.names and made != name and made in values:
+                return category
+        return name
+
     def places(self, names: Collection[str]) -> list[int]:
         """Return which of the features these are."""
         return [i for i, name in enumerate(self.names) if name in names]

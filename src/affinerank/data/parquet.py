@@ -189,11 +189,12 @@ def _feature_names(schema: pa.Schema, chosen: Chosen) -> list[str]:
     *ids, label = own = chosen.own
     if len(set(schema.names)) != len(schema.names):
         raise DataError("two columns have the same name; give each a name of its own")
-    for name in ids:
+    for role, name in zip(("query_id", "doc_id"), ids, strict=False):
         if name not in schema.names:
             raise DataError(
                 f"there is no column {name!r}; expected {', '.join(ids)}, optionally "
-                f"{label}, and features; found {', '.join(schema.names[:8])}"
+                f"{label}, and features; found {', '.join(schema.names[:8])}; name "
+                f"another with --data-column {role}=NAME"
             )
     logged = [n for n in schema.names if n in OF_LOGS.split() and n not in ids]
     if logged:

@@ -14,7 +14,7 @@ from affinerank.bias import METHODS, EstimationSettings
 from affinerank.clicks.models import CLICK_MODELS
 from affinerank.clicks.policies import POLICIES
 from affinerank.clicks.traffic import Traffic
-from affinerank.defaults import CORRECTION, POLICY, RANKER
+from affinerank.defaults import CORRECTION, NETWORK, POLICY
 from affinerank.estimators import ESTIMATORS, Estimator
 from affinerank.pipeline.worlds import PRODUCTION, TRUE
 from affinerank.rankers import RANKERS
@@ -31,7 +31,7 @@ TABLES: Mapping[str, tuple[Table[Any], Callable[[Any], type]]] = {
 }
 TITLES = {PRODUCTION: "Production", TRUE: "True values"}
 PARAMETERS = {"fresh true": "new networks"}  # where name and value would not do
-UNNAMED = {"policy": POLICY, "ranker": RANKER}  # titles do not mention these
+UNNAMED = {"policy": POLICY, "ranker": NETWORK}  # titles do not mention these
 
 
 @dataclass(frozen=True, slots=True)

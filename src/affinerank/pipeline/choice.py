@@ -1,10 +1,13 @@
-r"""Choosing by data: which estimator the clicks favour, within a budget of time.
+r"""Choosing by data: which estimator and which ranker the clicks favour.
 
-Compared are the default estimator, the unbiased correction, the baseline, and keeping
-the logged ranking. Queries are dealt into parts. Part after part, the three are trained
-on other queries, as the final ranker will be, and rank the queries of the part. All are
-judged by the clicks on those. The value is DCG@10 over the documents that were shown,
-less that of the logged ranking, so that users need be known up to gauge only.
+Compared are pairs of an estimator and a ranker, and keeping the logged ranking: the
+default estimator, the unbiased correction and the baseline, each with the default
+ranker, its trees alone, its linear model alone and, where torch is installed and the
+budget is long enough, with a network. Queries are dealt into parts. Part after part,
+the candidates are trained on other queries, as the final ranker will be, and rank the
+queries of the part. All are judged by the clicks on those. The value is DCG@10 over the
+documents that were shown, less that of the logged ranking, so that users need be known
+up to gauge only.
 
 Two judges correct these clicks, and err in different ways. The first is unbiased if the
 users are right; if they are wrong, what was learnt with them shares its error, and no
@@ -14,16 +17,18 @@ standard error shows it. The second is not told of users
 The rule: by a judge, a candidate falls short by the most that another leads it, query
 by query, less half a standard error; as a share of the largest lead there is. Taken is
 the candidate that falls short least, by the judge that likes it less; of equals, the
-default. Keeping the logged ranking is one of the candidates, whose leads count less two
-standard errors: the final ranker learns from more queries than those judged. Where one
-judge clearly prefers a candidate to the logged ranking and the other the reverse, the
-users must be wrong, and the second judge decides alone.
+first: the default. Keeping the logged ranking is one of the candidates, whose leads
+count less two standard errors: the final ranker learns from more queries than those
+judged. Where one judge clearly prefers a candidate to the logged ranking and the other
+the reverse, the users must be wrong, and the second judge decides alone.
 
 The budget: after each part, the next is left out if the time used, the longest part so
 far and the estimated time of the final training would exceed it. One part is always
-done. In a part, rankers learn from queries with 15 documents in all for each second of
-the budget (4,500 in 5 minutes), or 30 queries if these have more, drawn among those of
-the other parts; the queries held out are all ranked.
+done. In a part, rankers learn from queries with a number of documents in all for each
+second of the budget, the ``pace`` of the ranker's row (30, so 9,000 in 5 minutes; of
+networks 15), or 30 queries if these have more, drawn among those of the other parts;
+the queries held out are all ranked. All candidates learn from the same queries. So a
+ranker that could not keep the pace of the others is left out, with a warning.
 """
 
 from __future__ import annotations
@@ -31,10 +36,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from itertools import product, starmap
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -46,70 +52,127 @@ from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
-from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, RANKER, RECIPE
+from affinerank.defaults import (
+    BASELINE,
+    CORRECTION,
+    ESTIMATOR,
+    NETWORK,
+    QUICK,
+    RANKER,
+    RECIPE,
+    TREES,
+)
 from affinerank.errors import AffineRankWarning, ConfigError, DataError, warn
 from affinerank.estimators import Weights
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
 from affinerank.pipeline.judges import second_judge
+from affinerank.pipeline.members import ONE_HOT
 from affinerank.pipeline.parts import matched_rows, train_part
 from affinerank.pipeline.recipe import LEAST_QUERIES
 from affinerank.pipeline.training import Trained, train
 from affinerank.pipeline.weighing import users_for, weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.ranker import score
+from affinerank.rankers.blend import AnyRanker
+from affinerank.rankers.ranker import MemberPlan, score
 from affinerank.seeds import stage_rng
 
 COMPARED = (ESTIMATOR, CORRECTION, BASELINE)
+RANKERS_COMPARED = (RANKER, TREES, QUICK, NETWORK)
 KEEP = "keep the logged ranking"
 FOLDS = 3
 ERRORS = 0.5  # standard errors that are subtracted from a lead
 KEEP_ERRORS = 2.0  # and from a lead of the logged ranking
 CLEAR = 2.0  # standard errors from which a lead is clear
-DOCUMENTS = 15  # that a part learns from at most, for each second of the budget
-QUERIES = 30  # that it learns from at least, if there are so many
+QUERIES = 30  # that a part learns from at least, if there are so many
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class Candidate(NamedTuple):
+    """An estimator and the ranker that learns from it.
+
+    Attributes:
+        estimator: A row of ``ESTIMATORS``.
+        ranker: A row of ``RANKERS``.
+    """
+
+    estimator: str
+    ranker: str
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return f"{self.estimator}, {self.ranker}"
+
+
+def rankers_to_compare() -> tuple[str, ...]:
+    """Return the rankers that are compared where nobody says: those that can be."""
+    has_torch = find_spec("torch") is not None
+    return tuple(name for name in RANKERS_COMPARED if name != NETWORK or has_torch)
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceSettings:
-    """How estimators are compared.
+    """What is compared, and how.
 
     Attributes:
-        ranker: A row of ``RANKERS``.
-        settings: Of that row; its defaults where left out.
+        rankers: Rows of ``RANKERS``.
+        settings: Of the ranker, where there is but one; its defaults where left out.
+        estimators: Rows of ``ESTIMATORS``.
         budget: Seconds that comparing and training should take at most.
         seed: Of the parts and of the rankers.
         folds: Parts that queries are dealt into.
         recipe: Of every training, see :func:`train`.
         scaling: Of features, see :func:`train`.
         categories: See there.
-        safe: See there.
     """
 
-    ranker: str = RANKER
+    rankers: tuple[str, ...] = field(default_factory=rankers_to_compare)
     settings: Any = None
+    estimators: tuple[str, ...] = COMPARED
     budget: float = 300.0
     seed: int = 0
     folds: int = FOLDS
     recipe: str = RECIPE
     scaling: str | None = None
     categories: str | None = None
-    safe: str | None = None
 
     def __post_init__(self) -> None:
         """Reject what cannot be compared."""
-        RANKERS[self.ranker]
+        for name in self.rankers:
+            RANKERS[name]
+        if self.settings is not None and len(self.rankers) > 1:
+            raise ConfigError(
+                "settings are of one ranker: name it (--ranker), or leave --set out"
+            )
         if not self.budget > 0:
             raise ConfigError(f"the budget must be above 0 s, got {self.budget:g}")
         if self.folds < 2:
             raise ConfigError(f"folds must be 2 or more, got {self.folds}")
 
-    def training(self) -> dict[str, Any]:
-        """Return what every training is given."""
-        names = ("ranker", "settings", "recipe", "scaling", "categories", "safe")
-        return {"seeds": [self.seed], **{name: getattr(self, name) for name in names}}
+    @property
+    def candidates(self) -> list[Candidate]:
+        """Every estimator with every ranker, the default first."""
+        return list(starmap(Candidate, product(self.estimators, self.rankers)))
+
+    def training(self, ranker: str, data: RankingDataset) -> dict[str, Any]:
+        """Return what every training of a ranker is given."""
+        categories = self.categories
+        if data.categories and not RANKERS[ranker].reads_categories:
+            categories = ONE_HOT
+        return {
+            "ranker": ranker,
+            "settings": self.settings,
+            "seeds": [self.seed],
+            "recipe": self.recipe,
+            "scaling": self.scaling,
+            "categories": categories,
+        }
+
+    def documents(self) -> float:
+        """Return how many documents a part learns from, by the slowest ranker."""
+        return min(RANKERS[name].pace for name in self.rankers) * self.budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +181,13 @@ class Judged:
 
     Attributes:
         judge: Its name.
-        estimator: The candidate, an estimator or ``KEEP``.
+        candidate: Its name, or ``KEEP``.
         over: Its value less that of each candidate, with a standard error over queries.
         short: How far it falls short, from 0 (of none) to 1.
     """
 
     judge: str
-    estimator: str
+    candidate: str
     over: Mapping[str, tuple[float, float]]
     short: float
 
@@ -146,40 +209,48 @@ class Choice:
     """
 
     judged: Sequence[Judged]
+    candidates: Sequence[Candidate]
     folds: int = FOLDS
     parts: int = FOLDS
 
-    def of(self, estimator: str) -> list[Judged]:
+    def of(self, name: str) -> list[Judged]:
         """What each judge says of a candidate; the one with the users comes first."""
-        return [row for row in self.judged if row.estimator == estimator]
+        return [row for row in self.judged if row.candidate == name]
 
     @property
     def best(self) -> str:
-        """The estimator that was chosen, or ``KEEP``."""
+        """The name of the candidate that was chosen, or ``KEEP``."""
         heard = slice(-1 if self.disagreement else 0, None)
-        names = dict.fromkeys(row.estimator for row in self.judged)
+        names = dict.fromkeys(row.candidate for row in self.judged)
         return min(names, key=lambda name: max(r.short for r in self.of(name)[heard]))
 
     @property
-    def trained(self) -> str:
-        """The estimator that a ranker is trained by: the default for ``KEEP``."""
-        return ESTIMATOR if self.best == KEEP else self.best
+    def trained(self) -> Candidate:
+        """The candidate that is trained on all queries: the default for ``KEEP``."""
+        by_name = {candidate.name: candidate for candidate in self.candidates}
+        return by_name.get(self.best, self.candidates[0])
 
     @property
     def advice(self) -> str | None:
         """What to do instead of using the ranker, if anything."""
         if self.best != KEEP:
             return None
-        gains = " and ".join(row.gain for row in self.of(ESTIMATOR))
+        name = self.candidates[0].name
+        gains = " and ".join(row.gain for row in self.of(name))
         return (
-            f"{KEEP}: nothing here beats it; {ESTIMATOR} changes its {DCG_10.name} on "
+            f"{KEEP}: nothing here beats it; {name} changes its {DCG_10.name} on "
             f"held-out queries by {gains}; a ranker is trained all the same"
         )
 
     @property
     def disagreement(self) -> str | None:
-        """What the judges clearly disagree on: whether to keep the logged ranking."""
-        for name in COMPARED:
+        """What the judges clearly disagree on: whether to keep the logged ranking.
+
+        They are asked about the first ranker alone: of many candidates one is often
+        clear by chance.
+        """
+        first = self.candidates[0].ranker
+        for name in (c.name for c in self.candidates if c.ranker == first):
             gains = [row.over[KEEP] for row in self.of(name)]
             clear = {gain > 0 for gain, error in gains if abs(gain) > CLEAR * error}
             if len(clear) > 1:
@@ -191,6 +262,22 @@ class Choice:
                 )
         return None
 
+    @property
+    def decision(self) -> str:
+        """What was decided, and by how much, in words."""
+        if self.best == KEEP:
+            return KEEP
+        gains = " and ".join(row.gain for row in self.of(self.best))
+        said = f"{self.best} changes the {DCG_10.name} of the logged ranking by {gains}"
+        default = self.candidates[0].name
+        if self.best == default:
+            return f"{said}; nothing else does clearly better"
+        leads = []
+        for row in self.of(self.best):
+            lead, error = row.over[default]
+            leads.append(f"{lead:+.3g} (standard error {error:.2g}) by {row.judge}")
+        return f"{said}, and that of {default} by {' and '.join(leads)}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain data."""
         notes = {"advice": self.advice, "disagreement": self.disagreement}
@@ -199,10 +286,11 @@ class Choice:
             "folds": self.folds,
             "parts": self.parts,
             "best": self.best,
+            "decision": self.decision,
             **{name: text for name, text in notes.items() if text},
             "candidates": [
                 {
-                    "estimator": row.estimator,
+                    "candidate": row.candidate,
                     "judge": row.judge,
                     "gain": row.over[KEEP][0],
                     "standard_error": row.over[KEEP][1],
@@ -222,39 +310,71 @@ def train_chosen(
     strict: bool = False,
     progress: Progress = quiet,
 ) -> tuple[Trained, Choice]:
-    """Compare estimators on held-out queries, and train by the best on all of them.
+    """Compare candidates on held-out queries, and train the best on all of them.
 
-    Where keeping the logged ranking is best, the default estimator trains, and a
-    warning says so.
+    Where keeping the logged ranking is best, the default is trained, and a warning says
+    so.
 
     Args:
         counts: Clicks; of their ``split``, where they have one, the part ``train``.
         data: Features of the documents.
         users: How users click; estimated first where left out. They correct what
             candidates learn from; one of the two judges uses them.
-        settings: How they are compared.
+        settings: What is compared, and how.
         strict: Reject ranks deeper than the user model instead of extending it.
         progress: Called as training advances.
 
     Returns:
         The one ranker, whose provenance holds the table; and the comparison.
     """
-    how, started = settings or ChoiceSettings(), monotonic()
+    settings, started = settings or ChoiceSettings(), monotonic()
+    settings = _within_budget(settings, data)
     known, estimated = users_for(
-        COMPARED, counts, data, users, seed=how.seed, progress=progress
+        COMPARED, counts, data, users, seed=settings.seed, progress=progress
     )
-    given: dict[str, Any] = {"strict": strict, "progress": progress}
     scores, rows, parts = hold_out(
-        counts, data, known, settings=how, started=started, **given
+        counts,
+        data,
+        known,
+        settings=settings,
+        started=started,
+        strict=strict,
+        progress=progress,
     )
-    choice = Choice(judge_all(scores, rows, known), how.folds, parts)
+    judged = judge_all(scores, rows, known)
+    choice = Choice(judged, settings.candidates, settings.folds, parts)
     for text in filter(None, (choice.disagreement, choice.advice)):
         warn(text)
-    given |= {"estimators": [choice.trained], **how.training()}
-    trained = train(counts, data, known, **given)
+    trained = train(
+        counts,
+        data,
+        known,
+        estimators=[choice.trained.estimator],
+        strict=strict,
+        progress=progress,
+        **settings.training(choice.trained.ranker, data),
+    )
     [(name, one)] = trained.rankers.items()
     noted = replace(one, provenance={**one.provenance, "choice": choice.to_dict()})
     return replace(trained, rankers={name: noted}, estimate=estimated), choice
+
+
+def _within_budget(settings: ChoiceSettings, data: RankingDataset) -> ChoiceSettings:
+    """Leave out the network where the others can learn from more documents than it."""
+    others = tuple(name for name in settings.rankers if name != NETWORK)
+    if NETWORK not in settings.rankers or not others:
+        return settings
+    without = replace(settings, rankers=others)
+    wanted = min(without.documents(), data.n_docs * (1.0 - 1.0 / settings.folds))
+    if settings.documents() >= wanted:
+        return settings
+    seconds = wanted / RANKERS[NETWORK].pace
+    warn(
+        f"{NETWORK} is not compared: in {settings.budget:g} s it can learn from "
+        f"{settings.documents():,.0f} documents, the others from {wanted:,.0f}; "
+        f"--budget {np.ceil(seconds / 60):.0f}m lets it take part"
+    )
+    return without
 
 
 def hold_out(
@@ -263,7 +383,6 @@ def hold_out(
     users: ClickModel | None,
     *,
     settings: ChoiceSettings,
-    estimators: Sequence[str] = COMPARED,
     started: float | None = None,
     strict: bool = False,
     progress: Progress = quiet,
@@ -273,46 +392,96 @@ def hold_out(
     The budget counts from ``started``, a moment of ``time.monotonic``, or from now.
 
     Returns:
-        Scores of each estimator; the clicks on queries that have some; parts done.
+        Scores of each candidate; the clicks on queries that have some; parts done.
     """
     now = start = monotonic() if started is None else started
     part = train_part(counts)
     rows = matched_rows(part, data)
     rng = stage_rng("choice", settings.seed)
     fold = _dealt(rows, settings.folds, rng)
-    stage = f"holding out for {', '.join(estimators)}: part"
+    names = ", ".join((*settings.estimators, *settings.rankers))
+    stage = f"holding out for {names}: part"
     sizes = np.diff(data.offsets)
-    scores = {name: np.zeros(rows.n_docs) for name in estimators}
+    scores = {
+        candidate.name: np.zeros(rows.n_docs) for candidate in settings.candidates
+    }
     longest = final = 0.0
     done = 0
     while done < settings.folds:
         if done and now - start + longest + final > settings.budget:
             break
         progress(stage, done, settings.folds)
+
+        # As many of the other parts' queries as the budget has time for.
         others = rng.permutation(np.flatnonzero((fold >= 0) & (fold != done)))
-        fits = np.cumsum(sizes[others]) <= DOCUMENTS * settings.budget
+        fits = np.cumsum(sizes[others]) <= settings.documents()
         fits[:QUERIES] = True
         kept = np.sort(others[fits])
         learnt = _of_queries(part, data.query_ids[kept])
         of, unseen = map(data.select_queries, (kept, np.flatnonzero(fold == done)))
+
         began = monotonic()
-        given = {"estimators": estimators, "strict": strict, **settings.training()}
         with warnings.catch_warnings():  # the training of all queries repeats them
             warnings.simplefilter("ignore", AffineRankWarning)
-            trained = train(learnt, of, users, **given)
-        for (name, _), ranker in trained.rankers.items():
-            scores[name][fold[rows.query_of_doc] == done] = score(ranker, unseen)
+            rankers = _train_candidates(learnt, of, users, settings, strict)
+        is_held_out = fold[rows.query_of_doc] == done
+        for candidate, ranker in rankers.items():
+            scores[candidate.name][is_held_out] = score(ranker, unseen)
         now, done = monotonic(), done + 1
         longest = max(longest, now - began)
-        final = longest * sizes[fold >= 0].sum() / sizes[kept].sum() / len(estimators)
+        share_of_all = sizes[fold >= 0].sum() / sizes[kept].sum()
+        final = longest * share_of_all / len(settings.estimators)
     progress(stage, settings.folds, settings.folds)
     return scores, rows.of_queries((fold >= 0) & (fold < done)), done
+
+
+def _train_candidates(
+    counts: ClickCounts,
+    data: RankingDataset,
+    users: ClickModel | None,
+    settings: ChoiceSettings,
+    strict: bool,
+) -> dict[Candidate, AnyRanker]:
+    """Train all candidates; a ranker that is a member of a blend comes with it."""
+    found: dict[Candidate, AnyRanker] = {}
+    for name in settings.rankers:
+        if Candidate(settings.estimators[0], name) in found:
+            continue
+        trained = train(
+            counts,
+            data,
+            users,
+            estimators=settings.estimators,
+            strict=strict,
+            **settings.training(name, data),
+        )
+        for (estimator, _), ranker in trained.rankers.items():
+            found[Candidate(estimator, name)] = ranker
+            for member in _trained_as_alone(name):
+                if member.ranker in settings.rankers:
+                    own = {m.name: m.ranker for m in ranker.members}
+                    found[Candidate(estimator, member.ranker)] = own[member.name]
+    return found
+
+
+def _trained_as_alone(name: str) -> list[MemberPlan]:
+    """Return the members of a blend that are trained as their rows are by default."""
+    kind = RANKERS[name]
+    if kind.members is None:
+        return []
+    plans = kind.members(kind.settings())
+    rows = [RANKERS[plan.ranker] for plan in plans]
+    return [
+        plan
+        for plan, row in zip(plans, rows, strict=True)
+        if (plan.settings, plan.scaling) == (row.settings(), row.scaling)
+    ]
 
 
 def judge_all(
     scores: Mapping[str, Floats], rows: ClickRows, users: ClickModel | None
 ) -> list[Judged]:
-    """Judge estimators, and keeping the logged ranking, by clicks corrected twice.
+    """Judge candidates, and keeping the logged ranking, by clicks corrected twice.
 
     Args:
         scores: ``[n_docs]`` of each, by rankers that had not seen the query.
@@ -366,8 +535,8 @@ def _dealt(rows: ClickRows, folds: int, rng: Rng) -> Ints:
     least = -(-LEAST_QUERIES * folds // (folds - 1))
     if len(issued) < least:
         raise DataError(
-            f"{len(issued)} queries were issued, too few to compare estimators in "
-            f"{folds} parts, which takes {least}; name an estimator"
+            f"{len(issued)} queries were issued, too few to compare rankers in "
+            f"{folds} parts, which takes {least}; leave --auto out"
         )
     fold = np.full(rows.n_queries, -1)
     fold[issued] = rng.permutation(len(issued)) % folds

@@ -15,7 +15,8 @@ from affinerank.errors import DataError
 from affinerank.evaluation.significance import Comparison, compare_queries, conclude
 from affinerank.metrics import Metric, MetricValues
 from affinerank.notebook import Tabular
-from affinerank.rankers.ranker import Ranker, score
+from affinerank.rankers.blend import AnyRanker
+from affinerank.rankers.ranker import score
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,7 +67,7 @@ class ByLabels(Tabular):
 
 
 def evaluate_rankers(
-    rankers: Mapping[str, Ranker],
+    rankers: Mapping[str, AnyRanker],
     data: RankingDataset,
     *,
     metric: Metric,
@@ -76,6 +77,7 @@ def evaluate_rankers(
 
     Queries that one of them learnt from are left out.
     """
+    data.known_labels()  # data without any are refused first
     seen = learnt_by(rankers, data, np.ones(data.n_queries, dtype=bool), "of the data")
     if seen.any():
         data = data.select_queries(np.flatnonzero(~seen))
@@ -97,7 +99,7 @@ def evaluate_rankers(
 
 
 def learnt_by(
-    rankers: Mapping[str, Ranker], data: RankingDataset, among: Bools, of: str
+    rankers: Mapping[str, AnyRanker], data: RankingDataset, among: Bools, of: str
 ) -> Bools:
     """``[n_queries]`` queries ``among`` these that a ranker learnt from; reject all."""
     known = {name for ranker in rankers.values() for name in ranker.learnt_from}

@@ -8,9 +8,9 @@ in what is expected of its documents.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from affinerank.pipeline.lists import Lists, fit_all, side_by_side
 from affinerank.pipeline.weighing import weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.ranker import predict_all
+from affinerank.rankers.ranker import RankerKind, predict_all
 from affinerank.rankers.targets import ClickTargets
 from affinerank.seeds import stage_rng
 
@@ -56,8 +56,8 @@ def learn_in_folds(
     features: Matrix,
     offsets: Ints,
     *,
-    ranker: str = QUICK,
-    settings: Any = None,
+    rankers: Sequence[str] = (QUICK,),
+    settings: Mapping[str, Any] | None = None,
     seed: int = 0,
     progress: Progress = quiet,
 ) -> list[list[Fold]]:
@@ -67,41 +67,44 @@ def learn_in_folds(
         logs: Clicks on the same documents; one that asks for nothing gets no folds.
         features: ``[n_docs, n_features]`` mapped.
         offsets: ``[n_queries + 1]``.
-        ranker: A row of ``RANKERS``.
-        settings: Of that row, its defaults where left out; patience is added, and the
-            learning rate is the highest of its ``rates``, where it has some.
+        rankers: Rows of ``RANKERS``: clicks are explained by each that can, weights
+            are learnt by the last.
+        settings: Of some of these rows, their defaults where left out; patience is
+            added, and the learning rate is the highest of the row's ``rates``.
         seed: Of the parts.
         progress: Called after each part.
     """
     if not any(log.learns for log in logs):
         return [[] for _ in logs]
     found: list[list[Fold]] = [[] for _ in logs]
-    jobs = list(_jobs(logs, ranker, settings, features))
+    jobs = list(_jobs(logs, rankers, settings or {}, features))
     for number, (learns, weighs, predicts) in enumerate(_parts(len(offsets) - 1, seed)):
         progress("learning out of fold", number, FOLDS)
         scores: list[dict[str, Matrix]] = [{} for _ in logs]
         scored = np.repeat(weighs | predicts, np.diff(offsets))
-        for kind, how, own_features, asked, mark in jobs:
+        for job in jobs:
             learnt = {
                 i: targets
-                for i, (name, places) in enumerate(asked)
+                for i, (name, places) in enumerate(job.asked)
                 for targets in [_targets(name, logs[places[0]], ~predicts)]
                 if _differ(targets, learns, offsets)
             }
             if not learnt:
                 continue
-            usable = [asked[i] for i in learnt]
-            lists = Lists(own_features, side_by_side([*learnt.values()]), offsets)
+            usable = [job.asked[i] for i in learnt]
+            lists = Lists(job.features, side_by_side([*learnt.values()]), offsets)
             seeds = [logs[places[0]].seed for _, places in usable]
             part, held = lists.part(learns), lists.part(weighs)
             del learnt, lists  # as much memory as the log has
-            fitted = fit_all(kind, part, seeds=seeds, settings=how, held_out=held)
+            fitted = fit_all(
+                job.kind, part, seeds=seeds, settings=job.settings, held_out=held
+            )
             for read in (part, held):
                 release(read.features)
-            by_each = predict_all([one.kept for one in fitted], own_features)
+            by_each = predict_all([one.kept for one in fitted], job.features)
             for (name, places), own in zip(usable, by_each, strict=True):
                 for place in places:
-                    scores[place][name + mark] = own[scored].astype(np.float32)
+                    scores[place][name + job.mark] = own[scored].astype(np.float32)
         for log, folds, own_scores in zip(logs, found, scores, strict=True):
             if log.learns:
                 folds.append(Fold(weighs, predicts, own_scores))
@@ -137,18 +140,33 @@ def _parts(n_queries: int, seed: int) -> Iterator[tuple[Bools, Bools, Bools]]:
         yield ~predicts & ~weighs, weighs, predicts
 
 
-def _jobs(
-    logs: Sequence[Log], ranker: str, settings: Any, features: Matrix
-) -> Iterator[tuple[str, Any, Matrix, list[tuple[str, list[int]]], str]]:
-    """Yield what is trained together: clicks that are explained, then weights.
+class _Job(NamedTuple):
+    """Rankers of one kind that are trained together in each part.
 
-    By the kind that was asked for; or, of one with another ``beside`` it, weights by
-    that one alone, and clicks by both, which a mark tells apart.
-
-    Yields:
-        Kind, settings and features as it reads them; what it learns, each with the
-        places of the logs that ask the same of the same clicks; and the mark.
+    Attributes:
+        kind: Their row of ``RANKERS``.
+        settings: Of that row.
+        features: ``[n_docs, n_features]`` as this kind reads them.
+        asked: What is learnt, each with the places of the logs that ask the same of the
+            same clicks.
+        mark: Tells their scores from those of another kind that learns the same.
     """
+
+    kind: str
+    settings: Any
+    features: Matrix
+    asked: list[tuple[str, list[int]]]
+    mark: str
+
+
+def _jobs(
+    logs: Sequence[Log],
+    rankers: Sequence[str],
+    settings: Mapping[str, Any],
+    features: Matrix,
+) -> Iterator[_Job]:
+    """Yield what is trained together: clicks by each kind, then weights by the last."""
+    # Logs that ask the same of the same clicks share a ranker.
     shared: dict[tuple[str, int, int, int], list[int]] = {}
     for i, log in enumerate(logs):
         for name in log.learns:
@@ -157,27 +175,35 @@ def _jobs(
     asked = [(name, places) for (name, *_), places in shared.items()]
     clicks = [one for one in asked if one[0] == CLICKS]
     weights = [one for one in asked if one[0] != CLICKS]
-    kind, mark = RANKERS[ranker], ""
-    while True:
-        how = settings or kind.settings()
-        changed: dict[str, Any] = {"patience": max((kind.patience or 8) // 2, 1)}
-        if kind.rates:
-            changed["learning_rate"] = kind.rates[-1]
-        own = {f.name for f in fields(how)}
-        how = replace(how, **{n: v for n, v in changed.items() if n in own})
+
+    for number, name in enumerate(rankers):
+        kind = RANKERS[name]
+        how = _quickly_trained(kind, settings.get(name))
+        own = features if kind.reads_missing else _with_medians(features)
+        mark = f" {name}" if number else ""
         if clicks and kind.explains_clicks:
-            yield kind.name, how, features, clicks, mark
-        if kind.beside is None:
-            break
-        kind = RANKERS[kind.beside]
-        settings, mark = None, f" {kind.name}"
-        gaps = any(np.isnan(features[some]).any() for some in passed(features))
-        if gaps and not kind.reads_missing:  # put medians there
-            missing = np.isnan(features)
-            some = np.where(missing.all(axis=0), 0.0, features)  # a column without any
-            features = np.where(missing, np.nanmedian(some, axis=0), features)
-    if weights:
-        yield kind.name, how, features, weights, ""
+            yield _Job(name, how, own, clicks, mark)
+        if weights and name == rankers[-1]:
+            yield _Job(name, how, own, weights, "")
+
+
+def _quickly_trained(kind: RankerKind, settings: Any) -> Any:
+    """Return settings for rankers out of fold: half the patience, the highest rate."""
+    how = settings or kind.settings()
+    changed: dict[str, Any] = {"patience": max((kind.patience or 8) // 2, 1)}
+    if kind.rates:
+        changed["learning_rate"] = kind.rates[-1]
+    own = {f.name for f in fields(how)}
+    return replace(how, **{n: v for n, v in changed.items() if n in own})
+
+
+def _with_medians(features: Matrix) -> Matrix:
+    """Put each feature's median where it is missing, 0 where it always is."""
+    if not any(np.isnan(features[some]).any() for some in passed(features)):
+        return features
+    missing = np.isnan(features)
+    known = np.where(missing.all(axis=0), 0.0, features)
+    return np.where(missing, np.nanmedian(known, axis=0), features)
 
 
 def _targets(name: str, log: Log, queries: Bools) -> Weights | ClickTargets:

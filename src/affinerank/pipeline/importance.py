@@ -15,13 +15,13 @@ from affinerank.pipeline.lists import side_by_side
 from affinerank.pipeline.parts import held_part, matched_rows
 from affinerank.pipeline.weighing import weigh
 from affinerank.progress import Progress, quiet
+from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.importance import REPEATS, Importance, by_permutation
-from affinerank.rankers.ranker import Ranker
 from affinerank.seeds import stage_rng
 
 
 def feature_importance(
-    ranker: Ranker,
+    ranker: AnyRanker,
     counts: ClickCounts,
     data: RankingDataset,
     users: ClickModel | None = None,
@@ -60,13 +60,10 @@ def feature_importance(
             "there is no query with clicks that the ranker did not learn from; hold "
             "queries out before training (count --holdout)"
         )
-    mapped = ranker.mapping.apply(data)
     return by_permutation(
-        ranker.model,
-        mapped.feature_names,
-        mapped.features,
+        ranker,
+        data,
         side_by_side([replace(weights, share=left)]),
-        mapped.offsets,
         rng=stage_rng("importance", seed),
         repeats=repeats,
         progress=progress,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints, Matrix
+from affinerank.arrays import Bools, Ints, Matrix
 from affinerank.data.mapped import taken
 from affinerank.estimators import Weights
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
-from affinerank.rankers.ranker import Fitted, Model
+from affinerank.rankers.ranker import Fitted
 from affinerank.rankers.targets import ClickTargets, Targets, Validation
 
 
@@ -39,15 +39,11 @@ class Lists(Validation):
         offsets: Ints,
         weights: Sequence[Weights],
         categories: Sequence[int] = (),
-        limits: Floats | None = None,
     ) -> Lists:
-        """Put the weights of each ranker side by side.
-
-        ``limits [3, n_docs]`` are those of what documents can bring, for safe learning.
-        """
+        """Put the weights of each ranker side by side."""
         noisy = [own.slope is not None for own in weights]
         rank = [own.rank for own in weights]
-        given = replace(side_by_side(weights), noisy=noisy, rank=rank, limits=limits)
+        given = replace(side_by_side(weights), noisy=noisy, rank=rank)
         return cls(features, given, offsets, categories)
 
     def of_rankers(self, places: Sequence[int]) -> Lists:
@@ -61,7 +57,7 @@ class Lists(Validation):
         """Keep some queries."""
         sizes, own = np.diff(self.offsets), self.targets
         docs = np.repeat(queries, sizes)
-        names = ["weights", "known", "limits"]
+        names = ["weights", "known"]
         if isinstance(own, ClickTargets):
             names = [f.name for f in fields(ClickTargets)]
         arrays = {name: getattr(own, name) for name in names}
@@ -99,16 +95,12 @@ def fit_all(
     held_out: Lists | None = None,
     lengths: Sequence[int] | None = None,
     checkpoint: Path | None = None,
-    explain: Callable[[Model, Lists], Any] | None = None,
     progress: Progress = quiet,
 ) -> list[Fitted]:
-    """Train rankers on shared features, one for each of the targets.
-
-    ``explain`` is what is asked of each ranker, with the queries held out, if any.
-    """
+    """Train rankers on shared features, one for each of the targets."""
     kind = RANKERS[ranker]
     more = {"lengths": lengths, "categories": lists.categories or None}
-    fitted = kind.fit(
+    return kind.fit(
         lists.features,
         lists.targets,
         lists.offsets,
@@ -119,8 +111,3 @@ def fit_all(
         progress=progress,
         **{name: value for name, value in more.items() if value is not None},
     )
-    if explain is not None and held_out is not None:
-        for i, one in enumerate(fitted):
-            worth = explain(one.kept, held_out.of_rankers([i]))
-            fitted[i] = replace(one, importance=worth)
-    return fitted

@@ -67,9 +67,10 @@ from affinerank.pipeline.evaluation import learnt_by
 from affinerank.pipeline.folds import Log, learn_quickly
 from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.parts import held_part, matched_rows, train_part
-from affinerank.pipeline.weighing import learns_of, rows_named, weigh
+from affinerank.pipeline.weighing import learns_of, require_users, rows_named, weigh
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.ranker import Ranker, score
+from affinerank.rankers.blend import AnyRanker
+from affinerank.rankers.ranker import score
 from affinerank.seeds import stage_rng
 from affinerank.settings import require_choice
 
@@ -256,7 +257,7 @@ class ByClicks(Tabular):
 
 
 def evaluate_from_clicks(
-    rankers: Mapping[str, Ranker],
+    rankers: Mapping[str, AnyRanker],
     counts: ClickCounts,
     data: RankingDataset,
     users: ClickModel | None = None,
@@ -293,6 +294,7 @@ def evaluate_from_clicks(
         progress: Called after each refit.
     """
     how = settings or OffPolicySettings()
+    require_users(how.estimator, users)
     held = held_part(counts)
     movement = measure_movement(held)
     rows = matched_rows(held, data)
@@ -351,7 +353,7 @@ def evaluate_from_clicks(
 
 
 def gain_over_logged(
-    ranker: Ranker, counts: ClickCounts, data: RankingDataset, users: ClickModel
+    ranker: AnyRanker, counts: ClickCounts, data: RankingDataset, users: ClickModel
 ) -> float:
     """Return the DCG@10 of a ranker less that of the logged ranking, as a bare number.
 

@@ -11,12 +11,13 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.errors import ConfigError
-from affinerank.rankers.ranker import Ranker, score
+from affinerank.rankers.blend import AnyRanker
+from affinerank.rankers.ranker import score
 from affinerank.seeds import stage_rng
 
 
 def rank(
-    rankers: Sequence[Ranker],
+    rankers: Sequence[AnyRanker],
     data: RankingDataset,
     *,
     policy: Sequence[str] = (),

@@ -1,6 +1,6 @@
 r"""Safe learning: a ranker that leaves production as far as clicks show that it may.
 
-A ranker learns within a safeguard's limits, and is mixed with production,
+A blend of production and of what was learnt,
 
 .. math:: (1 - a) \, \mathrm{production} + a \, \mathrm{learnt},
 
@@ -20,26 +20,30 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints
+from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import CORRECTION, ESTIMATOR
+from affinerank.defaults import CORRECTION, ESTIMATOR, RANKER
 from affinerank.errors import ConfigError, DataError, warn
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged, ranks_of
 from affinerank.pipeline.choice import ChoiceSettings, hold_out
 from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.parts import train_part
-from affinerank.pipeline.safeguards import FREE
 from affinerank.pipeline.training import Trained, train
 from affinerank.pipeline.weighing import users_for, weigh
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.mixed import Mixed
+from affinerank.rankers.blend import (
+    production_of,
+    spread_within_lists,
+    with_production,
+)
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 ERRORS = 2.0
+KEPT = 100  # sessions up to which production stays
 LEAST_SAME = 0.8  # share of impressions that production's score must place
 MANY = 1e5  # sessions from which fewer standard errors do
 WHOLE = 2e5  # sessions from which the learnt ranker may stand alone
@@ -68,8 +72,7 @@ def train_safe(
     users: ClickModel | None = None,
     *,
     production: str,
-    settings: ChoiceSettings,
-    estimator: str = ESTIMATOR,
+    settings: ChoiceSettings | None = None,
     strict: bool = False,
     progress: Progress = quiet,
 ) -> Trained:
@@ -81,14 +84,18 @@ def train_safe(
         users: How users click; estimated first where left out and needed.
         production: Name of the feature that holds production's score, higher is
             earlier. The ranker needs it to serve, too.
-        settings: Of the trainings, with their safeguard.
-        estimator: A row of ``ESTIMATORS``, with options.
+        settings: Of the trainings: one estimator, one ranker; the defaults where left
+            out.
         strict: Reject ranks deeper than the user model instead of extending it.
         progress: Called as training advances.
 
     Returns:
         The one ranker, whose provenance holds the steps.
     """
+    settings = settings or ChoiceSettings((RANKER,), estimators=(ESTIMATOR,))
+    if len(settings.candidates) > 1:
+        raise ConfigError("safe learning trains one ranker by one estimator")
+    [estimator] = settings.estimators
     if production not in data.feature_names:
         raise ConfigError(
             f"--production names the feature that holds production's score; the data "
@@ -110,32 +117,35 @@ def train_safe(
     raw = data.features[:, place].astype(np.float64)
     share, steps = 0.0, list[Step]()
     try:
-        if rows_of(train_part(counts), data).n_sessions > FREE:
-            scores, rows, _ = hold_out(
-                counts, data, known, settings=settings, estimators=[estimator], **given
-            )
+        if rows_of(train_part(counts), data).n_sessions > KEPT:
+            scores, rows, _ = hold_out(counts, data, known, settings=settings, **given)
             _note_other_order(raw, rows, production)
-            steps = steps_of(raw, scores[estimator], rows, known)
+            [learnt_outside] = scores.values()
+            steps = steps_of(raw, learnt_outside, rows, known)
             share = largest(steps, rows.n_sessions)
     except DataError as error:
         warn(f"production is kept: {error}")
+    [ranker] = settings.rankers
     trained = train(
-        counts, data, known, estimators=[estimator], **settings.training(), **given
+        counts,
+        data,
+        known,
+        estimators=[estimator],
+        **settings.training(ranker, data),
+        **given,
     )
+    [(name, learnt)] = trained.rankers.items()
     told = list(map(asdict, steps))
     about = {"production": production, "share": share, "steps": told}
-    [(name, one)] = trained.rankers.items()
-    if production not in one.mapping.names:
-        raise DataError(f"{production} is the same for all documents of each query")
-    column, mapped = one.mapping.names.index(production), one.mapping.apply(data)
-    query, learnt = mapped.query_of_doc, one.model.predict(mapped.features)
-    logged = mapped.features[:, column].astype(np.float64)
-    units = spread(logged, query), spread(learnt, query)
-    mixed = Mixed(one.model, column, share, units)
-    noted = replace(one, model=mixed, provenance={**one.provenance, "safe": about})
-    report = {**trained.fitted[name].report, "share_of_learnt": share}
-    fitted = {name: replace(trained.fitted[name], report=report)}
-    return replace(trained, rankers={name: noted}, fitted=fitted, estimate=found)
+    blend = with_production(
+        learnt,
+        share,
+        production_of(production),
+        data,
+        {**learnt.provenance, "safe": about},
+    )
+    reports = {name: {**trained.reports[name], "share_of_learnt": share}}
+    return replace(trained, rankers={name: blend}, reports=reports, estimate=found)
 
 
 def steps_of(
@@ -143,7 +153,9 @@ def steps_of(
 ) -> list[Step]:
     """Judge each share, of scores ``[n_docs]`` of rankers without these queries."""
     query = rows.query_of_doc
-    logged, own = (each / spread(each, query) for each in (production, learnt))
+    logged, own = (
+        each / spread_within_lists(each, query) for each in (production, learnt)
+    )
     judges = {CORRECTION: weigh(rows, CORRECTION, users)}
     judges |= [second_judge(rows, [learnt], users)]
     steps = []
@@ -175,7 +187,7 @@ def largest(steps: Sequence[Step], sessions: int) -> float:
     """Return the largest share that is safe; 0 where none is."""
     wanted = ERRORS * min(1.0, np.sqrt(MANY / max(sessions, 1)))
     safe = [step.share for step in steps if _errors_above(step) >= wanted]
-    most = np.sqrt(sessions / WHOLE) if sessions > FREE else 0.0
+    most = np.sqrt(sessions / WHOLE) if sessions > KEPT else 0.0
     return float(min(max(safe, default=0.0), most))
 
 
@@ -183,9 +195,3 @@ def _errors_above(step: Step) -> float:
     """Gain in standard errors; nothing that cannot be told is a gain."""
     error = step.standard_error
     return step.gain / error if error > 0 else -np.inf
-
-
-def spread(scores: Floats, query: Ints) -> float:
-    """Root mean square of the deviation from the query's mean."""
-    mean = np.bincount(query, scores) / np.maximum(np.bincount(query), 1)
-    return float(np.sqrt(np.mean((scores - mean[query]) ** 2))) or 1.0

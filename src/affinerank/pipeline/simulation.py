@@ -20,8 +20,9 @@ from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.progress import Progress, quiet
+from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.loading import load_ranker
-from affinerank.rankers.ranker import Ranker, score
+from affinerank.rankers.ranker import score
 from affinerank.seeds import stage_rng
 from affinerank.settings import Spec, require_choice
 
@@ -31,7 +32,7 @@ def prepare_simulation(
     users: ClickModel | None = None,
     *,
     click_model: str | Spec = CLICK_MODEL,
-    rankers: Mapping[str, Ranker] | None = None,
+    rankers: Mapping[str, AnyRanker] | None = None,
     relevance: str = "binary",
     relevant_above: float = RELEVANT_ABOVE,
     traffic: Traffic | None = None,
@@ -91,7 +92,7 @@ def simulation_rankers(
     *,
     relevant_above: float = RELEVANT_ABOVE,
     seed: int = 0,
-) -> tuple[dict[str, Ranker], dict[str, float]]:
+) -> tuple[dict[str, AnyRanker], dict[str, float]]:
     """Read ``production``, ``production:SEED`` or a ranker's folder, each once.
 
     A share may follow, as in ``production=0.7``; give one for all or for none.
@@ -99,7 +100,7 @@ def simulation_rankers(
     Returns:
         The rankers and their shares, by name.
     """
-    rankers: dict[str, Ranker] = {}
+    rankers: dict[str, AnyRanker] = {}
     shares: dict[str, float] = {}
     for text in names:
         name, equals, share = text.partition("=")

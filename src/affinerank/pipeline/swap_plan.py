@@ -32,7 +32,8 @@ from affinerank.files import written_whole
 from affinerank.metrics import discount
 from affinerank.pipeline.parts import ids_of, train_part
 from affinerank.pipeline.weighing import weigh
-from affinerank.rankers.ranker import Ranker, score
+from affinerank.rankers.blend import AnyRanker
+from affinerank.rankers.ranker import score
 
 TARGET = 0.1
 DEEPEST = 10  # rank, for users
@@ -91,7 +92,7 @@ def plan_swaps(
     users: ClickModel,
     *,
     data: RankingDataset | None = None,
-    rankers: tuple[Ranker, ...] = (),
+    rankers: tuple[AnyRanker, ...] = (),
     target: float | None = None,
     deepest: int | None = None,
 ) -> SwapPlan:

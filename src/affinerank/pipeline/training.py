@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank import limits
-from affinerank.arrays import Floats
+from affinerank.arrays import Bools
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, Unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FREQUENT, FeatureMapping
-from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE, TREES
-from affinerank.errors import ConfigError, DataError
-from affinerank.estimators import Fold
+from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
+from affinerank.errors import ConfigError
+from affinerank.estimators import Fold, Weights
 from affinerank.files import new_folder
 from affinerank.notebook import Tabular
 from affinerank.pipeline.folds import Log, learn_in_folds
-from affinerank.pipeline.lists import Lists, fit_all
+from affinerank.pipeline.lists import side_by_side
+from affinerank.pipeline.members import (
+    WeighedLists,
+    assemble,
+    assemble_outside,
+    fit_members,
+    member_plans,
+    report,
+)
 from affinerank.pipeline.parts import matched_rows, train_part
-from affinerank.pipeline.recipe import fit_chosen, require_recipe
-from affinerank.pipeline.safeguards import SAFEGUARDS, Safeguard
+from affinerank.pipeline.recipe import held_out_queries, require_recipe
 from affinerank.pipeline.weighing import (
     judging,
     labels_for,
@@ -41,16 +47,16 @@ from affinerank.pipeline.weighing import (
 )
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
+from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.importance import Importance, by_gain, by_permutation
-from affinerank.rankers.parameters import for_features, without_monotone
-from affinerank.rankers.ranker import Fitted, Model, Ranker, RankerKind
+from affinerank.rankers.parameters import without_monotone
+from affinerank.rankers.ranker import MemberPlan, RankerKind
 from affinerank.seeds import stage_rng
-from affinerank.settings import Spec, from_pairs, require_choice
+from affinerank.settings import Spec, from_pairs
 
 if TYPE_CHECKING:
     from affinerank.bias.method import Estimate
 
-CATEGORIES = ("native", "one-hot")
 Name = tuple[str, int]  # estimator and seed
 
 
@@ -60,7 +66,7 @@ class Trained(Tabular):
 
     Attributes:
         rankers: One for each estimator and seed.
-        fitted: How the training of each went.
+        reports: Plain numbers about the training of each.
         users: Whose clicks were corrected; ``None`` where no estimator needs to know.
         estimate: How these users were estimated, if they were.
         unmatched: What the counts hold that the data have no features for.
@@ -68,8 +74,8 @@ class Trained(Tabular):
         constant: Features that tell no documents of a query apart, and were left out.
     """
 
-    rankers: Mapping[Name, Ranker]
-    fitted: Mapping[Name, Fitted]
+    rankers: Mapping[Name, AnyRanker]
+    reports: Mapping[Name, Mapping[str, Any]]
     users: ClickModel | None
     estimate: Estimate | None
     unmatched: Unmatched
@@ -81,7 +87,7 @@ class Trained(Tabular):
 
     def _rows(self) -> list[dict[str, Any]]:
         return [
-            {"estimator": name, "seed": seed, **self.fitted[name, seed].report}
+            {"estimator": name, "seed": seed, **self.reports[name, seed]}
             for name, seed in self.rankers
         ]
 
@@ -125,7 +131,6 @@ def train(
     recipe: str = RECIPE,
     scaling: str | None = None,
     categories: str | None = None,
-    safe: str | None = None,
     rates: Sequence[float] | None = None,
     validation: tuple[ClickCounts, RankingDataset] | None = None,
     checkpoint: Path | None = None,
@@ -150,8 +155,6 @@ def train(
         scaling: Of features: ``list``, within the query; ``data``; ``none``. Left out,
             that of the ranker's row. Search engines cannot serve ``list``.
         categories: ``native``, for rankers that read them (default), or ``one-hot``.
-        safe: A row of ``SAFEGUARDS`` that limits what is gained by leaving the logged
-            ranking; :func:`~affinerank.pipeline.safe.train_safe` does more.
         rates: Learning rates to choose from; left out, those of the ranker's row.
         validation: Counts and data used for early stopping, in place of a choice.
         checkpoint: File that an interrupted training resumes from.
@@ -161,139 +164,152 @@ def train(
     if not estimators or not seeds:
         raise ConfigError("give an estimator or more, and a seed or more")
     kind = RANKERS[ranker]
-    asked = settings or kind.settings()
-    chosen = require_recipe(recipe) and kind.patience and validation is None
-    guard = None if safe is None else SAFEGUARDS[safe]
-    _require_able(kind, guard, importance, chosen or validation)
+    settings = settings or kind.settings()
+    _require_settings_of(kind, settings)
+    plans = member_plans(ranker, settings, scaling)
+    choose = require_recipe(recipe) and validation is None
     require_clips(estimators, clip)
-    fit = partial(FeatureMapping.fit, data, impute=not kind.reads_missing)
-    mapping = fit(scaling=scaling or kind.scaling, one_hot=_hot(kind, data, categories))
-    how = for_features(asked, mapping.names)
+
+    # The clicks, and how users click.
     known, estimate = users_for(
         estimators, counts, data, users, seed=seeds[0], progress=progress
     )
     rows = matched_rows(train_part(counts), data)
     if strict:
         require_depth(estimators, rows, known)
+
+    # Weights, with what rankers of other queries expect where an estimator asks for it.
     specs = [with_clip(name, clip) for name in estimators]
-    mapped = mapping.apply(data)
-    within = mapped.features
-    if (mapping.codes or not mapping.by_list) and any(map(learns_of, specs)):
-        # What other queries say of a document is not served, so it may use its list.
-        within = fit(one_hot=FREQUENT).apply(data).features
-    outside = learn_in_folds(
-        [Log(rows, known, learns_of(spec), seeds[0]) for spec in specs],
-        within,
-        data.offsets,
-        ranker=ranker,
-        settings=without_monotone(asked),
-        progress=progress,
-    )
-    weighed = partial(_lists, users=known, above=relevant_above, times=len(seeds))
-    bounds = None if guard is None else guard.limits(rows)
-    lists = weighed(specs, rows, mapped, outside, bounds)
-    del outside, within  # as much memory as the log has
-    parts, held = [(rows, data)], None
+    folds = _out_of_fold(specs, rows, known, data, kind, plans, seeds[0], progress)
+    weigh_by = partial(_weighed, users=known, above=relevant_above, times=len(seeds))
+    learnt = WeighedLists(data, weigh_by(specs, rows, data, folds))
+    del folds  # as much memory as the log has
+
+    # The queries that say how long to train, or end it.
+    parts, held_out, held = [(rows, data)], None, None
     if validation is not None:
-        part, of = rows_of(*validation), validation[1]
-        parts.append((part, of))
+        held_rows, held_data = rows_of(*validation), validation[1]
+        parts.append((held_rows, held_data))
         judges = list(map(judging, specs))
-        held = weighed(judges, part, mapping.apply(of), [()] * len(specs))
-    names = [(str(name), seed) for name in estimators for seed in seeds]
-    own = [seed for _, seed in names]
-    given: dict[str, Any] = {"seeds": own, "settings": how, "checkpoint": checkpoint}
-    explain = partial(_worth, mapping.names, seeds[0], progress) if importance else None
-    choose = partial(fit_chosen, rates=rates, seed=seeds[0])
-    train_all = choose if chosen else partial(fit_all, held_out=held)
-    fitted = train_all(ranker, lists, explain=explain, progress=progress, **given)
-    by_name = dict(zip(names, fitted, strict=True))
-    about = {"clip": clip, "settings": asdict(asked), "recipe": recipe}
-    origin = partial(_origin, rows, known, about, mapping.names)
-    seen = _learnt_from(parts, estimators)
-    rankers = {
-        name: Ranker(ranker, one.kept, mapping, origin(name, one), seen)
-        for name, one in by_name.items()
-    }
-    imputed = imputed_values(mapping, data)
-    read = {*mapping.names, *mapping.categories}
-    unused = tuple(name for name in data.feature_names if name not in read)
-    return Trained(rankers, by_name, known, estimate, rows.unmatched, imputed, unused)
-
-
-def _require_able(
-    kind: RankerKind, guard: Safeguard | None, importance: bool, held_out: object
-) -> None:
-    """Reject limits that the ranker does not heed, and importance of no queries."""
-    if guard is not None and not kind.takes_limits:
-        able = [row.name for row in RANKERS.values() if row.takes_limits]
-        raise ConfigError(
-            f"the ranker {kind.name} cannot learn within limits; --safe is for "
-            f"{' and '.join(able)}"
-        )
-    if importance and not held_out:
+        held_weights = weigh_by(judges, held_rows, held_data, [()] * len(specs))
+        held_out = WeighedLists(held_data, held_weights)
+    elif choose and (importance or kind.patience):
+        held = held_out_queries(learnt.shares, seeds[0])
+    if importance and held is None and held_out is None:
         raise ConfigError(
             f"importance needs held-out queries: train by the recipe {RECIPE}, or with "
             "validation (--patience)"
         )
 
+    # The rankers.
+    names = [(str(name), seed) for name in estimators for seed in seeds]
+    members = fit_members(
+        plans,
+        learnt,
+        seeds=[seed for _, seed in names],
+        categories=categories,
+        choose=choose,
+        held=held,
+        held_out=held_out,
+        rates=rates,
+        checkpoint=checkpoint,
+        keep_outside=importance,
+        progress=progress,
+    )
+    about = {"clip": clip, "settings": asdict(settings), "recipe": recipe}
+    seen = _learnt_from(parts, estimators)
+    rankers: dict[Name, AnyRanker] = {}
+    for i, name in enumerate(names):
+        made = assemble(ranker, members, i, {}, seen)
+        worth = by_gain(made)
+        outside = assemble_outside(ranker, members, i) if importance else None
+        if outside is not None:
+            judged = held_out or learnt
+            worth = by_permutation(
+                outside,
+                judged.data,
+                side_by_side([_of_queries(judged.weights[i], held)]),
+                rng=stage_rng("importance", seeds[0]),
+                progress=progress,
+            )
+        origin = _origin(rows, known, name) | about | _kept_importance(worth)
+        rankers[name] = replace(made, provenance=origin)
+    reports = {name: report(members, i) for i, name in enumerate(names)}
+    imputed = [
+        row for member in members for row in imputed_values(member.mapping, data)
+    ]
+    read = {name for one in rankers.values() for name in one.features}
+    unused = tuple(name for name in data.feature_names if name not in read)
+    return Trained(rankers, reports, known, estimate, rows.unmatched, imputed, unused)
 
-def _hot(kind: RankerKind, data: RankingDataset, how: str | None) -> int | None:
-    """Return how many values of a category become features; ``None``: it is a code."""
-    require_choice("categories", how or CATEGORIES[0], CATEGORIES)
-    if how == CATEGORIES[1]:
-        return limits.CATEGORY_VALUES
-    if data.categories and not kind.reads_categories:
-        names = ",".join(data.categories)
-        raise DataError(
-            f"{names}: text, so a category, which the ranker {kind.name} cannot read; "
-            f"give --categories {CATEGORIES[1]}, --ignore {names} or --ranker {TREES}"
+
+def _out_of_fold(
+    specs: Sequence[Spec],
+    rows: ClickRows,
+    users: ClickModel | None,
+    data: RankingDataset,
+    kind: RankerKind,
+    plans: Sequence[MemberPlan],
+    seed: int,
+    progress: Progress,
+) -> list[list[Fold]]:
+    """Train what each estimator asks of other queries; return the folds of each.
+
+    What they say of a document is not served, so they may scale within its list.
+    """
+    logs = [Log(rows, users, learns_of(spec), seed) for spec in specs]
+    if not any(log.learns for log in logs):
+        return [[] for _ in logs]
+    fills = not RANKERS[kind.prior[0]].reads_missing
+    mapping = FeatureMapping.fit(data, impute=fills, one_hot=FREQUENT)
+    return learn_in_folds(
+        logs,
+        mapping.apply(data).features,
+        data.offsets,
+        rankers=kind.prior,
+        settings={plan.ranker: without_monotone(plan.settings) for plan in plans},
+        seed=seed,
+        progress=progress,
+    )
+
+
+def _require_settings_of(kind: RankerKind, settings: object) -> None:
+    """Reject settings of another ranker."""
+    if not isinstance(settings, kind.settings):
+        raise ConfigError(
+            f"the ranker {kind.name} takes {kind.settings.__name__}, got "
+            f"{type(settings).__name__}; name the ranker that these settings are of"
         )
-    return None
 
 
-def _lists(
+def _weighed(
     specs: Sequence[Spec],
     rows: ClickRows,
     data: RankingDataset,
-    outside: Sequence[Sequence[Fold]],
-    limits: Floats | None = None,
+    folds: Sequence[Sequence[Fold]],
     *,
     users: ClickModel | None,
     above: float,
     times: int,
-) -> Lists:
-    """Weigh clicks by each estimator, for so many rankers each; ``data`` are mapped."""
+) -> list[Weights]:
+    """Weigh clicks by each estimator, for so many rankers each."""
     labels = labels_for(specs, data, above)
-    weights = [
-        found
-        for spec, folds in zip(specs, outside, strict=True)
-        for found in [weigh(rows, spec, users, labels=labels, folds=folds)] * times
-    ]
-    codes = [i for i, n in enumerate(data.feature_names) if n in data.categories]
-    return Lists.of(data.features, data.offsets, weights, codes, limits)
+    weights: list[Weights] = []
+    for spec, own in zip(specs, folds, strict=True):
+        weights += [weigh(rows, spec, users, labels=labels, folds=own)] * times
+    return weights
 
 
-def _worth(
-    names: Sequence[str], seed: int, progress: Progress, model: Model, held: Lists
-) -> Importance:
-    """Measure what features are worth on held-out queries."""
-    given: Any = held.features, held.targets, held.offsets
-    rng = stage_rng("importance", seed)
-    return by_permutation(model, names, *given, rng=rng, progress=progress)
+def _of_queries(weights: Weights, queries: Bools | None) -> Weights:
+    """Let other queries count nothing; ``None``: all count."""
+    if queries is None:
+        return weights
+    return replace(weights, share=np.where(queries, weights.share, 0.0))
 
 
-def _origin(
-    rows: ClickRows,
-    users: ClickModel | None,
-    how: Mapping[str, Any],
-    features: Sequence[str],
-    name: Name,
-    fitted: Fitted,
-) -> dict[str, Any]:
+def _origin(rows: ClickRows, users: ClickModel | None, name: Name) -> dict[str, Any]:
     """What a ranker of this name learnt from, for the reader of its file."""
     (row,) = rows_named([name[0]])
-    found = fitted.importance or by_gain(fitted.kept, features)
-    worth = {"queries": found.queries, "features": found.rows()}
     return {
         "trained_on": "labels" if row.needs == "labels" else "clicks",
         "estimator": name[0],
@@ -301,9 +317,14 @@ def _origin(
         "clicks": int(rows.clicks.sum()),
         "sessions": rows.n_sessions,
         "users": dict(users.provenance) if users else None,
-        **how,
-        **({} if found.gain is found.loss is None else {"importance": worth}),
     }
+
+
+def _kept_importance(worth: Importance) -> dict[str, Any]:
+    """What features are worth, for the reader of a ranker's file."""
+    if worth.gain is worth.loss is None:
+        return {}
+    return {"importance": {"queries": worth.queries, "features": worth.rows()}}
 
 
 def _learnt_from(

@@ -45,8 +45,7 @@ def weigh(
         strict: Reject ranks deeper than the user model instead of extending it.
     """
     row, options = _row(estimator)
-    if row.needs_users and users is None:
-        raise ConfigError(f"the estimator {row.name} needs a user model (--users)")
+    require_users(estimator, users)
     if strict:
         require_depth([estimator], rows, users)
     evidence = Evidence(rows, users, labels=labels, folds=folds, options=options)
@@ -60,6 +59,16 @@ def weigh(
     rank: Any = np.minimum(rows.shown_rank, np.iinfo(np.int16).max).astype(np.int16)
     found = replace(row.weigh(evidence), rank=rank)
     return valued(found, rows, users if row.needs_users else None)
+
+
+def require_users(estimator: str | Spec, users: ClickModel | None) -> None:
+    """Reject an estimator that corrects clicks where nobody says how users click."""
+    row, _ = _row(estimator)
+    if row.needs_users and users is None:
+        raise ConfigError(
+            f"the estimator {row.name} needs a user model: give the file that "
+            "affinerank estimate COUNTS -o users.json wrote (--users users.json)"
+        )
 
 
 def learns_of(estimator: str | Spec) -> tuple[str, ...]:

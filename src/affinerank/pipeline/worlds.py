@@ -42,12 +42,18 @@ from affinerank.metrics import MetricValues, ranks_by_score
 from affinerank.pipeline.estimation import estimate_from_rows
 from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.lists import Lists, fit_all, side_by_side
+from affinerank.pipeline.members import (
+    WeighedLists,
+    assemble,
+    fit_members,
+    member_plans,
+)
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.recipe import fit_chosen, require_recipe
+from affinerank.pipeline.recipe import fit_chosen, held_out_queries, require_recipe
 from affinerank.pipeline.simulation import users_of
 from affinerank.pipeline.weighing import judging, labels_for, learns_of, weigh
 from affinerank.progress import Progress, quiet
-from affinerank.rankers import mlp
+from affinerank.rankers import RANKERS, mlp
 from affinerank.rankers.parameters import for_features
 from affinerank.rankers.ranker import Fitted, Model, Ranker, judge, predict_all, score
 from affinerank.seeds import stage_rng
@@ -339,6 +345,11 @@ class World:
         trained = [cell for cell in cells if cell.estimator != PRODUCTION]
         (joint,) = {trained_jointly(cell) for cell in trained} or {False}
         fit = self._fit_jointly if joint else self._fit_apart
+        blends = any(RANKERS[_ranker_of(cell)].members for cell in trained)
+        if blends and early_stopping:
+            raise ConfigError(
+                "a blend cannot be stopped early; leave early_stopping out"
+            )
         self.rank({cell.run for cell in cells}, held_out=early_stopping)
         found: dict[Cell, Measured] = {}
         # Few clicks leave poor estimates, and how poor is what is measured.
@@ -352,8 +363,11 @@ class World:
                     logs.setdefault(cell.log, []).append(cell)
                 parts = in_parallel(lambda own: self._drawn(own, how), logs.values())
                 drawn = {one.cell: one for part in parts for one in part}
-                fitted = fit([drawn[cell] for cell in trained], how)
-                found = self._judged_all(*fitted, how)
+                every = [drawn[cell] for cell in trained]
+                if blends:
+                    found = self._blends(every, how)
+                else:
+                    found = self._judged_all(*fit(every, how), how)
         return [
             found.get(cell) or self._measured(cell, self.production(cell.run).value)
             for cell in cells
@@ -401,17 +415,43 @@ class World:
         """Weigh the clicks of each cell, and train rankers on the weights."""
         known = self._with_users(drawn, how)
         lists = self._lists("train", self._weighed(known, how.settings))
-        name = Spec.parse(drawn[0].cell.ranker or "").name
+        name = _ranker_of(drawn[0].cell)
         seeds = [self.seed + one.cell.run for one in drawn]
         given: dict[str, Any] = {"seeds": seeds, "settings": how.settings}
         if how.chosen:
-            fitted = fit_chosen(name, lists, seed=self.seed, **given)
+            held = held_out_queries(lists.targets.share, self.seed)
+            fitted = fit_chosen(name, lists, held, **given)
             return known, [replace(one, model=one.kept) for one in fitted]
         if how.early:
             by = [self._weigh(one, "validation") for one in known]
             given["held_out"] = self._lists("validation", by)
         with self.turn():
             return known, fit_all(name, lists, progress=how.progress, **given)
+
+    def _blends(self, drawn: Sequence[Drawn], how: Training) -> dict[Cell, Measured]:
+        """Train the members of a blend on the weights of each cell, and judge it."""
+        known = self._with_users(drawn, how)
+        name = _ranker_of(drawn[0].cell)
+        learnt = WeighedLists(
+            self.part("train").raw, self._weighed(known, how.settings)
+        )
+        held = held_out_queries(learnt.shares, self.seed) if how.chosen else None
+        with self.turn():
+            members = fit_members(
+                member_plans(name, how.settings),
+                learnt,
+                seeds=[self.seed + one.cell.run for one in drawn],
+                choose=how.chosen,
+                held=held,
+                progress=how.progress,
+            )
+        test, above = self.part("test").raw, self.data.relevant_above
+        found = {}
+        for i, one in enumerate(known):
+            blend = assemble(name, members, i, {}, ())
+            value = judge(score(blend, test), test, above)
+            found[one.cell] = self._measured(one.cell, value, **_about(one))
+        return found
 
     def _with_users(self, drawn: Sequence[Drawn], how: Training) -> list[Drawn]:
         """Estimate users by methods that rank too, each from all its logs at once."""
@@ -475,6 +515,8 @@ class World:
     def _weighed(self, drawn: Sequence[Drawn], settings: Any) -> list[Weights]:
         """Weigh the clicks of each cell, with rankers of other queries where asked."""
         train, logs = self.part("train"), []
+        name = _ranker_of(drawn[0].cell)
+        plans = member_plans(name, settings)
         for one in drawn:
             learns, seed = learns_of(one.cell.estimator), self.seed + one.cell.run
             logs.append(Log(one.rows, one.users, learns, seed))
@@ -482,8 +524,8 @@ class World:
             logs,
             train.features,
             train.raw.offsets,
-            ranker=Spec.parse(drawn[0].cell.ranker or "").name,
-            settings=settings,
+            rankers=RANKERS[name].prior,
+            settings={plan.ranker: plan.settings for plan in plans},
             seed=self.seed,
         )
         pairs = zip(drawn, folds, strict=True)
@@ -513,6 +555,11 @@ class World:
             digest.update(np.ascontiguousarray(array).data)
         value = judge(score(ranker, test), test, self.data.relevant_above)
         return Production(ranks, scores, value, digest.hexdigest())
+
+
+def _ranker_of(cell: Cell) -> str:
+    """The row of ``RANKERS`` of a cell that trains one."""
+    return Spec.parse(cell.ranker or "").name
 
 
 def stacked(cell: Cell) -> bool:

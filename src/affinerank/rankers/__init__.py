@@ -1,6 +1,6 @@
 """Rankers: from features and weights to scores, as rows of one table."""
 
-from affinerank.rankers import heckman, linear, mlp, trees, two_tower, xgboost
+from affinerank.rankers import blend, heckman, linear, mlp, trees, two_tower, xgboost
 from affinerank.rankers.ranker import (
     Fitted,
     Model,
@@ -14,7 +14,14 @@ from affinerank.rankers.targets import Targets, Validation
 from affinerank.tables import Table
 
 RANKERS: Table[RankerKind] = Table(
-    "ranker", mlp.ROW, trees.ROW, xgboost.ROW, linear.ROW, two_tower.ROW, heckman.ROW
+    "ranker",
+    blend.ROW,
+    trees.ROW,
+    linear.ROW,
+    mlp.ROW,
+    xgboost.ROW,
+    two_tower.ROW,
+    heckman.ROW,
 )
 
 __all__ = [

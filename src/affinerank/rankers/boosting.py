@@ -13,7 +13,6 @@ import numpy as np
 from affinerank import limits
 from affinerank.arrays import Floats
 from affinerank.data.features import SCALINGS
-from affinerank.defaults import QUICK
 from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import parameters
 from affinerank.rankers.ranker import Fitted, Model, RankerKind, Task
@@ -33,7 +32,6 @@ boosted_row = partial(
     explains_clicks=True,
     patience=50,
     scaling=SCALINGS[-1],
-    beside=QUICK,
 )
 
 
@@ -76,6 +74,10 @@ class Trees(ABC):
     def nodes(self) -> list[Tree]:
         """Return the trees node by node."""
 
+    @abstractmethod
+    def gain(self) -> Floats:
+        """Return what the splits by each feature gained, ``[n_features]``."""
+
     def about(self) -> dict[str, Any]:
         """Return nothing: the file says it all."""
         return {}
@@ -84,7 +86,7 @@ class Trees(ABC):
         """Add the trees as one node of the machine learning domain."""
         from affinerank.rankers.onnx_graph import add_trees
 
-        return add_trees(graph, values, self.nodes())
+        return add_trees(graph, values, len(self.gain()), self.nodes())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

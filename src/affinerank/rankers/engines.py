@@ -34,6 +34,7 @@ from affinerank.rankers.tree_nodes import (
     Node,
     Tree,
     next_above,
+    require_numeric_splits,
     rounded_down,
 )
 from affinerank.rankers.xgboost_json import document
@@ -84,6 +85,7 @@ def fold_features(trees: list[Tree], mapping: FeatureMapping) -> list[Tree]:
     """Return trees of raw features: fold scaling and filling into the splits."""
     if not trees:
         raise DataError("the ranker holds no trees, so there is nothing to export")
+    require_numeric_splits(trees)
     return [[_folded(node, mapping) for node in tree] for tree in trees]
 
 

@@ -14,7 +14,7 @@ import importlib.util
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
 from itertools import pairwise
@@ -29,6 +29,7 @@ from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, writable, written_whole
 from affinerank.rankers import RANKERS, trees
+from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.engine_readers import LINEAR_READERS, TREE_READERS, Reader
 from affinerank.rankers.engines import (
     NONE_MISSING,
@@ -48,11 +49,13 @@ from affinerank.rankers.parity import (
     lists_far_out,
     measure_parity,
     ordinary_lists,
+    with_features,
 )
 from affinerank.rankers.ranker import Ranker
 from affinerank.rankers.tree_nodes import Tree
 from affinerank.tables import Table
 
+ONNX = "onnx"
 TREES = trees.ROW.name
 OVER_LIST: Any = (
     "smallest and largest value of the feature among the documents of the query, "
@@ -100,6 +103,9 @@ class ExportFile:
     holds_missing: bool = True
 
 
+Writer = Callable[[Any], ExportFile]
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """A row of ``FORMATS``.
@@ -108,25 +114,30 @@ class Format:
         name: Its key, and the library that reads it.
         title: What messages call it.
         mapped_by: Who scales features and fills missing values, in words.
-        writers: What turns a ranker into a file, by the attribute that its model must
+        writers: What turns a ranker into a file, by the attribute that its models must
             have.
+        holds_blends: Whether it can hold a ranker of several members.
     """
 
     name: str
     title: str
     mapped_by: str
-    writers: Mapping[str, Callable[[Ranker], ExportFile]] = field(default_factory=dict)
+    writers: Mapping[str, Writer]
+    holds_blends: bool = False
 
-    def writer(self, ranker: Ranker) -> Callable[[Ranker], ExportFile] | None:
+    def writer(self, ranker: AnyRanker) -> Writer | None:
         """Return what writes such a ranker; ``None`` if nothing does."""
+        if len(ranker.members) > 1 and not self.holds_blends:
+            return None
+        models = [member.ranker.model for member in ranker.members]
         for attribute, writer in self.writers.items():
-            if hasattr(ranker.model, attribute):
+            if all(hasattr(model, attribute) for model in models):
                 return writer
         return None
 
 
 def export_ranker(
-    ranker: Ranker, path: PathLike, *, to: str, data: RankingDataset | None = None
+    ranker: AnyRanker, path: PathLike, *, to: str, data: RankingDataset | None = None
 ) -> Export:
     """Write a ranker for another system, with ``FILE.json`` beside it: both or none.
 
@@ -134,7 +145,7 @@ def export_ranker(
     its thresholds, of extreme and of missing values, and on ordinary lists.
 
     Args:
-        ranker: A ranker whose model offers what the format needs.
+        ranker: A ranker whose models offer what the format needs.
         path: The file to write.
         to: A row of ``FORMATS``.
         data: Ordinary lists to compare on; made up where left out.
@@ -144,7 +155,6 @@ def export_ranker(
     """
     target = Path(path)
     kind = FORMATS[to]
-    mapping = ranker.mapping
     write = _require_writer(kind, ranker)
     beside = target.with_name(f"{target.name}.json")
     for name in (target, beside):
@@ -155,62 +165,107 @@ def export_ranker(
     parity = measure_parity(
         ranker,
         file.scores,
-        ordinary_lists(ranker, data, missing=missing),
+        ordinary_lists(ranker, _inputs(kind, ranker), data, missing=missing),
         file.made_up,
         file.cuts,
     )
 
+    names = _inputs(kind, ranker)
     description = {
         "format": "affinerank-export",
         "version": 1,
         "to": to,
         "file": target.name,
         "sha256": hashlib.sha256(file.content).hexdigest(),
-        "features": mapping.names,
-        "input": _tensor(INPUT, "n_documents", len(mapping.names)),
+        "features": names,
+        "input": _tensor(INPUT, "n_documents", len(names)),
         "output": _tensor(OUTPUT, "n_documents"),
-        "normalisation": _normalisation(mapping, kind.mapped_by),
-        "missing": _missing(ranker, kind.mapped_by),
-        "categories": mapping.categories,
+        **_described(kind, ranker),
         **file.description,
         "parity": asdict(parity),
     }
     with written_whole(beside) as aside_about, written_whole(target) as aside:
         aside.write_bytes(file.content)
         aside_about.write_text(json.dumps(description, indent=2) + "\n")
-    return Export(target, beside, to, len(mapping.names), parity)
+    return Export(target, beside, to, len(names), parity)
 
 
-def _require_writer(kind: Format, ranker: Ranker) -> Callable[[Ranker], ExportFile]:
+def _require_writer(kind: Format, ranker: AnyRanker) -> Writer:
     """Return what writes the ranker; reject rankers that the format cannot hold."""
     writer = kind.writer(ranker)
     if writer is None:
         able = [other.name for other in FORMATS.values() if other.writer(ranker)]
+        how = ""
+        if len(ranker.members) > 1 and kind.name != TREES:
+            how = f"train what it can hold (train --for {kind.name}); "
         raise ConfigError(
-            f"a ranker of kind {ranker.kind} cannot be written as {kind.title}; it can "
-            f"be exported to {', '.join(able) or 'nothing'}"
+            f"a ranker of kind {ranker.kind} cannot be written as {kind.title}; {how}"
+            f"it can be exported to {', '.join(able) or 'nothing'}"
         )
-    mapping = ranker.mapping
-    if mapping.codes and kind.name != TREES:
+    codes = [name for m in ranker.members for name in m.ranker.mapping.codes]
+    if codes and kind.name not in (TREES, ONNX):
         raise DataError(
-            f"{mapping.codes[0]!r} is a category, which {kind.title} cannot hold; "
-            f"train with --categories one-hot, or export to {TREES}"
+            f"{codes[0]!r} is a category, which {kind.title} cannot hold; train with "
+            f"--categories one-hot, or export to {ONNX} or {TREES}"
         )
     return writer
 
 
-def _reads_missing(ranker: Ranker) -> bool:
+def _reads_missing(ranker: AnyRanker) -> bool:
+    return all(_member_reads_missing(member.ranker) for member in ranker.members)
+
+
+def _member_reads_missing(ranker: Ranker) -> bool:
     return RANKERS[ranker.kind].reads_missing or ranker.mapping.fill is not None
 
 
-def _onnx(ranker: Ranker) -> ExportFile:
+def _inputs(kind: Format, ranker: AnyRanker) -> tuple[str, ...]:
+    """Return the names of the features that a file is given.
+
+    ONNX takes a category as its code, and makes features of its values itself.
+    """
+    if kind.name == ONNX:
+        return ranker.features
+    [member] = ranker.members
+    return member.ranker.mapping.names
+
+
+def _described(kind: Format, ranker: AnyRanker) -> dict[str, Any]:
+    """Describe what is done to features, member by member."""
+    categories: dict[str, Any] = {}
+    parts = []
+    for member in ranker.members:
+        mapping = member.ranker.mapping
+        categories |= mapping.categories
+        own = {
+            "normalisation": _normalisation(mapping, kind.mapped_by),
+            "missing": _missing(member.ranker, kind.mapped_by),
+        }
+        parts.append(own)
+    if len(parts) == 1:
+        return {**parts[0], "categories": categories}
+    members = [
+        {
+            "member": member.name,
+            "kind": member.ranker.kind,
+            "share": member.share,
+            "unit": member.unit,
+            "features": member.ranker.mapping.names,
+            **own,
+        }
+        for member, own in zip(ranker.members, parts, strict=True)
+    ]
+    return {"members": members, "missing": "NaN", "categories": categories}
+
+
+def _onnx(ranker: AnyRanker) -> ExportFile:
     for library in ("onnx", "onnxruntime"):
         if importlib.util.find_spec(library) is None:
             raise ConfigError(
                 f"exporting to onnx needs {library}, which is not installed: "
                 "pip install 'affinerank[export]'"
             )
-    built = build_model(ranker.model, ranker.mapping)
+    built = build_model(ranker)
     opsets = {opset.domain or "ai.onnx": opset.version for opset in built.opset_import}
     content = built.SerializeToString(deterministic=True)
     return ExportFile(
@@ -240,8 +295,9 @@ def _onnx_scores(content: bytes, lists: RankingDataset) -> Floats:
     return np.concatenate(parts).astype(np.float64)
 
 
-def _text(ranker: Ranker) -> ExportFile:
+def _text(whole: AnyRanker) -> ExportFile:
     """Write LightGBM's text; converters stop where it names no objective."""
+    [(_, ranker, *_)] = whole.members
     model: Any = ranker.model
     text: str = model.text
     if "\nobjective=" not in text:
@@ -261,28 +317,38 @@ def _text(ranker: Ranker) -> ExportFile:
     return ExportFile(text.encode(), scores, description, made_up)
 
 
-def _lists_at_splits_of(ranker: Ranker) -> list[RankingDataset]:
-    """Make lists up at the thresholds of a ranker of trees; none for other kinds."""
-    mapping = ranker.mapping
-    if not hasattr(ranker.model, "nodes") or mapping.codes:
-        return []
-    try:
-        folded = fold_features(ranker.model.nodes(), mapping)
-    except DataError:
-        # LightGBM's text also holds what is not plain thresholds.
-        return []
-    lists = lists_at_splits(
-        folded,
-        cuts_of(folded, exactly),
-        mapping.names,
-        missing=_reads_missing(ranker),
-        within_lists=mapping.by_list,
-    )
-    return [lists] if lists is not None else []
+def _lists_at_splits_of(ranker: AnyRanker) -> list[RankingDataset]:
+    """Make lists up at the thresholds of each member of trees; none for other kinds."""
+    # Beyond float32, scaling within a list has no answer that all libraries share.
+    scales = any(member.ranker.mapping.by_list for member in ranker.members)
+    found = []
+    for member in ranker.members:
+        mapping = member.ranker.mapping
+        model: Any = member.ranker.model
+        made_of_categories = mapping.raw_names != mapping.names
+        if not hasattr(model, "nodes") or mapping.codes or made_of_categories:
+            continue
+        try:
+            folded = fold_features(model.nodes(), mapping)
+        except DataError:
+            # LightGBM's text also holds what is not plain thresholds.
+            continue
+        lists = lists_at_splits(
+            folded,
+            cuts_of(folded, exactly),
+            mapping.names,
+            missing=_reads_missing(ranker),
+            within_lists=mapping.by_list,
+            extremes=not scales,
+        )
+        if lists is not None:
+            found.append(with_features(lists, ranker.features))
+    return found
 
 
-def _trees_for_engine(name: str, ranker: Ranker) -> ExportFile:
+def _trees_for_engine(name: str, whole: AnyRanker) -> ExportFile:
     """Write trees for a search engine."""
+    [(_, ranker, *_)] = whole.members
     engine = TREE_ENGINES[name]
     mapping = ranker.mapping
     require_document_scores(mapping)
@@ -309,8 +375,9 @@ def _thresholds(folded: Sequence[Tree], engine: TreeEngine) -> dict[str, int]:
     return {"not_exact": not_exact, "of": len(limits)}
 
 
-def _linear_for_engine(name: str, ranker: Ranker) -> ExportFile:
+def _linear_for_engine(name: str, whole: AnyRanker) -> ExportFile:
     """Write a linear model for a search engine."""
+    [(_, ranker, *_)] = whole.members
     mapping = ranker.mapping
     require_document_scores(mapping)
     model = RawLinear.of(ranker.model, mapping)
@@ -360,7 +427,7 @@ def _engine_format(name: str, engine: TreeEngine) -> Format:
 
 FORMATS: Table[Format] = Table(
     "export format",
-    Format("onnx", "ONNX", "the file", {"add_to_onnx": _onnx}),
+    Format(ONNX, "ONNX", "the file", {"add_to_onnx": _onnx}, holds_blends=True),
     Format(TREES, "LightGBM text", "the caller", {"text": _text}),
     *(_engine_format(name, engine) for name, engine in TREE_ENGINES.items()),
 )
@@ -396,6 +463,6 @@ def _missing(ranker: Ranker, filled_by: str) -> str | dict[str, Any]:
     if mapping.fill is not None:
         fill = dict(zip(mapping.names, mapping.fill, strict=True))
         return {"value": "NaN", "filled_by": filled_by, "after_scaling": fill}
-    if _reads_missing(ranker):
+    if _member_reads_missing(ranker):
         return "NaN"
     return "a document with a missing value (NaN) is scored NaN"

@@ -28,6 +28,7 @@ import numpy as np
 
 from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.data.mapped import empty_matrix, passed, release, taken
+from affinerank.defaults import PRIOR
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import discount, ranks_by_score
 from affinerank.plain_text import read_json
@@ -334,4 +335,5 @@ ROW = RankerKind(
     fit_linear,
     load_linear,
     explains_clicks=True,
+    prior_rankers=PRIOR,
 )

@@ -66,15 +66,12 @@ class Batch:
             part at all, whatever is stored as their weight.
         share: ``[n_networks, n_docs]`` how much the document's list counts.
         lists: Where each list's documents lie.
-        limits: ``[3, n_docs]`` of what a document can bring, in safe learning; see
-            :mod:`affinerank.rankers.limited`.
     """
 
     weights: Tensor
     known: Tensor
     share: Tensor
     lists: Lists
-    limits: Tensor | None = None
 
     @property
     def gains(self) -> Tensor:
@@ -89,8 +86,7 @@ class Batch:
     def at(self, rows: Tensor, lists: Lists) -> Batch:
         """Select the documents ``rows``; those beyond ``lists`` are never known."""
         known = self.known[:, rows] & lists.inside(len(rows))
-        limits = None if self.limits is None else self.limits[:, rows]
-        return Batch(self.weights[:, rows], known, self.share[:, rows], lists, limits)
+        return Batch(self.weights[:, rows], known, self.share[:, rows], lists)
 
     def of_ranker(self, i: int) -> Batch:
         """Keep what one ranker learns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,28 +11,43 @@ from affinerank.errors import AffineRankError, DataError
 from affinerank.files import PathLike, one_line
 from affinerank.plain_text import read_json
 from affinerank.rankers import RANKERS
-from affinerank.rankers.mixed import Mixed
-from affinerank.rankers.ranker import ABOUT, FORMAT, Ranker
+from affinerank.rankers.blend import AnyRanker, Blend
+from affinerank.rankers.ranker import ABOUT, FORMAT, Member, Ranker
 
 NUMBERS = ("fill", "low", "high")
 
 
-def load_ranker(folder: PathLike) -> Ranker:
-    """Load what :meth:`Ranker.save` wrote; a model's files hold no code."""
-    root = Path(folder)
+def load_ranker(folder: PathLike) -> AnyRanker:
+    """Load what ``save`` wrote; a model's files hold no code."""
+    return _load(Path(folder), blends=True)
+
+
+def _load(root: Path, *, blends: bool) -> AnyRanker:
+    """Load a ranker; a blend's members are no blends."""
     path = root / ABOUT
     if not path.is_file():
-        raise DataError(f"{root}: no ranker's folder, as train writes it: no {ABOUT}")
+        raise DataError(
+            f"{root}: no ranker's folder, as train writes it: no {ABOUT}; train one "
+            "(affinerank train COUNTS --data DATA -o FOLDER)"
+        )
     about = read_json(path)
     try:
-        mapping, provenance, queries = _described(about)
-        kind = RANKERS[about["kind"]]
+        _require_format(about)
+        kind = RANKERS[_value(about, "kind", "text", str)]
+        provenance, queries = _origin(about)
+        members = _members(about) if blends and kind.members else None
+        mapping = None if members else _mapping(about)
     except AffineRankError as error:
         raise DataError(f"{path}: {error}") from None
     try:
+        if members:
+            loaded = tuple(
+                Member(name, _loaded_member(root / name), share, unit)
+                for name, share, unit in members
+            )
+            return Blend(kind.name, loaded, provenance, queries)
+        assert mapping is not None  # noqa: S101
         model = kind.load(root, about, len(mapping.names))
-        if "mixed" in about:
-            model = Mixed.of(model, about["mixed"], len(mapping.names))
         return Ranker(kind.name, model, mapping, provenance, queries)
     except DataError:
         raise
@@ -44,8 +60,28 @@ def load_ranker(folder: PathLike) -> Ranker:
         ) from None
 
 
-def _described(about: Any) -> tuple[FeatureMapping, dict[str, Any], tuple[str, ...]]:
-    """Check what each kind is described by; older versions may name less."""
+def _loaded_member(root: Path) -> Ranker:
+    member = _load(root, blends=False)
+    assert isinstance(member, Ranker)  # noqa: S101
+    return member
+
+
+def _members(about: dict[str, Any]) -> list[tuple[str, float, float]]:
+    """Return folder, share and unit of each member of a blend."""
+    found = []
+    for row in _value(about, "members", "a list of members", list, dict):
+        name = _value(row, "folder", "a name", str)
+        if not re.fullmatch(r"[\w-]+", name):
+            raise DataError(f"folder must be a plain name, got {name!r:.60}")
+        numbers = [row.get("share"), row.get("unit")]
+        if any(type(number) not in (int, float) for number in numbers):
+            raise DataError(f"share and unit must be numbers, got {numbers!r:.60}")
+        found.append((name, float(numbers[0]), float(numbers[1])))
+    return found
+
+
+def _require_format(about: Any) -> None:
+    """Reject what is no ranker's description."""
     if not isinstance(about, dict):
         raise DataError(f"not a ranker saved by AffineRank: {about!r:.60}")
     found = (about.get("format"), about.get("version"))
@@ -54,7 +90,18 @@ def _described(about: Any) -> tuple[FeatureMapping, dict[str, Any], tuple[str, .
             f"expected format {FORMAT[0]!r} version {FORMAT[1]}, "
             f"got {found[0]!r:.60} version {found[1]!r:.60}"
         )
-    _value(about, "kind", "text", str)
+
+
+def _origin(about: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return how the ranker was trained, and the queries that it learnt from."""
+    provenance = _value(about, "provenance", "an object", dict)
+    queries = {"learnt_from": provenance.get("queries", []), **about}
+    learnt = _value(queries, "learnt_from", "a list of queries", list, str, int, float)
+    return provenance, tuple(map(str, learnt))
+
+
+def _mapping(about: dict[str, Any]) -> FeatureMapping:
+    """Check what is done to features; older versions may name less."""
     names = _value(about, "features", "a list of names", list, str)
     if "scaling" in about:
         scaling = _value(about, "scaling", f"one of {', '.join(SCALINGS)}", str)
@@ -64,17 +111,13 @@ def _described(about: Any) -> tuple[FeatureMapping, dict[str, Any], tuple[str, .
     numbers = {key: _numbers(about, key, len(names)) for key in NUMBERS}
     if scaling == "data" and None in (numbers["low"], numbers["high"]):
         raise DataError("a ranker of scaled data needs low and high")
-    provenance = _value(about, "provenance", "an object", dict)
-    queries = {"learnt_from": provenance.get("queries", []), **about}
-    learnt = _value(queries, "learnt_from", "a list of queries", list, str, int, float)
     categories = _value({"categories": {}, **about}, "categories", "an object", dict)
     for name in categories:
         values = _value(categories, name, "a list of values", list, str)
         categories[name] = tuple(values)
         if len(set(values)) != len(values):
             raise DataError(f"the values of {name!r:.60} must differ")
-    mapping = FeatureMapping(tuple(names), scaling, **numbers, categories=categories)
-    return mapping, provenance, tuple(map(str, learnt))
+    return FeatureMapping(tuple(names), scaling, **numbers, categories=categories)
 
 
 def _numbers(about: dict[str, Any], key: str, n: int) -> tuple[float, ...] | None:

@@ -103,8 +103,8 @@ ROW = RankerKind(
     later("affinerank.rankers.training:fit_networks"),
     later("affinerank.rankers.networks:load_network"),
     tuned_rate=True,
-    takes_limits=True,
     explains_clicks=True,
     patience=8,
     rates=(0.001, 0.004),
+    pace=15.0,
 )

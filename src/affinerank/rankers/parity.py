@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,8 @@ from affinerank.arrays import Bools, Floats, Matrix
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import DataError
-from affinerank.rankers.ranker import Ranker, score
+from affinerank.rankers.blend import AnyRanker
+from affinerank.rankers.ranker import score
 from affinerank.rankers.tree_nodes import FLOAT, LARGEST, Tree
 
 TOLERANCE = 1e-5  # of the largest score
@@ -70,7 +71,7 @@ class Cut(NamedTuple):
 
 
 def measure_parity(
-    ranker: Ranker,
+    ranker: AnyRanker,
     file_scores: Callable[[RankingDataset], Floats],
     ordinary: RankingDataset,
     made_up: Sequence[RankingDataset] = (),
@@ -114,7 +115,7 @@ def measure_parity(
 
 
 def _largest_difference(
-    ranker: Ranker,
+    ranker: AnyRanker,
     file_scores: Callable[[RankingDataset], Floats],
     lists: RankingDataset,
     counts: Bools,
@@ -170,22 +171,35 @@ def moved_from_between(features: Matrix, cuts: Sequence[Cut]) -> Matrix:
 
 
 def ordinary_lists(
-    ranker: Ranker, data: RankingDataset | None, *, missing: bool
+    ranker: AnyRanker,
+    names: tuple[str, ...],
+    data: RankingDataset | None,
+    *,
+    missing: bool,
 ) -> RankingDataset:
-    """Return the first lists of the data, with the ranker's features, or made-up ones.
+    """Return the first lists of the data, with these features, or made-up ones.
 
     Those have 1 to 40 documents, the same each time. Features are heavy-tailed, or
     about the range that the ranker scales by. In each list some are constant; if asked,
     some values are missing.
+
+    Args:
+        ranker: What is compared.
+        names: Of the features that the file is given.
+        data: Where lists are taken from; made up if left out.
+        missing: Whether values may be missing.
     """
-    raw = FeatureMapping(
-        ranker.mapping.names, "none", categories=ranker.mapping.categories
-    )
-    names = raw.names
+    categories = {
+        name: values
+        for member in ranker.members
+        for name, values in member.ranker.mapping.categories.items()
+    }
+    codes = {name: categories[name] for name in names if name in categories}
     if data is not None:
         if not data.n_queries:
             raise DataError("the data have no lists to compare file and ranker on")
         first = np.arange(min(data.n_queries, LISTS_COMPARED))
+        raw = FeatureMapping(names, "none", categories=categories)
         return raw.apply(data.select_queries(first))
 
     rng = np.random.default_rng(0)
@@ -193,24 +207,37 @@ def ordinary_lists(
     shape = (len(query), len(names))
     features = rng.lognormal(sigma=2.0, size=shape) * rng.choice([-1, 1], shape[1])
     usual = np.full(shape[1], 3.0)
-    if ranker.mapping.low is not None:
-        low, span = ranker.mapping.shift_and_span()
+    mapping = ranker.members[0].ranker.mapping
+    if mapping.low is not None:
+        low, span = mapping.shift_and_span()
         features = low + span * rng.uniform(-0.25, 1.25, size=shape)
         usual = low + span / 2
     constant = rng.random((LISTS_COMPARED, shape[1])) < 0.2
     features = np.where(constant[query], usual, features)
     if missing:
         features[rng.random(shape) < 0.05] = np.nan
-    values_of = {name: raw.categories[name] for name in raw.codes}
-    for column, name in zip(raw.places(raw.codes), raw.codes, strict=True):
-        features[:, column] = rng.integers(len(values_of[name]), size=len(query))
+    for name, values in codes.items():
+        drawn = rng.integers(len(values), size=len(query)).astype(np.float64)
+        if missing:
+            drawn[rng.random(len(query)) < 0.05] = np.nan
+        features[:, names.index(name)] = drawn
     return RankingDataset.from_groups(
         features,
         query,
         np.arange(LISTS_COMPARED),
         feature_names=names,
-        categories=values_of,
+        categories=codes,
     )
+
+
+def with_features(lists: RankingDataset, names: tuple[str, ...]) -> RankingDataset:
+    """Return lists with these features in this order; those they lack are 0."""
+    if names == lists.feature_names:
+        return lists
+    features = np.zeros((lists.n_docs, len(names)), FLOAT)
+    places = [names.index(name) for name in lists.feature_names]
+    features[:, places] = lists.features
+    return replace(lists, features=features, feature_names=names)
 
 
 def lists_at_splits(
@@ -220,6 +247,7 @@ def lists_at_splits(
     *,
     missing: bool,
     within_lists: bool = False,
+    extremes: bool = True,
 ) -> RankingDataset | None:
     """Make documents up that show how a file decides at the splits of trees.
 
@@ -234,6 +262,7 @@ def lists_at_splits(
         missing: Whether values may be missing.
         within_lists: Whether the ranker scales features within the list. Then values
             are from 0 to 1, and each list has both, so that scaling changes nothing.
+        extremes: Whether values may be extreme, where they are not within lists.
 
     Returns:
         Lists of these documents; ``None`` if the trees have no splits.
@@ -264,7 +293,7 @@ def lists_at_splits(
             if cut is not None:
                 document[node.feature] = _beside(cut, side)
         sets.append(documents)
-    if not within_lists:
+    if extremes and not within_lists:
         sets.append(_with_extremes(sets[0], rng))
     if missing:
         sets.append(_with_missing(sets[0], rng))

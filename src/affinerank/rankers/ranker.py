@@ -1,6 +1,8 @@
 """What a ranker is, whatever its kind: fitted, saved, loaded, scoring, judged.
 
 A ranker is saved as a folder: ``ranker.json``, and the files of its model beside it.
+Most rankers are one model, with a mapping of the features that it reads; a blend
+(:mod:`affinerank.rankers.blend`) adds up several of these.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,6 +28,7 @@ from affinerank.rankers.targets import Validation
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset
+    from affinerank.rankers.blend import AnyRanker
 
 FORMAT = ("affinerank-ranker", 1)
 ABOUT = "ranker.json"
@@ -44,6 +47,40 @@ class Model(Protocol):
 
     def about(self) -> dict[str, Any]:
         """Return what else ``ranker.json`` must say for ``load`` to read the model."""
+
+
+class MemberPlan(NamedTuple):
+    """How a member of a blend is trained; of another ranker, how it is.
+
+    Attributes:
+        name: Of its folder, and in messages.
+        ranker: Its row of ``RANKERS``.
+        settings: Of that row.
+        scaling: Of its features.
+        share: How much it counts.
+    """
+
+    name: str
+    ranker: str
+    settings: Any
+    scaling: str
+    share: float = 1.0
+
+
+class Member(NamedTuple):
+    """A ranker, and its part in what a blend says.
+
+    Attributes:
+        name: Of its folder.
+        ranker: What scores, with features of its own.
+        share: How much it counts.
+        unit: What its scores are divided by first.
+    """
+
+    name: str
+    ranker: Ranker
+    share: float = 1.0
+    unit: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -71,6 +108,26 @@ class Ranker(Tabular):
 
     def _rows(self) -> list[dict[str, Any]]:
         return [{"feature": name} for name in self.mapping.names]
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the raw features that it reads."""
+        return self.mapping.raw_names
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Itself alone; a blend has several."""
+        return (Member(self.kind, self),)
+
+    def scores(self, data: RankingDataset) -> Floats:
+        """Score every document of raw data: ``[n_docs]``, higher is ranked earlier.
+
+        Some queries at a time: the mapped features are never held as a whole.
+        """
+        scores = np.empty(data.n_docs)
+        for rows, features in self.mapping.blocks(data):
+            scores[rows] = self.predict(features)
+        return scores
 
     def predict(self, features: Matrix) -> Floats:
         """Score documents from mapped features ``[n_docs, n_features]``."""
@@ -110,7 +167,7 @@ class Fitted:
         chosen_at: That epoch or number of trees, from 1.
         trace: What it was worth to the held-out queries after each epoch or tree.
         report: Plain numbers about the training, for the reader.
-        importance: What features are worth on queries that were held out, if asked.
+        outside: One that did not learn from the held-out queries, if asked for.
     """
 
     model: Model
@@ -118,7 +175,7 @@ class Fitted:
     chosen_at: int | None
     report: Mapping[str, Any]
     trace: Sequence[float] = ()
-    importance: Any = None
+    outside: Model | None = None
 
     @property
     def kept(self) -> Model:
@@ -210,9 +267,12 @@ class RankerKind:
             ends; ``None`` if ``fit`` takes no ``lengths``, so that nothing is chosen.
         rates: Learning rates to choose from alike; none: that of its settings.
         scaling: Of features, where nobody says: within the list, over the data, none.
-        takes_limits: Whether ``fit`` heeds the limits of targets, for safe learning.
-        beside: Row that learns beside it where rankers of other queries are asked for:
-            weights in its place, and clicks too.
+        prior_rankers: Rows that learn from other queries what to expect of a document,
+            where an estimator asks for that: clicks by each that explains them, weights
+            by the last; left out, the row itself.
+        members: From its settings to how its members are trained, for a blend.
+        pace: Documents that it learns from for each second of a budget, where rankers
+            are compared.
     """
 
     name: str
@@ -227,19 +287,19 @@ class RankerKind:
     patience: int | None = None
     rates: tuple[float, ...] = ()
     scaling: str = SCALINGS[0]
-    takes_limits: bool = False
-    beside: str | None = None
+    prior_rankers: tuple[str, ...] = ()
+    members: Callable[[Any], Sequence[MemberPlan]] | None = None
+    pace: float = 30.0
+
+    @property
+    def prior(self) -> tuple[str, ...]:
+        """Rows that learn from other queries what to expect of a document."""
+        return self.prior_rankers or (self.name,)
 
 
-def score(ranker: Ranker, data: RankingDataset) -> Floats:
-    """Score every document of raw ``data``: ``[n_docs]``, higher is ranked earlier.
-
-    Some queries at a time: the mapped features are never held as a whole.
-    """
-    scores = np.empty(data.n_docs)
-    for rows, features in ranker.mapping.blocks(data):
-        scores[rows] = ranker.predict(features)
-    return scores
+def score(ranker: AnyRanker, data: RankingDataset) -> Floats:
+    """Score every document of raw ``data``: ``[n_docs]``, higher is ranked earlier."""
+    return ranker.scores(data)
 
 
 def judge(scores: Floats, data: RankingDataset, relevant_above: float) -> MetricValues:

@@ -26,8 +26,6 @@ class Targets:
         noisy: Whether weights are corrected clicks, chance and all; left out, none are.
         rank: ``[n_docs]`` of each ranker: rank that documents were shown at, 0 for
             none, for rankers with a position bias of their own; ``None`` if not known.
-        limits: ``[3, n_docs]`` of what each document can bring, for safe learning; see
-            :mod:`affinerank.rankers.limited`.
     """
 
     weights: NDArray[np.floating]
@@ -35,7 +33,6 @@ class Targets:
     share: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 0)))
     noisy: Sequence[bool] = ()
     rank: Sequence[Ints | None] = ()
-    limits: Floats | None = None
 
     def rank_of(self, i: int) -> Ints:
         """Return the ranks that documents were shown at, for ranker ``i``."""

@@ -26,7 +26,6 @@ from affinerank.rankers.checkpoint import fingerprint, restore_state, write_stat
 from affinerank.rankers.click_likelihood import ClickBatch, click_loss
 from affinerank.rankers.held_out import Best, Planned
 from affinerank.rankers.likelihood import mean_score
-from affinerank.rankers.limited import limited, limited_loss
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.losses import Loss
 from affinerank.rankers.mlp import ALIGNED, NetworkSettings, parameter_shapes
@@ -128,10 +127,6 @@ class NetworkTrainer:
         """Learn these from the next step on; they are scaled first."""
         if isinstance(targets, ClickTargets):
             self._explain(targets)
-        elif targets.limits is not None:
-            batch = scaled(targets, self.lists)
-            self.learnt = limited(batch, targets.weights, targets.limits)
-            self.value, self.replayed = limited_loss, None
         else:
             self._learn(scaled(targets, self.lists, centred=self.loss.centred))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,8 @@ class Node(NamedTuple):
         right: Likewise.
         limit: Largest float32 that goes left, where features are raw.
         gain: What a split gained, where that is kept.
+        codes: Of the categories that go left, where a split is by category; all others
+            go right, what is missing among them.
     """
 
     value: float
@@ -38,6 +40,7 @@ class Node(NamedTuple):
     right: int = 0
     limit: float = 0.0
     gain: float = 0.0
+    codes: tuple[int, ...] = ()
 
 
 Tree = list[Node]
@@ -60,15 +63,19 @@ def _add(tree: Tree, found: Mapping[str, Any]) -> int:
     if "leaf_value" in found:
         _require_plain(found.get("leaf_coeff", []) == [], "linear leaves")
         return own
-    _require_plain(found["decision_type"] == "<=", "categories")
+    left = _add(tree, found["left_child"])
+    right = _add(tree, found["right_child"])
+    feature = int(found["split_feature"])
+    if found["decision_type"] == "==":
+        codes = tuple(int(code) for code in found["threshold"].split("||"))
+        tree[own] = Node(0.0, feature, False, True, left, right, codes=codes)
+        return own
     threshold, kind = float(found["threshold"]), found["missing_type"]
     threshold = _beside_zero(threshold)
     _require_plain(kind != "Zero", "zeros that count as missing")
     # Where no missing values were seen, LightGBM takes them for 0.
     missing = found["default_left"] if kind == "NaN" else threshold >= 0
-    sides = (_add(tree, found[side]) for side in ("left_child", "right_child"))
-    feature = int(found["split_feature"])
-    tree[own] = Node(threshold, feature, bool(missing), kind == "NaN", *sides)
+    tree[own] = Node(threshold, feature, bool(missing), kind == "NaN", left, right)
     return own
 
 
@@ -104,6 +111,11 @@ def numbered_breadth_first(tree: Tree) -> Tree:
             node = node._replace(left=left, right=right)
         renumbered.append(node)
     return renumbered
+
+
+def require_numeric_splits(trees: Iterable[Tree]) -> None:
+    """Reject trees that split by category, which search engines cannot hold."""
+    _require_plain(not any(node.codes for tree in trees for node in tree), "categories")
 
 
 def _require_plain(plain: bool, what: str) -> None:

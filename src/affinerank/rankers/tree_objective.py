@@ -25,19 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numba
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from affinerank.arrays import Bools, Floats, Ints
 from affinerank.errors import DataError
 from affinerank.metrics import discount
 from affinerank.rankers.likelihood import Clicks, mean_score
-from affinerank.rankers.limited import limited, limited_objective
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.scaling import scaled
 from affinerank.rankers.targets import ClickTargets, Targets
@@ -189,8 +186,6 @@ def lessons(
         yield from _of_clicks(targets)
         return
     batch = scaled(targets, Lists.of(np.diff(offsets)))
-    if targets.limits is not None:
-        batch = limited(batch, targets.weights, targets.limits)
     gains = batch.gains.numpy()
     for i, share in enumerate(targets.of_queries(offsets)):
         known = targets.known[i]
@@ -198,11 +193,7 @@ def lessons(
         bounds = np.concatenate([[0], np.cumsum(known)])[offsets]
         weights, sizes = targets.weights[i, known], np.diff(bounds)
         noisy = bool(targets.noisy) and targets.noisy[i]
-        if batch.limits is not None:
-            own = batch.at(torch.from_numpy(np.flatnonzero(known)), Lists.of(sizes))
-            objective = partial(limited_objective, own.of_ranker(i))
-            yield Lesson(known, {"objective": objective})
-        elif not noisy and _is_native(weights, sizes) if native is None else native:
+        if not noisy and _is_native(weights, sizes) if native is None else native:
             fields = _relevance(weights, sizes) | {"weight": share.repeat(sizes)}
             rank = targets.rank_of(i)[known].astype(np.int32)
             if position and not rank.any():

@@ -13,6 +13,7 @@ import numpy as np
 
 from affinerank import limits
 from affinerank.arrays import Bools, Floats, Ints, Matrix
+from affinerank.defaults import PRIOR
 from affinerank.errors import ConfigError, DataError
 from affinerank.plain_text import read_text
 from affinerank.rankers import parameters
@@ -269,5 +270,5 @@ ROW = boosted_row(
     fit_trees,
     load_trees,
     reads_categories=True,
-    takes_limits=True,
+    prior_rankers=PRIOR,
 )

@@ -21,6 +21,5 @@ ROW = replace(
     name="two-tower",
     title="Additive two-tower",
     fit=later("affinerank.rankers.tower_training:fit_two_tower"),
-    takes_limits=False,
     explains_clicks=False,
 )

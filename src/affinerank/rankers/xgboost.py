@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from affinerank.arrays import Floats, Matrix
+from affinerank.defaults import QUICK
 from affinerank.errors import ConfigError, DataError
 from affinerank.plain_text import read_json
 from affinerank.rankers import parameters
@@ -229,5 +230,10 @@ def load_xgboost(folder: Path, about: dict[str, Any], n_features: int) -> XGBoos
 
 
 ROW = boosted_row(
-    "xgboost", "XGBoost trees", XGBoostSettings, fit_xgboost, load_xgboost
+    "xgboost",
+    "XGBoost trees",
+    XGBoostSettings,
+    fit_xgboost,
+    load_xgboost,
+    prior_rankers=("xgboost", QUICK),
 )

@@ -66,7 +66,7 @@ def document(trees: Sequence[Tree], n_features: int, names: Sequence[str]) -> by
 
 def _written(tree: Tree, number: int, n_features: int) -> dict[str, Any]:
     n = len(tree)
-    value, feature, missing, _, left, right, _, gain = zip(*tree, strict=True)
+    value, feature, missing, _, left, right, _, gain, _ = zip(*tree, strict=True)
     parents = [ROOT] * n
     for i, node in enumerate(tree):
         if node.left:
