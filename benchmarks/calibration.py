@@ -25,7 +25,7 @@ from affinerank.clicks.simulate import simulate_counts
 from affinerank.clicks.traffic import Simulation
 from affinerank.data.catalog import DataSource
 from affinerank.data.features import FeatureMapping
-from affinerank.defaults import CORRECTION, ESTIMATOR, RANKER
+from affinerank.defaults import CORRECTION, ESTIMATOR, NETWORK
 from affinerank.estimators import ESTIMATORS, Fold
 from affinerank.estimators.unit import UnitLink
 from affinerank.pipeline import prepare_simulation, train_production_ranker
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="Seed of the first run.")
     parser.add_argument("--clicks-per-query", type=float, nargs="+", default=[3, 30])
     parser.add_argument("--relevance", nargs="+", default=["binary", "graded"])
-    parser.add_argument("--ranker", default=RANKER)
+    parser.add_argument("--ranker", default=NETWORK)
     parser.add_argument("--set", nargs="*", default=[], help="Settings of the ranker.")
     options = parser.parse_args()
     data = DataSource.parse(options.data).read("train")
@@ -77,8 +77,8 @@ def main() -> None:
                 ],
                 features,
                 data.offsets,
-                ranker=options.ranker,
-                settings=settings,
+                rankers=RANKERS[options.ranker].prior,
+                settings={options.ranker: settings},
             )
             given = list(zip(worlds, logs, folds, strict=True))
             judged = [measured(*one, relevance) for one in given]

@@ -1,4 +1,4 @@
-"""Does `train --estimator auto` take what is best, and what does its rule cost?
+"""Does `train --auto` take a network's best estimator, and what does its rule cost?
 
 Simulates clicks under known bias (eta = 1, eps-_1 = 0.65), compares estimators by
 held-out clicks, and trains each on all queries to see what a choice was worth: nDCG@10
@@ -23,7 +23,7 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR
+from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, NETWORK
 from affinerank.pipeline import (
     estimate_users,
     prepare_simulation,
@@ -35,6 +35,7 @@ from affinerank.pipeline.choice import (
     COMPARED,
     ERRORS,
     KEEP,
+    Candidate,
     Choice,
     ChoiceSettings,
     Judged,
@@ -97,14 +98,23 @@ def one(
     production, counts, users = simulated(data, clicks, run, options)
     hidden = tuple(int(size) for size in options.hidden.split(","))
     network = NetworkSettings(hidden=hidden, device="cpu")
-    settings = ChoiceSettings(settings=network, seed=run)
+    settings = ChoiceSettings((NETWORK,), network, seed=run)
     started = time.perf_counter()
     scores, rows, _ = hold_out(counts, data, users, settings=settings)
     seconds = time.perf_counter() - started
     trained = train(
-        counts, data, users, settings=network, estimators=COMPARED, seeds=[run]
+        counts,
+        data,
+        users,
+        ranker=NETWORK,
+        settings=network,
+        estimators=COMPARED,
+        seeds=[run],
     )
-    rankers = {name: ranker for (name, _), ranker in trained.rankers.items()}
+    rankers = {
+        Candidate(name, NETWORK).name: ranker
+        for (name, _), ranker in trained.rankers.items()
+    }
     above = options.relevant_above
     value = {
         name: float(judge(score(ranker, test), test, above).mean)
@@ -112,11 +122,12 @@ def one(
     }
     judged = judge_all(scores, rows, users)
     by_users = [row for row in judged if row.judge == CORRECTION]
-    taken = {"auto": Choice(judged).best, **others(by_users)}
+    choice = Choice(judged, settings.candidates)
+    taken = {"auto": choice.best, **others(by_users, settings)}
     return {"taken": taken, "seconds": seconds, "value": value}
 
 
-def others(judged: Sequence[Judged]) -> dict[str, str]:
+def others(judged: Sequence[Judged], settings: ChoiceSettings) -> dict[str, str]:
     """What rules take that `auto` could have had, of the judge with the users."""
 
     def led(over: str, among: Sequence[Judged]) -> Judged:
@@ -125,15 +136,16 @@ def others(judged: Sequence[Judged]) -> dict[str, str]:
             among, key=lambda row: row.over[over][0] - ERRORS * row.over[over][1]
         )
 
-    best = led(ESTIMATOR, judged)
+    default, naive = (Candidate(e, NETWORK).name for e in (ESTIMATOR, BASELINE))
+    best = led(default, judged)
     gain, error = best.over[KEEP]
-    ranked = [row for row in judged if row.estimator != KEEP]
+    ranked = [row for row in judged if row.candidate != KEEP]
     return {
-        "users alone": Choice(judged).best,
-        "keep unless sure": best.estimator if gain > ERRORS * error else KEEP,
-        "lead over naive": led(BASELINE, ranked).estimator,
-        "highest gain": max(judged, key=lambda row: row.over[KEEP][0]).estimator,
-        f"always {ESTIMATOR}": ESTIMATOR,
+        "users alone": Choice(judged, settings.candidates).best,
+        "keep unless sure": best.candidate if gain > ERRORS * error else KEEP,
+        "lead over naive": led(naive, ranked).candidate,
+        "highest gain": max(judged, key=lambda row: row.over[KEEP][0]).candidate,
+        f"always {default}": default,
     }
 
 
@@ -170,7 +182,7 @@ def _less(best: Any, each: Any) -> str:
 
 
 def timed(data: RankingDataset, clicks: float, options: argparse.Namespace) -> None:
-    """Time `auto` as it is by default, with the networks of the paper."""
+    """Time `train --auto` as it is by default."""
     _, counts, users = simulated(data, clicks, 100, options)
     started = time.perf_counter()
     _, choice = train_chosen(counts, data, None if options.estimated else users)

@@ -48,7 +48,8 @@ from affinerank.clicks.simulate import write_session_log
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.defaults import ESTIMATOR, RANKER, RELEVANT_ABOVE
+from affinerank.defaults import ESTIMATOR, RELEVANT_ABOVE
+from affinerank.defaults import NETWORK as NETWORK_RANKER
 from affinerank.defaults import TREES as TREE_RANKER
 from affinerank.pipeline import (
     estimate_users,
@@ -56,7 +57,8 @@ from affinerank.pipeline import (
     train_production_ranker,
 )
 from affinerank.pipeline import train as train_ranker
-from affinerank.rankers import Ranker, judge, score
+from affinerank.rankers import judge, score
+from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.trees import TreeSettings
 from affinerank.seeds import stage_rng
@@ -215,7 +217,7 @@ def listed_counts(counts: ClickCounts, data: RankingDataset) -> Lists:
     return Lists(data.features[rows.doc], clicks, sizes, rows.rank)
 
 
-def scorer(ranker: Ranker) -> Scorer:
+def scorer(ranker: AnyRanker) -> Scorer:
     return lambda data: score(ranker, data)
 
 
@@ -228,7 +230,7 @@ def ours(
         trees=TREES, leaves=LEAVES, learning_rate=RATE, threads=threads
     )
     ranker, settings = {
-        "networks": (RANKER, NETWORK),
+        "networks": (NETWORK_RANKER, NETWORK),
         "trees": (TREE_RANKER, shape),
     }[kind]
     trained = train_ranker(

@@ -29,7 +29,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 WORLD = "yahoo-like:60"
-NETWORK = "--set hidden=16 --set epochs=6"
+NETWORK = "--ranker mlp --set hidden=16 --set epochs=6"
 PLAN = """
 name = "ends"
 runs = 2

@@ -19,7 +19,7 @@ from affinerank.clicks.rows import rows_of
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
 from affinerank.data.features import FeatureMapping
-from affinerank.defaults import ESTIMATOR, RANKER
+from affinerank.defaults import ESTIMATOR, NETWORK
 from affinerank.estimators import ESTIMATORS
 from affinerank.evaluation.significance import compare_runs
 from affinerank.pipeline import prepare_simulation, train_production_ranker, weigh
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> None:
     mapping = FeatureMapping.fit(train)
     started = time.perf_counter()
     fitted = fit_all(
-        RANKER,
+        NETWORK,
         Lists.of(mapping.apply(train).features, train.offsets, weights),
         seeds=[seed for seed in range(options.runs) for _ in ESTIMATORS],
         settings=settings,

@@ -34,8 +34,8 @@ from affinerank.defaults import (
     CORRECTION,
     ESTIMATOR,
     METHOD,
+    NETWORK,
     PAPER,
-    RANKER,
     RECIPE,
 )
 from affinerank.estimators import ESTIMATORS
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, nargs="+", default=[0, 1, 2, 3])
     parser.add_argument("--clicks", type=float, nargs="+", default=LEVELS)
     parser.add_argument("--relevant-above", type=float, default=2.0)
-    parser.add_argument("--ranker", default=RANKER)
+    parser.add_argument("--ranker", default=NETWORK)
     parser.add_argument("--users", nargs="+", default=[TRUE, METHOD])
     parser.add_argument("--policy", default="fixed")
     parser.add_argument("--etas", type=int, nargs="+", default=ETAS)

@@ -1,4 +1,4 @@
-"""Does `train --estimator auto` hold where users are not those that it is told?
+"""Does `train --auto` hold where users are not those that it is told?
 
 Simulates users of several kinds, gives right, wrong or estimated users, compares
 candidates by held-out clicks, and trains each on all queries to see what a choice was
@@ -112,9 +112,10 @@ def measured(
         users, _ = users_for(COMPARED, counts, data, seed=run)
     else:
         users = users_of(given, int(data.docs_per_query.max()))
-    settings = ChoiceSettings(QUICK, seed=run)
-    scores, rows, _ = hold_out(counts, data, users, settings=settings)
-    judged = judge_all(scores, rows, users)
+    settings = ChoiceSettings((QUICK,), seed=run)
+    by_candidate, rows, _ = hold_out(counts, data, users, settings=settings)
+    judged = judge_all(by_candidate, rows, users)
+    scores = {c.estimator: by_candidate[c.name] for c in settings.candidates}
     by_users = [row for row in judged if row.judge == CORRECTION]
     rankers = train(
         counts, data, users, ranker=QUICK, estimators=COMPARED, seeds=[run]
@@ -124,7 +125,11 @@ def measured(
         name: float(judge(score(ranker, test), test, ABOVE).mean)
         for name, ranker in {**named, KEEP: production}.items()
     }
-    taken = {"auto": Choice(judged).best, "users alone": Choice(by_users).best}
+    taken = {
+        rule: choice.trained.estimator if choice.best != KEEP else KEEP
+        for rule, table in (("auto", judged), ("users alone", by_users))
+        for choice in [Choice(table, settings.candidates)]
+    }
     verdicts = [verdict(own, scores, rows, users, data) for own in scores.values()]
     return {"value": value, "taken": taken, "verdicts": verdicts}
 

@@ -197,6 +197,7 @@ def run(folder: Path, aside: Path, args: argparse.Namespace) -> None:
         "train": [
             *("train", str(counts), *data, "-o", str(aside / "model")),
             *("--users", str(users if "estimate" in steps else truth)),
+            *("--ranker", "mlp"),
             *("--set", "epochs=1", "--set", f"hidden={args.hidden}"),
             *("--set", f"device={args.device}"),
         ],

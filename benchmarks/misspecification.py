@@ -252,11 +252,12 @@ def measured(setting: Setting, seed: int) -> Run:
     counts, given, test = simulated(setting, [own for own, _ in logged], seed)
     run: Run = {"setting": setting, "seed": seed, "independence": test and test.p}
     values = {LOGGED: float(np.mean([value(scores) for _, scores in logged]))}
-    how = ChoiceSettings(ranker=QUICK, seed=seed)
+    how = ChoiceSettings((QUICK,), seed=seed)
     users = given
     try:
         trained, choice = train_chosen(counts, data, given, settings=how)
-        run["took"], users = choice.best, given or trained.users
+        run["took"] = KEEP if choice.best == KEEP else choice.trained.estimator
+        users = given or trained.users
         (ranker,) = trained.rankers.values()
         own = value(score(ranker, judged))
         values[AUTO] = values[LOGGED] if choice.best == KEEP else own

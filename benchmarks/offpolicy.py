@@ -44,7 +44,7 @@ from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import train_production_ranker, weigh
 from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.weighing import learns_of
-from affinerank.rankers import RANKERS, score
+from affinerank.rankers import score
 from affinerank.seeds import stage_rng
 
 Found = dict[str, tuple[Estimate, float, float]]
@@ -197,8 +197,7 @@ def learnt(log: Population, rows: ClickRows, users: TrustModel) -> Sequence[Fold
         [Log(rows, users, (CLICKS,), 0)],
         log.data.features,
         log.data.offsets,
-        ranker=QUICK,
-        settings=RANKERS[QUICK].settings(),
+        rankers=(QUICK,),
     )[0]
 
 

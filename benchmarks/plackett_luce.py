@@ -84,6 +84,7 @@ def learning(args: argparse.Namespace) -> None:
         rng = stage_rng("clicks", run)
         counts = ar.simulate_counts(world, world.sessions_for(clicks), rng=rng)
         given: dict[str, Any] = {
+            "ranker": "mlp",
             "settings": settings,
             "recipe": "paper",
             "seeds": [run],

@@ -4,7 +4,7 @@ Simulates logs of a production ranker whose score is a feature, under users as t
 given (right), cascade users, and users that trust less than those given (overstated),
 and prints nDCG@10 on labels of queries that no log has, less that of production: of
 each log, their mean with its standard error, and the worst; beside them rankers by the
-posterior and by affine that no one limits, where asked.
+posterior and by affine that are not blended with production, where asked.
 
     python benchmarks/safe.py --clicks 1e2 1e3 1e4 --out safe.jsonl
     python benchmarks/safe.py --clicks 1e5 1e6 --users right --free --out safe.jsonl
@@ -46,6 +46,7 @@ TRUE = {
     "overstated": f"{CLICK_MODEL}(eps_minus_1=0.3)",
 }
 SMALL = {  # rankers that train in seconds
+    "blend": ["trees=60", "leaves=7", "learning_rate=0.1"],
     "mlp": ["hidden=16", "epochs=15", "learning_rate=0.01"],
     "lightgbm": ["trees=60", "leaves=7", "learning_rate=0.1"],
 }
@@ -56,7 +57,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clicks", type=float, nargs="+", default=[1e2, 1e3, 1e4])
     parser.add_argument("--users", nargs="+", default=list(TRUE), choices=list(TRUE))
-    parser.add_argument("--safe", default="prpo")
     parser.add_argument("--ranker", default="mlp", choices=list(SMALL))
     parser.add_argument("--runs", type=int, nargs=2, default=[0, 20])
     parser.add_argument("--estimator", default=JUDGE, help="Of the safe ranker.")
@@ -98,26 +98,25 @@ def one(
     scored, unseen = (_with_score(part, production) for part in (data, test))
     how = ranker_settings(options.ranker, SMALL[options.ranker], run)
     settings = ChoiceSettings(
-        options.ranker, how, seed=run, recipe="paper", safe=options.safe
+        (options.ranker,), how, (options.estimator,), seed=run, recipe="paper"
     )
     given = users_of(TRUE["right"], depth)
 
     def worth(ranker: Any) -> float:
         return float(judge(score(ranker, unseen), unseen, 2.0).mean)
 
-    by = {"production": FEATURE, "estimator": options.estimator}
-    safe = train_safe(counts, scored, given, settings=settings, **by)
+    safe = train_safe(counts, scored, given, production=FEATURE, settings=settings)
     (ranker,) = safe.rankers.values()
     before = float(judge(score(production, test), test, 2.0).mean)
     lead = {"safe": worth(ranker) - before}
     if options.free:
-        free = replace(settings, safe=None).training()
         names = (ESTIMATOR, CORRECTION)
+        free = settings.training(options.ranker, scored)
         trained = train(counts, scored, given, estimators=names, **free)
         for (name, _), other in trained.rankers.items():
             lead[name] = worth(other) - before
     return {
-        "ranker": f"{options.ranker} {options.safe}",
+        "ranker": options.ranker,
         "clicks": clicks,
         "users": users,
         "run": run,

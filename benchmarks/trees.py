@@ -108,7 +108,7 @@ def quality(options: argparse.Namespace) -> None:
             seeds=[seed],
             settings=settings,
         )
-        rankers = {"production": production} | {
+        rankers: dict[str, Any] = {"production": production} | {
             name: ranker for (name, _), ranker in trained.rankers.items()
         }
         mapping = rankers["affine"].mapping
