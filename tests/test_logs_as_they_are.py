@@ -87,6 +87,7 @@ def test_networks_fill_what_is_missing_and_report_it(tmp_path: Path) -> None:
             "missing": 20,
             "share": 20 / 240,
             "median": filled["price"],
+            "member": "mlp",
         }
     ]
     scaled = data.normalised().features[:, 0]

@@ -56,7 +56,8 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
     Without ``doc``, rows of one query with equal features are one document: a ranker
     could not tell them apart.
 
-    **Lists.** Features are scaled within their query, so a score is one *in a list*.
+    **Lists.** Most rankers scale features within their query, the default among them,
+    so a score is one *in a list*.
     ``predict`` takes its rows for the candidates of one query unless ``qid`` tells
     several queries apart.
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import count
 from math import log2, sqrt
 from pathlib import Path
@@ -477,7 +478,8 @@ def test_auto_compares_estimators_and_rankers(
     capsys.readouterr()
     assert main(arguments) == 0
     printed = capsys.readouterr()
-    assert "mlp is not compared: in 15 s it can learn from 225 documents" in printed.err
+    said = "mlp is not compared: with it, candidates could learn from 225 documents"
+    assert said in printed.err
     found = json.loads(printed.out)["choice"]
     names = {each["candidate"] for each in found["candidates"]}
     rankers = (RANKER, TREE_RANKER, QUICK)
@@ -489,19 +491,68 @@ def test_a_member_stands_for_the_ranker_that_it_is_alone() -> None:
     """What is judged is what would be trained: the same scores, without training."""
     counts, data, users = world(shown=100)
     settings = ChoiceSettings((RANKER, QUICK), estimators=(CORRECTION,))
-    rankers = module._train_candidates(counts, data, users, settings, strict=False)
+    rankers, _ = module._train_candidates(counts, data, users, settings, strict=False)
     alone = ChoiceSettings((QUICK,), estimators=(CORRECTION,))
-    [other] = module._train_candidates(
-        counts, data, users, alone, strict=False
-    ).values()
+    others, _ = module._train_candidates(counts, data, users, alone, strict=False)
+    [other] = others.values()
     member = rankers[Candidate(CORRECTION, QUICK)]
     np.testing.assert_array_equal(score(member, data), score(other, data))
     assert len(rankers) == 2
 
 
+def test_what_cannot_learn_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees need 40 documents; the linear model learns from fewer."""
+    counts, data, users = world(shown=100, n_queries=16)
+    few = data.select_queries(np.arange(16))
+    rankers = (RANKER, TREE_RANKER, QUICK)
+    settings = ChoiceSettings(rankers, estimators=(CORRECTION,), budget=1e-9)
+    monkeypatch.setattr(module, "QUERIES", 6)  # of 6 documents, in a part
+    with pytest.warns(AffineRankWarning, match=f"{TREE_RANKER} is not compared"):
+        scores, _, parts = hold_out(counts, few, users, settings=settings)
+    assert parts == 1
+    assert [*scores] == [f"{CORRECTION}, {name}" for name in (RANKER, QUICK)]
+    assert all(np.any(own) for own in scores.values())
+
+
+def test_members_that_read_text_in_another_way_are_trained_alone() -> None:
+    plain = world(shown=100)[1]
+    values = tuple(f"v{i}" for i in range(150))
+    text = replace(plain, categories={"relevant": values})
+    found = [
+        {plan.ranker for plan in module._trained_as_alone(RANKER, data)}
+        for data in (plain, text)
+    ]
+    assert found == [{TREE_RANKER, QUICK}, {TREE_RANKER}]
+
+
+def test_every_training_is_given_rates_labels_and_the_seed() -> None:
+    data = world(shown=100)[1]
+    settings = ChoiceSettings(seed=5, rates=(0.5,), relevant_above=0.0)
+    for name in (RANKER, "mlp"):
+        told = settings.training(name, data)
+        assert (told["rates"], told["relevant_above"]) == ((0.5,), 0.0)
+    assert settings.training("mlp", data)["settings"].data_seed == 5
+
+
+def test_a_learning_rate_that_is_set_is_the_one_that_is_taken(
+    small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts, users, data = small_log
+    command = ["train", counts, "--data", data, "--users", users, "--json"]
+    command += ["--ranker", "mlp", "--estimator", "naive"]
+    for pair in ("learning_rate=0.03", "epochs=2", "hidden=4"):
+        command += ["--set", pair]
+    for i, more in enumerate((["--auto"], ["--safe", "--production", "f1"])):
+        capsys.readouterr()
+        assert main([*command, *more, "-o", str(tmp_path / str(i))]) == 0
+        [row] = json.loads(capsys.readouterr().out)["rankers"]
+        assert row["learning_rate"] == 0.03
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
+        (["--scaling", "none"], "scales features its own way"),
         (["--set", "trees=5"], "--set is for one ranker"),
         (["--safe", "--production", "f1"], "--auto and --safe"),
         (["--patience", "2"], "--patience"),

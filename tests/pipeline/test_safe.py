@@ -10,8 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from affinerank.cli import main
+from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models.trust import TrustModel
+from affinerank.clicks.rows import rows_of
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
+from affinerank.data.dataset import RankingDataset
 from affinerank.errors import ConfigError
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import (
@@ -21,7 +25,7 @@ from affinerank.pipeline import (
     train_production_ranker,
     train_safe,
 )
-from affinerank.pipeline.safe import Step, largest
+from affinerank.pipeline.safe import Step, largest, steps_of
 from affinerank.rankers import score
 from affinerank.rankers.blend import spread_within_lists
 from affinerank.rankers.loading import load_ranker
@@ -80,6 +84,51 @@ def test_what_cannot_be_safe_is_said(world: Any) -> None:
         train_safe(counts, data, production="price")
     with pytest.raises(ConfigError, match="one ranker by one estimator"):
         train_safe(counts, data, production=FEATURE, settings=ChoiceSettings())
+
+
+def test_lists_that_were_not_scored_do_not_change_what_a_share_is() -> None:
+    """Two of four queries were scored; zeros of the others must not lessen the spread.
+
+    In units of their spread, production prefers the first document of both lists by 2,
+    and what was learnt the second by 1.6 and by 2.3: at a share of one half, only the
+    second list is turned round, which is half of what turning both gains.
+    """
+    query = np.arange(4).repeat(2)
+    data = RankingDataset.from_groups(
+        np.zeros((8, 1)), query, np.arange(4), doc_ids=np.tile([0, 1], 4)
+    )
+    counts = ClickCounts.from_columns(
+        query_id=query[:4],
+        doc_id=np.tile([0, 1], 2),
+        rank=np.tile([1, 2], 2),
+        impressions=np.full(4, 100),
+        clicks=np.tile([10, 50], 2),
+    )
+    rows = rows_of(counts, data)
+    production = np.array([2.0, 0, 2, 0, 7, 9, 7, 9])
+    learnt = np.array([0.0, 1.6, 0, np.sqrt(8 - 1.6**2), 0, 0, 0, 0])
+    users = TrustModel.position_bias([0.9, 0.9])
+    steps = steps_of(production, learnt, rows, users)
+    gain = {step.share: step.gain for step in steps}
+    assert gain[0.25] == 0.0
+    assert gain[1.0] == pytest.approx(gain[0.75])
+    assert gain[0.5] == pytest.approx(gain[1.0] / 2)
+    assert gain[1.0] > 0
+
+
+def test_a_blend_with_production_keeps_no_importance_of_what_was_learnt(
+    world: Any,
+) -> None:
+    data, simulation, _ = world
+    counts = simulate_counts(simulation, 90, rng=np.random.default_rng(0))
+    how = ranker_settings("lightgbm", TREES)
+    settings = ChoiceSettings(("lightgbm",), how, ("affine",), recipe="paper")
+    trained = train_safe(
+        counts, data, simulation.users, production=FEATURE, settings=settings
+    )
+    [ranker] = trained.rankers.values()
+    assert ranker.provenance["safe"]["share"] == 0
+    assert "importance" not in ranker.provenance
 
 
 @pytest.mark.parametrize("ranker", ["mlp", "lightgbm"])

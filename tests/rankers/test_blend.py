@@ -97,8 +97,9 @@ def test_a_changed_blend_is_rejected(
     about = json.loads(path.read_text())
     about["members"][0] |= change
     path.write_text(json.dumps(about))
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=message) as fault:
         load_ranker(tmp_path / "model")
+    assert str(tmp_path) in str(fault.value)
 
 
 def test_a_blend_within_a_blend_is_rejected(tmp_path: Path) -> None:
@@ -239,6 +240,26 @@ def test_a_trained_blend_is_one_graph_that_scores_alike(
     np.testing.assert_array_equal(beyond, missing)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_production_alone_is_exported_in_its_units(
+    share: float, tmp_path: Path
+) -> None:
+    """A blend of one member still divides by its unit, here 2.2."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    data = two_lists()
+    learnt = linear({"rating": 1.0})
+    blended = with_production(learnt, share, production_of("price"), data, {})
+    assert len(blended.members) == (2 if share else 1)
+    assert blended.members[0].unit == pytest.approx(np.sqrt(5))
+    export_ranker(blended, tmp_path / "model.onnx", to="onnx")
+    session = onnxruntime.InferenceSession((tmp_path / "model.onnx").read_bytes())
+    columns = [data.feature_names.index(name) for name in blended.features]
+    [scores] = session.run(["scores"], {"features": data.features[:, columns]})
+    np.testing.assert_allclose(scores, score(blended, data), rtol=1e-6)
+    with pytest.raises(ConfigError, match="exported to onnx"):
+        export_ranker(blended, tmp_path / "model.json", to="solr")
+
+
 @pytest.mark.parametrize("to", ["lightgbm", "opensearch", "elasticsearch", "vespa"])
 def test_engines_refuse_a_blend_and_name_what_serves(
     learnt: Any, tmp_path: Path, to: str
@@ -260,6 +281,17 @@ def test_a_member_that_cannot_learn_is_left_out_with_a_warning() -> None:
     assert [(m.name, m.share) for m in ranker.members] == [("linear", 1.0)]
 
 
+def test_patience_is_for_the_members_that_have_a_length() -> None:
+    counts, data = world(n_queries=20)
+    settings = replace(SMALL, patience=2)
+    users = TrustModel.paper(depth=8)
+    trained = train(counts, data, users, settings=settings, estimators=["affine"])
+    [ranker] = trained.rankers.values()
+    assert [member.name for member in ranker.members] == [
+        *("trees", "trees-in-list", "linear")
+    ]
+
+
 def test_what_nobody_could_learn_is_an_error() -> None:
     counts, data = world(n_queries=12)
     none = ClickCounts(
@@ -270,10 +302,7 @@ def test_what_nobody_could_learn_is_an_error() -> None:
         )
     )
     users = TrustModel.paper(depth=8)
-    with (
-        pytest.warns(AffineRankWarning, match="does without"),
-        pytest.raises(DataError, match=r"all weights are the same|above 0"),
-    ):
+    with pytest.raises(DataError, match=r"all weights are the same|above 0"):
         train(none, data, users, settings=SMALL, estimators=["naive"])
 
 

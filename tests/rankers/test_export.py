@@ -19,6 +19,7 @@ from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import Ranker, export, mlp, trees
 from affinerank.rankers.blend import Blend, production_of
 from affinerank.rankers.export import export_ranker
+from affinerank.rankers.linear import LinearModel
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.networks import Networks, initial_parameters
 from affinerank.rankers.onnx_graph import build_model
@@ -217,6 +218,25 @@ def test_the_text_scores_features_that_are_scaled_as_the_description_says(
     scaled = (LIST - low) / np.where(high == low, np.float32(1), high - low)
     plain = lgb.Booster(model_file=str(tmp_path / "ranker"))
     np.testing.assert_allclose(plain.predict(scaled), score(ranker, LIST), atol=1e-9)
+
+
+def test_features_made_of_a_category_are_compared_without_a_range_of_their_own(
+    tmp_path: Path,
+) -> None:
+    """The file is given two features, the model three: 0.5 price + 2 nike - 1 puma."""
+    mapping = FeatureMapping(
+        ("price", "brand=nike", "brand=puma"),
+        "data",
+        low=(1.0, 0.0, 0.0),
+        high=(3.0, 1.0, 1.0),
+        fill=(0.5, 0.0, 0.0),
+        categories={"brand": ("nike", "puma")},
+    )
+    model = LinearModel(np.array([1.0, 2.0, -1.0]), 0.0)
+    ranker = Ranker("linear-model", model, mapping, {})
+    export_ranker(ranker, tmp_path / "model.onnx", to="onnx")
+    scores = run(tmp_path / "model.onnx", np.array([[2, 0], [3, 1]], np.float32))
+    np.testing.assert_allclose(scores, [0.5 + 2, 1 - 1], atol=1e-6)
 
 
 def test_no_normalisation_is_described_where_there_is_none(tmp_path: Path) -> None:

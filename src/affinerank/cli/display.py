@@ -214,8 +214,8 @@ def trained(about: About) -> None:
     for row in about["imputed"]:
         told(
             row,
-            "{feature} is missing {missing:,} times ({share:.1%}) and was filled with "
-            "its median, {median:.3g} from 0 to 1",
+            "{feature} is missing {missing:,} times ({share:.1%}); the {member} model "
+            "is given its median, {median:.3g} from 0 to 1",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
@@ -22,9 +22,21 @@ from affinerank.cli.options import (
     load,
     require_writable,
 )
-from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
+from affinerank.defaults import (
+    CORRECTION,
+    ESTIMATOR,
+    RANKER,
+    RECIPE,
+    RELEVANT_ABOVE,
+    TREES,
+)
 from affinerank.errors import ConfigError
 from affinerank.progress import Progress
+
+if TYPE_CHECKING:
+    from affinerank.pipeline import ChoiceSettings
+
+BUDGET = "5m"
 
 
 def train(
@@ -36,7 +48,7 @@ def train(
     save_users: Path | None = None,
     engine: Annotated[str | None, Option("--for")] = None,
     auto: bool = False,
-    budget: str = "5m",
+    budget: str | None = None,
     estimator: list[str] | None = None,
     ranker: str | None = None,
     clip: str | None = None,
@@ -72,7 +84,8 @@ def train(
         engine: Train what this engine can serve (opensearch, elasticsearch, solr, vespa
             or ranklib): trees, or with --ranker linear-model a linear model.
         auto: Compare estimators and rankers by held-out clicks, and train the best.
-        budget: Time that --auto should take at most, as in 90s, 5m or 1h.
+        budget: Time that --auto (or --safe) should take at most, as in 90s, 5m or 1h;
+            5m by default.
         estimator: {ESTIMATORS} ({ESTIMATOR} by default); several are trained together,
             one folder each.
         strict: Reject ranks the user model lacks.
@@ -80,7 +93,8 @@ def train(
         recipe: {RECIPE}: learning rate and number of epochs (or trees) by held-out
             queries, then trained on all; {PAPER}: as the settings say.
         scaling: Of features: list (within the query), data (by numbers that the ranker
-            keeps) or none; left out, none for trees, list for others.
+            keeps) or none. By default none for trees, list for linear models and
+            networks; the blend scales for each of its members.
         categories: Columns of text: native, for trees (the default there), or one-hot:
             a feature for each value, as brand=nike, which search engines can serve.
         patience: Stop early: after so many epochs (or trees) without gain on held-out
@@ -93,13 +107,8 @@ def train(
             needs --production.
         production: Feature that holds production's score, for --safe.
     """
-    from affinerank.pipeline import (
-        given_rates,
-        held_out,
-        train,
-        train_chosen,
-        train_safe,
-    )
+    from affinerank.pipeline import held_out, train, train_chosen, train_safe
+    from affinerank.pipeline.choice import parse_budget
     from affinerank.pipeline.weighing import require_users_possible
     from affinerank.rankers.serving import servable
 
@@ -112,6 +121,8 @@ def train(
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
     estimators = list(dict.fromkeys(estimator or [ESTIMATOR]))
+    if budget is not None and not (auto or safe):
+        raise ConfigError("--budget is for --auto and --safe; leave it out")
     alone = {
         "several --estimator": len(estimators) > 1,
         "--clip": clip is not None,
@@ -121,11 +132,22 @@ def train(
         "--for": engine is not None,
     }
     _require_fitting(auto, safe, production, alone)
-    how = _asked(auto, budget, estimator, ranker, recipe, scaling, categories, seed)
+    how = _asked(
+        auto,
+        parse_budget(budget or BUDGET),
+        estimators=estimator,
+        ranker=ranker or (TREES if engine else None),
+        recipe=recipe,
+        scaling=scaling,
+        categories=categories,
+        relevant_above=relevant_above,
+        seed=seed,
+    )
     pairs = [*(settings or []), *([f"patience={patience}"] if patience else [])]
     how = _with_settings(how, pairs, later=engine is not None)
     known = load(users)
-    needed = require_users_possible(how.estimators, known)
+    evaluated_by = (CORRECTION,) if auto or safe else ()
+    needed = require_users_possible((*how.estimators, *evaluated_by), known)
     if save_users is not None and (known is not None or not needed):
         raise ConfigError("--save-users is for users that are estimated here")
 
@@ -134,7 +156,7 @@ def train(
     if needed:
         known = load(users, clicks, seed)
     if engine is not None:
-        plan = servable(engine, ranker, scaling, read)
+        plan = servable(engine, ranker, scaling, categories, read)
         how = replace(
             how,
             rankers=(plan.ranker,),
@@ -172,7 +194,7 @@ def train(
             recipe=recipe,
             scaling=how.scaling,
             categories=how.categories,
-            rates=given_rates(name, pairs),
+            rates=how.rates,
             validation=held,
             checkpoint=checkpoint,
             importance=importance,
@@ -189,40 +211,38 @@ def train(
 
 def _asked(
     auto: bool,
-    budget: str,
-    estimator: list[str] | None,
+    budget: float,
+    *,
+    estimators: list[str] | None,
     ranker: str | None,
-    recipe: str,
-    scaling: str | None,
-    categories: str | None,
-    seed: int,
-) -> Any:
+    **options: Any,
+) -> ChoiceSettings:
     """Return what is trained, or compared: the defaults, where nobody says."""
     from affinerank.pipeline import ChoiceSettings
-    from affinerank.pipeline.choice import COMPARED, parse_budget, rankers_to_compare
+    from affinerank.pipeline.choice import COMPARED, rankers_to_compare
 
-    estimators = COMPARED if auto else (ESTIMATOR,)
-    rankers = rankers_to_compare() if auto else (RANKER,)
+    default_estimators = COMPARED if auto else (ESTIMATOR,)
+    default_rankers = rankers_to_compare() if auto else (RANKER,)
     return ChoiceSettings(
-        rankers=(ranker,) if ranker else rankers,
-        estimators=tuple(dict.fromkeys(estimator or estimators)),
-        budget=parse_budget(budget),
-        seed=seed,
-        recipe=recipe,
-        scaling=scaling,
-        categories=categories,
+        rankers=(ranker,) if ranker else default_rankers,
+        estimators=tuple(dict.fromkeys(estimators or default_estimators)),
+        budget=budget,
+        **options,
     )
 
 
-def _with_settings(how: Any, pairs: list[str], later: bool = False) -> Any:
+def _with_settings(
+    how: ChoiceSettings, pairs: list[str], later: bool = False
+) -> ChoiceSettings:
     """Read settings of the one ranker, unless which one it is turns out later."""
-    from affinerank.pipeline import ranker_settings
+    from affinerank.pipeline import given_rates, ranker_settings
 
     if later:
         return how
     if len(how.rankers) == 1:
-        settings = ranker_settings(how.rankers[0], pairs, how.seed)
-        return replace(how, settings=settings)
+        [name] = how.rankers
+        settings = ranker_settings(name, pairs, how.seed)
+        return replace(how, settings=settings, rates=given_rates(name, pairs))
     if pairs:
         raise ConfigError("--set is for one ranker; with --auto, name it (--ranker)")
     return how

@@ -60,6 +60,7 @@ from affinerank.defaults import (
     QUICK,
     RANKER,
     RECIPE,
+    RELEVANT_ABOVE,
     TREES,
 )
 from affinerank.errors import AffineRankWarning, ConfigError, DataError, warn
@@ -67,10 +68,10 @@ from affinerank.estimators import Weights
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
 from affinerank.pipeline.judges import second_judge
-from affinerank.pipeline.members import ONE_HOT
+from affinerank.pipeline.members import ONE_HOT, member_plans
 from affinerank.pipeline.parts import matched_rows, train_part
 from affinerank.pipeline.recipe import LEAST_QUERIES
-from affinerank.pipeline.training import Trained, train
+from affinerank.pipeline.training import Trained, ranker_settings, train
 from affinerank.pipeline.weighing import users_for, weigh
 from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
@@ -126,6 +127,8 @@ class ChoiceSettings:
         recipe: Of every training, see :func:`train`.
         scaling: Of features, see :func:`train`.
         categories: See there.
+        rates: Learning rates to choose from, see :func:`train`.
+        relevant_above: Labels above this are relevant, for estimators by labels.
     """
 
     rankers: tuple[str, ...] = field(default_factory=rankers_to_compare)
@@ -137,11 +140,13 @@ class ChoiceSettings:
     recipe: str = RECIPE
     scaling: str | None = None
     categories: str | None = None
+    rates: Sequence[float] | None = None
+    relevant_above: float = RELEVANT_ABOVE
 
     def __post_init__(self) -> None:
         """Reject what cannot be compared."""
         for name in self.rankers:
-            RANKERS[name]
+            member_plans(name, RANKERS[name].settings(), self.scaling)
         if self.settings is not None and len(self.rankers) > 1:
             raise ConfigError(
                 "settings are of one ranker: name it (--ranker), or leave --set out"
@@ -163,11 +168,13 @@ class ChoiceSettings:
             categories = ONE_HOT
         return {
             "ranker": ranker,
-            "settings": self.settings,
+            "settings": self.settings or ranker_settings(ranker, (), self.seed),
             "seeds": [self.seed],
             "recipe": self.recipe,
             "scaling": self.scaling,
             "categories": categories,
+            "rates": self.rates,
+            "relevant_above": self.relevant_above,
         }
 
     def documents(self) -> float:
@@ -342,7 +349,8 @@ def train_chosen(
         progress=progress,
     )
     judged = judge_all(scores, rows, known)
-    choice = Choice(judged, settings.candidates, settings.folds, parts)
+    compared = [one for one in settings.candidates if one.name in scores]
+    choice = Choice(judged, compared, settings.folds, parts)
     for text in filter(None, (choice.disagreement, choice.advice)):
         warn(text)
     trained = train(
@@ -360,19 +368,21 @@ def train_chosen(
 
 
 def _within_budget(settings: ChoiceSettings, data: RankingDataset) -> ChoiceSettings:
-    """Leave out the network where the others can learn from more documents than it."""
+    """Leave the network out if all candidates would learn from fewer documents."""
     others = tuple(name for name in settings.rankers if name != NETWORK)
     if NETWORK not in settings.rankers or not others:
         return settings
     without = replace(settings, rankers=others)
-    wanted = min(without.documents(), data.n_docs * (1.0 - 1.0 / settings.folds))
-    if settings.documents() >= wanted:
+    in_a_part = data.n_docs * (1.0 - 1.0 / settings.folds)
+    documents_without = min(without.documents(), in_a_part)
+    if settings.documents() >= documents_without:
         return settings
-    seconds = wanted / RANKERS[NETWORK].pace
+    seconds = documents_without / RANKERS[NETWORK].pace
     warn(
-        f"{NETWORK} is not compared: in {settings.budget:g} s it can learn from "
-        f"{settings.documents():,.0f} documents, the others from {wanted:,.0f}; "
-        f"--budget {np.ceil(seconds / 60):.0f}m lets it take part"
+        f"{NETWORK} is not compared: with it, candidates could learn from "
+        f"{settings.documents():,.0f} documents in {settings.budget:g} s, without it "
+        f"from {documents_without:,.0f}; --budget {np.ceil(seconds / 60):.0f}m lets it "
+        "take part"
     )
     return without
 
@@ -387,52 +397,80 @@ def hold_out(
     strict: bool = False,
     progress: Progress = quiet,
 ) -> tuple[dict[str, Floats], ClickRows, int]:
-    """Score queries by rankers that have not seen them, part after part.
+    """Score each part of the queries by rankers that learnt from the other parts.
 
-    The budget counts from ``started``, a moment of ``time.monotonic``, or from now.
+    The budget counts from ``started``, a moment of ``time.monotonic``, or from now. A
+    candidate that cannot learn from a part is left out, with a warning.
 
     Returns:
-        Scores of each candidate; the clicks on queries that have some; parts done.
+        The scores of each candidate; the clicks on the queries of the parts that were
+        scored; the number of these parts.
     """
-    now = start = monotonic() if started is None else started
-    part = train_part(counts)
-    rows = matched_rows(part, data)
+    start = monotonic() if started is None else started
+    training_counts = train_part(counts)
+    rows = matched_rows(training_counts, data)
     rng = stage_rng("choice", settings.seed)
-    fold = _dealt(rows, settings.folds, rng)
+    part_of_query = _deal_queries(rows, settings.folds, rng)
+    n_documents = np.diff(data.offsets)
     names = ", ".join((*settings.estimators, *settings.rankers))
     stage = f"holding out for {names}: part"
-    sizes = np.diff(data.offsets)
+
     scores = {
         candidate.name: np.zeros(rows.n_docs) for candidate in settings.candidates
     }
-    longest = final = 0.0
-    done = 0
-    while done < settings.folds:
-        if done and now - start + longest + final > settings.budget:
+    seconds_used = 0.0
+    seconds_of_longest_part = 0.0
+    seconds_of_final_training = 0.0
+    n_done = 0
+    while n_done < settings.folds:
+        seconds_to_come = seconds_of_longest_part + seconds_of_final_training
+        if n_done and seconds_used + seconds_to_come > settings.budget:
             break
-        progress(stage, done, settings.folds)
+        progress(stage, n_done, settings.folds)
+        is_held_out = part_of_query == n_done
 
         # As many of the other parts' queries as the budget has time for.
-        others = rng.permutation(np.flatnonzero((fold >= 0) & (fold != done)))
-        fits = np.cumsum(sizes[others]) <= settings.documents()
-        fits[:QUERIES] = True
-        kept = np.sort(others[fits])
-        learnt = _of_queries(part, data.query_ids[kept])
-        of, unseen = map(data.select_queries, (kept, np.flatnonzero(fold == done)))
+        others = rng.permutation(np.flatnonzero((part_of_query >= 0) & ~is_held_out))
+        is_taken = np.cumsum(n_documents[others]) <= settings.documents()
+        is_taken[:QUERIES] = True
+        taken = np.sort(others[is_taken])
 
-        began = monotonic()
+        # Train all candidates on these, and rank the queries that are held out.
+        part_started = monotonic()
         with warnings.catch_warnings():  # the training of all queries repeats them
             warnings.simplefilter("ignore", AffineRankWarning)
-            rankers = _train_candidates(learnt, of, users, settings, strict)
-        is_held_out = fold[rows.query_of_doc] == done
+            rankers, faults = _train_candidates(
+                _of_queries(training_counts, data.query_ids[taken]),
+                data.select_queries(taken),
+                users,
+                settings,
+                strict,
+            )
+        for name, fault in faults.items():
+            if scores.pop(name, None) is not None:
+                warn(f"{name} is not compared: {fault}")
+        if not scores:
+            raise DataError(next(iter(faults.values())))
+        held_out = data.select_queries(np.flatnonzero(is_held_out))
         for candidate, ranker in rankers.items():
-            scores[candidate.name][is_held_out] = score(ranker, unseen)
-        now, done = monotonic(), done + 1
-        longest = max(longest, now - began)
-        share_of_all = sizes[fold >= 0].sum() / sizes[kept].sum()
-        final = longest * share_of_all / len(settings.estimators)
+            if candidate.name in scores:
+                documents = is_held_out[rows.query_of_doc]
+                scores[candidate.name][documents] = score(ranker, held_out)
+
+        # The final training learns from all queries, but by one estimator alone.
+        part_ended = monotonic()
+        seconds_used = part_ended - start
+        seconds_of_longest_part = max(
+            seconds_of_longest_part, part_ended - part_started
+        )
+        growth = n_documents[part_of_query >= 0].sum() / n_documents[taken].sum()
+        seconds_of_final_training = (
+            seconds_of_longest_part * growth / len(settings.estimators)
+        )
+        n_done += 1
     progress(stage, settings.folds, settings.folds)
-    return scores, rows.of_queries((fold >= 0) & (fold < done)), done
+    is_scored = (part_of_query >= 0) & (part_of_query < n_done)
+    return scores, rows.of_queries(is_scored), n_done
 
 
 def _train_candidates(
@@ -441,41 +479,56 @@ def _train_candidates(
     users: ClickModel | None,
     settings: ChoiceSettings,
     strict: bool,
-) -> dict[Candidate, AnyRanker]:
-    """Train all candidates; a ranker that is a member of a blend comes with it."""
-    found: dict[Candidate, AnyRanker] = {}
+) -> tuple[dict[Candidate, AnyRanker], dict[str, str]]:
+    """Train all candidates; also return why some could not learn, by their names.
+
+    A blend is trained first. A member of it that is a candidate, too, is taken from it
+    in place of being trained again.
+    """
+    trained_rankers: dict[Candidate, AnyRanker] = {}
+    faults: dict[str, str] = {}
     for name in settings.rankers:
-        if Candidate(settings.estimators[0], name) in found:
+        if Candidate(settings.estimators[0], name) in trained_rankers:
             continue
-        trained = train(
-            counts,
-            data,
-            users,
-            estimators=settings.estimators,
-            strict=strict,
-            **settings.training(name, data),
-        )
+        try:
+            trained = train(
+                counts,
+                data,
+                users,
+                estimators=settings.estimators,
+                strict=strict,
+                **settings.training(name, data),
+            )
+        except DataError as error:
+            candidates = [Candidate(each, name) for each in settings.estimators]
+            faults |= {candidate.name: str(error) for candidate in candidates}
+            continue
         for (estimator, _), ranker in trained.rankers.items():
-            found[Candidate(estimator, name)] = ranker
-            for member in _trained_as_alone(name):
-                if member.ranker in settings.rankers:
-                    own = {m.name: m.ranker for m in ranker.members}
-                    found[Candidate(estimator, member.ranker)] = own[member.name]
-    return found
+            trained_rankers[Candidate(estimator, name)] = ranker
+            members = {member.name: member.ranker for member in ranker.members}
+            for plan in _trained_as_alone(name, data):
+                if plan.ranker in settings.rankers and plan.name in members:
+                    candidate = Candidate(estimator, plan.ranker)
+                    trained_rankers[candidate] = members[plan.name]
+    return trained_rankers, faults
 
 
-def _trained_as_alone(name: str) -> list[MemberPlan]:
-    """Return the members of a blend that are trained as their rows are by default."""
+def _trained_as_alone(name: str, data: RankingDataset) -> list[MemberPlan]:
+    """Return the members of a blend that are trained as their rows are by default.
+
+    A member that cannot read text gets fewer of its values than its row does.
+    """
     kind = RANKERS[name]
     if kind.members is None:
         return []
-    plans = kind.members(kind.settings())
-    rows = [RANKERS[plan.ranker] for plan in plans]
-    return [
-        plan
-        for plan, row in zip(plans, rows, strict=True)
-        if (plan.settings, plan.scaling) == (row.settings(), row.scaling)
-    ]
+    alike = []
+    for plan in kind.members(kind.settings()):
+        row = RANKERS[plan.ranker]
+        is_default = (plan.settings, plan.scaling) == (row.settings(), row.scaling)
+        reads_the_same = row.reads_categories or not data.categories
+        if is_default and reads_the_same:
+            alike.append(plan)
+    return alike
 
 
 def judge_all(
@@ -502,18 +555,23 @@ def judge_all(
 def _judged(
     judge: str, weights: Weights, over: Mapping[str, Floats], query: Ints
 ) -> Iterator[Judged]:
-    """Compare each candidate with each, by one judge."""
+    """Compare every pair of candidates, by one judge's corrected clicks."""
+    # The value of each less that of every other, and its standard error over queries.
     leads: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in over}
-    for one, other in product(over, over):
-        found = estimate(weights, over[one] - over[other], query)
-        leads[one][other] = found.least, found.queries.standard_error
-    most = max(lead for each in leads.values() for lead, _ in each.values())
-    for name, own in leads.items():
-        behind = (
-            -lead - (KEEP_ERRORS if other == KEEP else ERRORS) * error
-            for other, (lead, error) in own.items()
-        )
-        yield Judged(judge, name, own, max(0.0, *behind) / most if most else 0.0)
+    for name, rival in product(over, over):
+        difference = estimate(weights, over[name] - over[rival], query)
+        error = difference.queries.standard_error
+        leads[name][rival] = (difference.least, error)
+    largest = max(lead for row in leads.values() for lead, _ in row.values())
+
+    # How far the strongest rival is ahead, less some standard errors, as a share of the
+    # largest lead. The logged ranking must be ahead by more of them.
+    for name, leads_over in leads.items():
+        short = 0.0
+        for rival, (lead, error) in leads_over.items():
+            margin = KEEP_ERRORS if rival == KEEP else ERRORS
+            short = max(short, -lead - margin * error)
+        yield Judged(judge, name, leads_over, short / largest if largest else 0.0)
 
 
 def parse_budget(text: str) -> float:
@@ -522,25 +580,25 @@ def parse_budget(text: str) -> float:
     >>> parse_budget("5m"), parse_budget("1.5h"), parse_budget("90")
     (300.0, 5400.0, 90.0)
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    seconds = float(found[1]) * UNITS[found[2]] if found else 0.0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
     if not seconds > 0:
         raise ConfigError(f"a budget is a time as in 5m, 300s, 1h or 90, got {text!r}")
     return seconds
 
 
-def _dealt(rows: ClickRows, folds: int, rng: Rng) -> Ints:
+def _deal_queries(rows: ClickRows, folds: int, rng: Rng) -> Ints:
     """``[n_queries]`` part of each query; -1 for those that were not issued."""
     issued = np.unique(rows.query)
     least = -(-LEAST_QUERIES * folds // (folds - 1))
     if len(issued) < least:
         raise DataError(
-            f"{len(issued)} queries were issued, too few to compare rankers in "
-            f"{folds} parts, which takes {least}; leave --auto out"
+            f"{len(issued)} queries were issued, too few to hold some out in {folds} "
+            f"parts, which takes {least}"
         )
-    fold = np.full(rows.n_queries, -1)
-    fold[issued] = rng.permutation(len(issued)) % folds
-    return fold
+    part_of_query = np.full(rows.n_queries, -1)
+    part_of_query[issued] = rng.permutation(len(issued)) % folds
+    return part_of_query
 
 
 def _of_queries(counts: ClickCounts, ids: Ids) -> ClickCounts:

@@ -105,8 +105,8 @@ def member_plans(
         return [MemberPlan(ranker, ranker, settings, how)]
     if scaling is not None:
         raise ConfigError(
-            f"each member of the {ranker} scales features its own way, so --scaling is "
-            "for other rankers (--ranker lightgbm, linear-model or mlp)"
+            f"each member of the {ranker} scales features its own way; scaling is for "
+            "other rankers (lightgbm, linear-model or mlp)"
         )
     return list(kind.members(settings))
 
@@ -144,7 +144,7 @@ def fit_members(
         progress: Called as training advances.
     """
     members: list[FittedMember] = []
-    faults: list[DataError] = []
+    faults: dict[str, DataError] = {}
     for plan in plans:
         kind = RANKERS[plan.ranker]
         mapping = FeatureMapping.fit(
@@ -184,9 +184,7 @@ def fit_members(
                 if held_out and keep_outside:
                     fitted = [replace(one, outside=one.kept) for one in fitted]
         except DataError as error:
-            faults.append(error)
-            if len(plans) > 1:
-                warn(f"the ranker does without its member {plan.name}: {error}")
+            faults[plan.name] = error
             continue
         units = [1.0] * len(seeds)
         if len(plans) > 1:
@@ -195,7 +193,9 @@ def fit_members(
             units = [spread_within_lists(own, query) for own in scores]
         members.append(FittedMember(plan, mapping, fitted, units))
     if not members:
-        raise faults[0]
+        raise next(iter(faults.values()))
+    for name, fault in faults.items():
+        warn(f"the ranker does without its member {name}: {fault}")
     return members
 
 

@@ -80,34 +80,39 @@ def fit_chosen(
         progress: Called as training advances.
     """
     kind = RANKERS[ranker]
+    to_the_end = replace(settings, patience=None)
+
+    # Nothing to choose, as of a linear model: train once; and once more without the
+    # held-out queries, if that is asked for.
     if not kind.patience:
         fitted = fit_all(
             ranker,
             lists,
             seeds=seeds,
-            settings=settings,
+            settings=to_the_end,
             checkpoint=checkpoint,
             progress=progress,
         )
         if held is None or not keep_outside:
             return fitted
-        outside = fit_all(ranker, lists.part(~held), seeds=seeds, settings=settings)
+        outside = fit_all(ranker, lists.part(~held), seeds=seeds, settings=to_the_end)
         pairs = zip(fitted, outside, strict=True)
         return [replace(one, outside=other.kept) for one, other in pairs]
 
+    # Nothing to choose by: the last rate, and the full length.
     tried = list(kind.rates if rates is None else rates) or [settings.learning_rate]
     if held is None:
         return fit_all(
             ranker,
             lists,
             seeds=seeds,
-            settings=replace(settings, learning_rate=tried[-1]),
+            settings=replace(to_the_end, learning_rate=tried[-1]),
             checkpoint=checkpoint,
             progress=progress,
         )
     choices = _choices(ranker, lists, held, seeds, settings, tried, progress)
 
-    # Rankers of one rate are trained together.
+    # Train on all queries. Rankers of one rate are trained together.
     by_place: dict[int, Fitted] = {}
     rates_taken = dict.fromkeys(choice.rate for choice in choices)
     for rate in rates_taken:
@@ -119,7 +124,7 @@ def fit_chosen(
             ranker,
             lists.of_rankers(places),
             seeds=[seeds[i] for i in places],
-            settings=replace(settings, learning_rate=rate, patience=None),
+            settings=replace(to_the_end, learning_rate=rate),
             lengths=[choices[i].length for i in places],
             checkpoint=resumed,
             progress=progress,

@@ -135,15 +135,14 @@ def train_safe(
         **given,
     )
     [(name, learnt)] = trained.rankers.items()
-    told = list(map(asdict, steps))
-    about = {"production": production, "share": share, "steps": told}
-    blend = with_production(
-        learnt,
-        share,
-        production_of(production),
-        data,
-        {**learnt.provenance, "safe": about},
-    )
+    # What features are worth to the learnt ranker is not what they are to the blend.
+    provenance = {k: v for k, v in learnt.provenance.items() if k != "importance"}
+    provenance["safe"] = {
+        "production": production,
+        "share": share,
+        "steps": [asdict(step) for step in steps],
+    }
+    blend = with_production(learnt, share, production_of(production), data, provenance)
     reports = {name: {**trained.reports[name], "share_of_learnt": share}}
     return replace(trained, rankers={name: blend}, reports=reports, estimate=found)
 
@@ -153,8 +152,12 @@ def steps_of(
 ) -> list[Step]:
     """Judge each share, of scores ``[n_docs]`` of rankers without these queries."""
     query = rows.query_of_doc
+
+    # Both in units of their spread within the lists that were scored, as in the blend.
+    is_scored = np.isin(query, rows.query)
     logged, own = (
-        each / spread_within_lists(each, query) for each in (production, learnt)
+        each / spread_within_lists(each[is_scored], query[is_scored])
+        for each in (production, learnt)
     )
     judges = {CORRECTION: weigh(rows, CORRECTION, users)}
     judges |= [second_judge(rows, [learnt], users)]

@@ -236,7 +236,9 @@ def train(
         rankers[name] = replace(made, provenance=origin)
     reports = {name: report(members, i) for i, name in enumerate(names)}
     imputed = [
-        row for member in members for row in imputed_values(member.mapping, data)
+        {**row, "member": member.plan.name}
+        for member in members
+        for row in imputed_values(member.mapping, data)
     ]
     read = {name for one in rankers.values() for name in one.features}
     unused = tuple(name for name in data.feature_names if name not in read)

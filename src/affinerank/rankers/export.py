@@ -29,7 +29,7 @@ from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import PathLike, writable, written_whole
 from affinerank.rankers import RANKERS, trees
-from affinerank.rankers.blend import AnyRanker
+from affinerank.rankers.blend import AnyRanker, Blend
 from affinerank.rankers.engine_readers import LINEAR_READERS, TREE_READERS, Reader
 from affinerank.rankers.engines import (
     NONE_MISSING,
@@ -116,7 +116,7 @@ class Format:
         mapped_by: Who scales features and fills missing values, in words.
         writers: What turns a ranker into a file, by the attribute that its models must
             have.
-        holds_blends: Whether it can hold a ranker of several members.
+        holds_blends: Whether it can hold a blend.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Format:
 
     def writer(self, ranker: AnyRanker) -> Writer | None:
         """Return what writes such a ranker; ``None`` if nothing does."""
-        if len(ranker.members) > 1 and not self.holds_blends:
+        if isinstance(ranker, Blend) and not self.holds_blends:
             return None
         models = [member.ranker.model for member in ranker.members]
         for attribute, writer in self.writers.items():
@@ -195,12 +195,12 @@ def _require_writer(kind: Format, ranker: AnyRanker) -> Writer:
     writer = kind.writer(ranker)
     if writer is None:
         able = [other.name for other in FORMATS.values() if other.writer(ranker)]
-        how = ""
-        if len(ranker.members) > 1 and kind.name != TREES:
-            how = f"train what it can hold (train --for {kind.name}); "
+        advice = ""
+        if isinstance(ranker, Blend) and kind.name != TREES:
+            advice = f"train what it can hold (train --for {kind.name}); "
         raise ConfigError(
-            f"a ranker of kind {ranker.kind} cannot be written as {kind.title}; {how}"
-            f"it can be exported to {', '.join(able) or 'nothing'}"
+            f"a ranker of kind {ranker.kind} cannot be written as {kind.title}; "
+            f"{advice}it can be exported to {', '.join(able) or 'nothing'}"
         )
     codes = [name for m in ranker.members for name in m.ranker.mapping.codes]
     if codes and kind.name not in (TREES, ONNX):
@@ -233,17 +233,18 @@ def _inputs(kind: Format, ranker: AnyRanker) -> tuple[str, ...]:
 def _described(kind: Format, ranker: AnyRanker) -> dict[str, Any]:
     """Describe what is done to features, member by member."""
     categories: dict[str, Any] = {}
-    parts = []
+    what_is_done = []
     for member in ranker.members:
         mapping = member.ranker.mapping
         categories |= mapping.categories
-        own = {
-            "normalisation": _normalisation(mapping, kind.mapped_by),
-            "missing": _missing(member.ranker, kind.mapped_by),
-        }
-        parts.append(own)
-    if len(parts) == 1:
-        return {**parts[0], "categories": categories}
+        what_is_done.append(
+            {
+                "normalisation": _normalisation(mapping, kind.mapped_by),
+                "missing": _missing(member.ranker, kind.mapped_by),
+            }
+        )
+    if not isinstance(ranker, Blend):
+        return {**what_is_done[0], "categories": categories}
     members = [
         {
             "member": member.name,
@@ -251,9 +252,9 @@ def _described(kind: Format, ranker: AnyRanker) -> dict[str, Any]:
             "share": member.share,
             "unit": member.unit,
             "features": member.ranker.mapping.names,
-            **own,
+            **done,
         }
-        for member, own in zip(ranker.members, parts, strict=True)
+        for member, done in zip(ranker.members, what_is_done, strict=True)
     ]
     return {"members": members, "missing": "NaN", "categories": categories}
 

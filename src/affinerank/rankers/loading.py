@@ -45,7 +45,7 @@ def _load(root: Path, *, blends: bool) -> AnyRanker:
                 Member(name, _loaded_member(root / name), share, unit)
                 for name, share, unit in members
             )
-            return Blend(kind.name, loaded, provenance, queries)
+            return _blend_of(path, kind.name, loaded, provenance, queries)
         assert mapping is not None  # noqa: S101
         model = kind.load(root, about, len(mapping.names))
         return Ranker(kind.name, model, mapping, provenance, queries)
@@ -58,6 +58,14 @@ def _load(root: Path, *, blends: bool) -> AnyRanker:
             f"{root}: not a ranker saved by AffineRank "
             f"({type(error).__name__}: {one_line(error):.200})"
         ) from None
+
+
+def _blend_of(path: Path, *parts: Any) -> Blend:
+    """Put a blend together; say which file is to blame if it cannot score."""
+    try:
+        return Blend(*parts)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _loaded_member(root: Path) -> Ranker:

@@ -80,9 +80,10 @@ def build_model(ranker: AnyRanker) -> ModelProto:
         values = _add_mapping(graph, mapping, ranker.features)
         model: Any = member.ranker.model
         column = model.add_to_onnx(graph, values)
-        if len(ranker.members) > 1:
-            factor = graph.constant("factor", np.float32(member.share / member.unit))
-            column = graph.add("Mul", [column, factor], "part")
+        factor = np.float32(member.share / member.unit)
+        if factor != 1.0:
+            by = graph.constant("factor", factor)
+            column = graph.add("Mul", [column, by], "part")
         total = column if total is None else graph.add("Add", [total, column], "total")
     graph.prefix = ""
     axis = graph.constant("column", np.array([1], np.int64))

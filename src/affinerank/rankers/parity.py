@@ -207,11 +207,16 @@ def ordinary_lists(
     shape = (len(query), len(names))
     features = rng.lognormal(sigma=2.0, size=shape) * rng.choice([-1, 1], shape[1])
     usual = np.full(shape[1], 3.0)
+    # Only a ranker that is no blend can scale by stored ranges.
     mapping = ranker.members[0].ranker.mapping
     if mapping.low is not None:
         low, span = mapping.shift_and_span()
-        features = low + span * rng.uniform(-0.25, 1.25, size=shape)
-        usual = low + span / 2
+        for i, name in enumerate(mapping.names):
+            if name in names:  # ONNX makes the others of a category
+                column = names.index(name)
+                around = rng.uniform(-0.25, 1.25, size=shape[0])
+                features[:, column] = low[i] + span[i] * around
+                usual[column] = low[i] + span[i] / 2
     constant = rng.random((LISTS_COMPARED, shape[1])) < 0.2
     features = np.where(constant[query], usual, features)
     if missing:

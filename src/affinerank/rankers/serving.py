@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TREES = (trees.ROW.name, xgboost.ROW.name)
 LINEAR = linear.ROW.name
+NATIVE = "native"  # text as it is
 RANKERS_SERVED = {
     "opensearch": (*TREES, LINEAR),
     "elasticsearch": TREES,
@@ -43,7 +44,11 @@ class Servable(NamedTuple):
 
 
 def servable(
-    engine: str, ranker: str | None, scaling: str | None, data: RankingDataset
+    engine: str,
+    ranker: str | None,
+    scaling: str | None,
+    categories: str | None,
+    data: RankingDataset,
 ) -> Servable:
     """Say how to train for an engine; reject what it cannot hold.
 
@@ -51,6 +56,7 @@ def servable(
         engine: One of ``ENGINES``.
         ranker: A row of ``RANKERS``; trees where left out.
         scaling: Of features; what the engine can hold where left out.
+        categories: How text is read; as one-hot where left out.
         data: What is learnt from.
     """
     require_choice("--for", engine, ENGINES)
@@ -65,6 +71,11 @@ def servable(
         raise ConfigError(
             f"{engine} scores one document at a time, so features cannot be scaled "
             f"within the list; with --for {engine} give --scaling none or data"
+        )
+    if categories == NATIVE and data.categories:
+        raise ConfigError(
+            f"{engine} cannot read {', '.join(data.categories)} as text; with --for "
+            f"{engine} give --categories one-hot, or leave --categories out"
         )
     _require_features(engine, data)
     plain = "data" if ranker == LINEAR else "none"
