@@ -12,8 +12,8 @@ from scipy.special import expit
 from affinerank.arrays import Floats
 from affinerank.errors import DataError
 from affinerank.rankers import Fitted, Validation
+from affinerank.rankers.best_networks import judge_of
 from affinerank.rankers.click_likelihood import ClickBatch, click_loss
-from affinerank.rankers.held_out import judge_of
 from affinerank.rankers.likelihood import mean_score
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.mlp import NetworkSettings

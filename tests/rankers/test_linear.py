@@ -15,8 +15,8 @@ from scipy.special import expit
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import Fitted, Ranker, Targets, Validation
+from affinerank.rankers.best_networks import judge_of
 from affinerank.rankers.export import export_ranker
-from affinerank.rankers.held_out import judge_of
 from affinerank.rankers.likelihood import Clicks
 from affinerank.rankers.linear import (
     ROW,
@@ -153,15 +153,14 @@ def test_held_out_queries_choose_the_ridge(by: str) -> None:
     if by == "weights":
         learnt = [targets(some) for some in noisy]
     held = Validation(FEATURES, learnt[1], OFFSETS)
-    # In DCG what is held out is divided by the queries, to be a mean.
-    judge, over = judge_of(held, "cpu"), 1 if by == "clicks" else 20
+    judge = judge_of(held, "cpu")
     tried = LinearSettings(ridge=(1.0, 1e5, 100.0, 1e3), patience=9)
     found = fitted(learnt[0], tried, validation=held)
     alone = [
         fitted(learnt[0], LinearSettings(ridge=(ridge,))).model
         for ridge in (1e5, 1e3, 100.0, 1.0)
     ]
-    values = [judge.value(0, one.predict(FEATURES)) / over for one in alone]
+    values = [judge.value(0, one.predict(FEATURES)) for one in alone]
     np.testing.assert_allclose(found.trace, values, rtol=1e-4)
     assert found.chosen_at == int(np.argmax(found.trace)) + 1
     assert found.report["best_held_out"] == max(found.trace)

@@ -17,7 +17,7 @@ import torch
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import Metric
 from affinerank.rankers import Fitted, Targets, Validation, predict_all
-from affinerank.rankers.held_out import HeldOut
+from affinerank.rankers.best_networks import HeldOut
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.losses import LOSSES
 from affinerank.rankers.mlp import NetworkSettings

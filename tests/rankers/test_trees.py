@@ -15,7 +15,7 @@ from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import Metric
 from affinerank.rankers import Fitted, Ranker, Targets, Validation, boosting
-from affinerank.rankers.held_out import HeldOut, judge_of
+from affinerank.rankers.best_networks import HeldOut, judge_of
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.targets import ClickTargets
 from affinerank.rankers.trees import (

@@ -22,7 +22,7 @@ from tests.recorded.inputs import (
 from tests.recorded.of_clicks import Pairs, numbers
 
 import affinerank as ar
-from affinerank.rankers.held_out import HeldOut
+from affinerank.rankers.best_networks import HeldOut
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.networks import initial_parameters
 from affinerank.rankers.ranker import Fitted
@@ -169,13 +169,12 @@ def trees() -> Pairs:
     fitted = fit_trees(*given, seeds=[0, 1], settings=own)
     yield "trees/feature_share/affine", predicted(fitted, unseen)[1]
     own = replace(settings, trees=40, patience=3)
-    with returned(HeldOut, "value") as judged:
-        fitted = fit_trees(*given, seeds=[0, 0], settings=own, validation=validation)
+    fitted = fit_trees(*given, seeds=[0, 0], settings=own, validation=validation)
     for i, name in enumerate(names):
         at = f"trees/patience/{name}"
         yield f"{at}/predictions", fitted[i].kept.predict(unseen)
         yield f"{at}/trees", fitted[i].chosen_at
-        yield f"{at}/held_out", [value for (j, _), value in judged if j == i]
+        yield f"{at}/held_out", fitted[i].trace
     yield from trained_trees()
 
 

@@ -15,12 +15,12 @@ from affinerank.arrays import Floats
 from affinerank.data.features import SCALINGS
 from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import parameters
+from affinerank.rankers.held_out import value_of_scores
 from affinerank.rankers.ranker import Fitted, Model, RankerKind, Task
 from affinerank.settings import require_at_least
 from affinerank.threads import usable_threads
 
 if TYPE_CHECKING:
-    from affinerank.rankers.held_out import HeldOut
     from affinerank.rankers.onnx_graph import Graph
     from affinerank.rankers.tree_nodes import Tree
     from affinerank.rankers.tree_objective import Lesson
@@ -141,20 +141,24 @@ class Job:
 
 def jobs(task: Task, *, native: bool | None, position: bool) -> Iterator[Job]:
     """Yield each ranker to train; see :func:`~.tree_objective.lessons` for the rest."""
-    from affinerank.rankers.held_out import judge_of
     from affinerank.rankers.tree_objective import lessons
 
-    held = None if task.validation is None else judge_of(task.validation, "cpu")
     trees = task.lengths or [task.settings.trees] * len(task.seeds)
     given = (task.targets, task.offsets, task.settings.truncation)
     for i, lesson in enumerate(lessons(*given, native=native, position=position)):
-        judge = partial(_worth, held, i, lesson.start) if held else None
+        judge = None
+        if task.validation is not None:
+            value = value_of_scores(task.validation, i)
+            judge = partial(_value_from_start, value, lesson.start)
         own = (task.seeds[i], trees[i], sum(trees[:i]), sum(trees))
         yield Job(task, lesson, judge, *own)
 
 
-def _worth(held: HeldOut, i: int, start: float, scores: Floats) -> float:
-    return held.value(i, scores + start)
+def _value_from_start(
+    value: Callable[[Floats], float], start: float, scores: Floats
+) -> float:
+    """Return the value of scores that leave out what they begin with."""
+    return value(scores + start)
 
 
 def threads_for(n_docs: int, wanted: int = 0) -> int:

@@ -23,10 +23,10 @@ from affinerank.rankers.linear import (
     Solutions,
     fit_ridges,
     load_linear,
-    require_order,
     require_ridge,
 )
 from affinerank.rankers.ranker import Fitted, RankerKind, Task, fit_of
+from affinerank.rankers.targets import require_order
 
 ROUNDS = 50
 

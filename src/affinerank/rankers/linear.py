@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints, Matrix
+from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.data.mapped import empty_matrix, passed, release, taken
 from affinerank.defaults import PRIOR
 from affinerank.errors import ConfigError, DataError
-from affinerank.metrics import discount, ranks_by_score
 from affinerank.plain_text import read_json
+from affinerank.rankers.held_out import value_of_scores
 from affinerank.rankers.likelihood import LEAST_RATE, Clicks
 from affinerank.rankers.ranker import Fitted, RankerKind, Task, fit_of
-from affinerank.rankers.targets import ClickTargets, Validation, require_numbers
+from affinerank.rankers.targets import ClickTargets, require_numbers, require_order
 from affinerank.settings import require_at_least
 
 if TYPE_CHECKING:
@@ -268,42 +268,23 @@ def _regress(
 def _chosen_by(
     models: Iterable[tuple[float, LinearModel]], task: Task, i: int
 ) -> Fitted:
-    """Judge models as they are fitted; keep the best, or the only one."""
+    """Evaluate models as they are fitted; keep the best, or the only one."""
     validation = task.validation
     if validation is None:
         [(ridge, model)] = models
         return Fitted(model, None, None, {"ridge": ridge})
-    judge, tried, trace = _judge(validation, i), [], []
+    value = value_of_scores(validation, i)
+    tried: list[tuple[float, LinearModel]] = []
+    trace: list[float] = []
     for ridge, model in models:
         tried.append((ridge, model))
-        trace.append(judge(model.predict(validation.features)))
+        trace.append(value(model.predict(validation.features)))
         best = int(np.argmax(trace))
         if len(trace) - 1 - best >= (task.settings.patience or 1):
             break
     ridge, chosen = tried[best]
     report = {"ridge": ridge, "first_held_out": trace[0], "best_held_out": trace[best]}
     return Fitted(tried[-1][1], chosen, best + 1, report, trace)
-
-
-def _judge(validation: Validation, i: int) -> Callable[[Floats], float]:
-    """Return what scores are worth to the held-out clicks or weights of ranker ``i``.
-
-    Log-likelihood per impression; or DCG over known documents, mean over queries.
-    """
-    targets, offsets = validation.targets, validation.offsets
-    if isinstance(targets, ClickTargets):
-        clicks = Clicks.of(targets, i)
-        shown = max(clicks.impressions.sum(), 1.0)
-        return lambda scores: -clicks.surprise(scores)[0] / shown
-    known: Bools = targets.known[i]
-    share = targets.of_documents(offsets)[i]
-    worth = np.where(known, targets.weights[i] * share, 0.0) / (len(offsets) - 1)
-
-    def dcg(scores: Floats) -> float:
-        ranks = ranks_by_score(np.where(known, scores, -np.inf), offsets)
-        return float(worth @ discount(ranks))
-
-    return dcg
 
 
 def _blocks(n: int) -> Iterator[slice]:
@@ -315,17 +296,6 @@ def _runs(start: Ints) -> list[Ints]:
     """Cut lists that start at these documents into runs of about a block."""
     cuts = np.flatnonzero(np.diff(start // DOCS_AT_ONCE)) + 1
     return np.split(np.arange(len(start)), cuts)
-
-
-def require_order(i: int, weights: Floats, away: Floats) -> None:
-    """Reject weights that are not finite, or the same within each query."""
-    if not np.isfinite(weights).all():
-        raise DataError(f"ranker {i}: weights must be finite numbers")
-    if not np.any(np.abs(away) > 1e-12 * np.abs(weights).max(initial=0.0)):
-        raise DataError(
-            f"ranker {i}: in each query all weights are the same: there is no order "
-            "to learn"
-        )
 
 
 ROW = RankerKind(

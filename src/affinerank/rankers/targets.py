@@ -97,3 +97,14 @@ def require_numbers(features: Matrix, reader: str = "a network") -> None:
                 f"document {start + row}, feature {column + 1}: the value is missing, "
                 f"which {reader} cannot read; put a number there (--missing 0)"
             )
+
+
+def require_order(i: int, weights: Floats, away: Floats) -> None:
+    """Reject weights that are not finite, or the same within each query."""
+    if not np.isfinite(weights).all():
+        raise DataError(f"ranker {i}: weights must be finite numbers")
+    if not np.any(np.abs(away) > 1e-12 * np.abs(weights).max(initial=0.0)):
+        raise DataError(
+            f"ranker {i}: in each query all weights are the same: there is no order "
+            "to learn"
+        )

@@ -22,9 +22,9 @@ from torch.nn.functional import pad
 from affinerank.arrays import Ints, Matrix
 from affinerank.data.mapped import release
 from affinerank.errors import ConfigError, DataError
+from affinerank.rankers.best_networks import Best, Planned
 from affinerank.rankers.checkpoint import fingerprint, restore_state, write_state
 from affinerank.rankers.click_likelihood import ClickBatch, click_loss
-from affinerank.rankers.held_out import Best, Planned
 from affinerank.rankers.likelihood import mean_score
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.losses import Loss

@@ -35,9 +35,7 @@ from affinerank.arrays import Bools, Floats, Ints
 from affinerank.errors import DataError
 from affinerank.metrics import discount
 from affinerank.rankers.likelihood import Clicks, mean_score
-from affinerank.rankers.lists import Lists
-from affinerank.rankers.scaling import scaled
-from affinerank.rankers.targets import ClickTargets, Targets
+from affinerank.rankers.targets import ClickTargets, Targets, require_order
 
 MOST_BELOW = 0.1  # of estimates of relevance: sum of those below 0 to sum above
 STEPS = 255  # of relevance, from 0 to the largest
@@ -185,8 +183,6 @@ def lessons(
     if isinstance(targets, ClickTargets):
         yield from _of_clicks(targets)
         return
-    batch = scaled(targets, Lists.of(np.diff(offsets)))
-    gains = batch.gains.numpy()
     for i, share in enumerate(targets.of_queries(offsets)):
         known = targets.known[i]
         # Boundaries among the known: how many of them come before each.
@@ -202,9 +198,34 @@ def lessons(
             params = {**NATIVE, "lambdarank_truncation_level": truncation}
             yield Lesson(known, params, fields)
         else:
-            gained = gains[i, known].astype(np.float64)
-            ours = LambdaObjective(gained, bounds, truncation)
+            gains = gains_in_units(targets, i, offsets)[known]
+            ours = LambdaObjective(gains, bounds, truncation)
             yield Lesson(known, {"objective": ours})
+
+
+def gains_in_units(targets: Targets, i: int, offsets: Ints) -> Floats:
+    """Return weights times shares of ranker ``i``, in units of their spread.
+
+    As networks have them (:func:`affinerank.rankers.scaling.scaled_tensors`), so that a
+    step depends neither on the number of clicks nor on the gauge. 0 where not known.
+    """
+    query = np.arange(len(offsets) - 1).repeat(np.diff(offsets))
+    known = targets.known[i]
+    weights = np.where(known, targets.weights[i], 0.0).astype(np.float64)
+    share = targets.of_documents(offsets)[i]
+
+    # How far weights are from the mean of their query, over known documents.
+    n_known = np.bincount(query, known, minlength=len(offsets) - 1)
+    total = np.bincount(query, weights, minlength=len(offsets) - 1)
+    mean = total / np.maximum(n_known, 1.0)
+    away = np.where(known, weights - mean[query], 0.0)
+    away *= share
+    require_order(i, weights, away)
+    spread = np.sqrt(np.sum(away**2) / max(known.sum(), 1))
+
+    # Single precision, as of networks.
+    in_units = (weights / spread).astype(np.float32) * share.astype(np.float32)
+    return np.asarray(in_units, dtype=np.float64)
 
 
 def _of_clicks(targets: ClickTargets) -> Iterator[Lesson]:

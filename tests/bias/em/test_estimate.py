@@ -23,7 +23,7 @@ from affinerank.data.features import FeatureMapping
 from affinerank.errors import AffineRankWarning, DataError
 from affinerank.estimators.correction import corrected
 from affinerank.pipeline import prepare_simulation
-from affinerank.rankers.held_out import HeldOut
+from affinerank.rankers.best_networks import HeldOut
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.targets import Targets, Validation
 from affinerank.rankers.training import NetworkTrainer

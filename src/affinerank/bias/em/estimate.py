@@ -18,7 +18,7 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.errors import warn
 from affinerank.progress import Progress, quiet
-from affinerank.rankers.held_out import Best
+from affinerank.rankers.best_networks import Best
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.ranker import Fitted
 from affinerank.rankers.targets import Targets, Validation, require_numbers
