@@ -8,12 +8,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 _forked = False
 _lock = threading.Lock()
 _limits: list[Any] = []  # of BLAS; one for each block that is under way
+WITH_BLAS = ("numpy", "scipy.linalg", "torch", "lightgbm")  # modules that bring one
 
 
 def _after_fork() -> None:
@@ -33,6 +35,15 @@ def usable_threads(wanted: int) -> int:
     return 1 if _forked else wanted
 
 
+@cache
+def _controller(loaded: tuple[str, ...]) -> Any:
+    """Find the BLAS of this process, anew once one of these modules was loaded."""
+    from threadpoolctl import ThreadpoolController
+
+    del loaded
+    return ThreadpoolController()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Keep BLAS to one thread in the block, for work of many small steps.
@@ -41,11 +52,10 @@ def one_blas_thread() -> Iterator[None]:
     more so where it is done in threads itself. Blocks in threads must lie within one of
     the thread that started them: BLAS heeds no other that gives threads back.
     """
-    from threadpoolctl import threadpool_limits
-
     with _lock:
         if not _limits:
-            _limits.append(threadpool_limits(1, user_api="blas"))
+            loaded = tuple(name for name in WITH_BLAS if name in sys.modules)
+            _limits.append(_controller(loaded).limit(limits=1, user_api="blas"))
         _limits.append(None)
     try:
         yield

@@ -42,6 +42,7 @@ from affinerank.estimators.correction import mean_click_rate
 from affinerank.evaluation.offpolicy import Estimate, Interval, by_query
 from affinerank.evaluation.unseen import Predicted
 from affinerank.progress import Progress, quiet
+from affinerank.threads import one_blas_thread
 
 REPLICATES = 20
 TRIES = 5
@@ -163,7 +164,9 @@ def estimate_differences(
     """
     if replicates < 2:
         raise ConfigError(f"an interval needs 2 replicates or more, got {replicates}")
-    with warnings.catch_warnings():  # every refit would repeat the same warnings
+    # Every refit would repeat the same warnings. It has many small steps, on which
+    # threads of BLAS would wait for each other.
+    with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore", AffineRankWarning)
         values = held.by_query(users) @ held.rows.share
         drawn = _replicates(held, source, rng.spawn(replicates), progress)

@@ -138,7 +138,7 @@ def predict(
         users: How users click.
         folds: Rankers of other queries, that explain clicks.
         scores: ``[n_docs]`` of the ranker that is judged.
-        groups: Of the jackknife.
+        groups: Of the jackknife; with 0, relevance alone is asked for, not its error.
     """
     link = UnitLink.of(users, rows)
     near = _columns(rows, folds, scores)
@@ -149,6 +149,9 @@ def predict(
         link.back(_expected(columns, part_of(link, group != g))[0])
         for g in range(groups)
     ]
+    near_relevance = link.back(m)
+    if groups:
+        near_relevance = link.back(_expected([*near, (log_rank(rows), -1)], link)[0])
     return Predicted(
         link.back(m),
         link.span * np.sqrt(spread_around(m, link) * m * (1.0 - m)),
@@ -157,7 +160,7 @@ def predict(
         group,
         without,
         np.array([rows.share[group == g].sum() for g in range(groups)]),
-        link.back(_expected([*near, (log_rank(rows), -1)], link)[0]),
+        near_relevance,
     )
 
 

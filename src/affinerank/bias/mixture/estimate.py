@@ -127,7 +127,9 @@ def fit_mixture(
             f"least {LEAST_DOCUMENTS} of one or the other)"
         )
     # Fit two levels to clicks alone: rough, and enough to correct clicks.
-    rough = aligned_fit(population, first_guess(population)).levels
+    # Resamples are fitted to say how much fits vary: their last digits do not matter.
+    polish = first is None
+    rough = aligned_fit(population, first_guess(population), polish=polish).levels
     # Predict relevance from features and from the query's other documents.
     predicted = predict_relevance(population, rough, features)
     covariates = [(predicted.query, QUERY_BINS, QUERY_KNOTS)]
@@ -139,7 +141,7 @@ def fit_mixture(
         "feature_correlation": round(predicted.correlation, 4),
     }
     if first:
-        fit = aligned_fit(population, first.fit.levels)
+        fit = aligned_fit(population, first.fit.levels, polish=polish)
         return Mixture(rows, pools, population, fit, first.differ, about)
     # More than two levels are known by documents that were shown again and again.
     most_levels = most_levels if population.n_repeated >= LEAST_DOCUMENTS else 2

@@ -33,7 +33,6 @@ from affinerank.bias.mixture.scores import information_matrix
 
 FAR = 3.0
 ROUNDS = 8
-ROUGH = 1.0  # a gain in log-likelihood: who stops there needs no polish
 POLISHES = 5
 AT_TOP = 1e-3  # standard errors: a polish that moves less than that was the last
 AT_BOUND = 1e-9
@@ -66,14 +65,15 @@ def fit_levels(
     tied: bool = False,
     fixed: bool = False,
     tolerance: float = 0.01,
+    polish: bool = True,
 ) -> Fit:
     """Maximise likelihood and prior from a start, by quasi-Newton steps.
 
     ``tied`` has one ratio of click rates for all pools; ``fixed`` keeps click rates.
 
     Each round rescales the parameters by the information that they would have if the
-    levels were known, and moves at most a few units in any of them. Then the fit is
-    polished, unless its ``tolerance`` is rough.
+    levels were known, and moves at most a few units in any of them. Rounds end when one
+    gains less than ``tolerance``. Then the fit is polished, if ``polish`` says so.
     """
     sizes = population.n_pools, population.n_ranks, len(start.levels)
     layout = Layout(*sizes, population.basis.shape[1], tied)
@@ -89,7 +89,7 @@ def fit_levels(
         if value - best < tolerance:
             break
         best = value
-    if tolerance < ROUGH:
+    if polish:
         vector, value = _polish(grouped, layout, vector, low, high)
     return Fit(layout.levels(vector), layout, value)
 

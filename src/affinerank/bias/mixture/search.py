@@ -138,20 +138,21 @@ def refine_levels(population: Population, levels: Levels) -> Fit:
     most = float(population.n_impressions.max())
     cap = FEW
     while cap < most:
-        levels = fit_levels(population.capped(cap), levels, tolerance=1.0).levels
+        part = population.capped(cap)
+        levels = fit_levels(part, levels, tolerance=1.0, polish=False).levels
         cap *= 4
     return aligned_fit(population, levels)
 
 
-def aligned_fit(population: Population, start: Levels) -> Fit:
+def aligned_fit(population: Population, start: Levels, *, polish: bool = True) -> Fit:
     """Fit, and again while some rank fits better one level further up or down."""
     population = population.grouped()
-    best = fit_levels(population, start)
+    best = fit_levels(population, start, polish=polish)
     for _ in range(ALIGNMENTS):
         moved = realigned(population, best.levels)
         if moved is best.levels:
             break
-        again = fit_levels(population, moved)
+        again = fit_levels(population, moved, polish=polish)
         if again.objective <= best.objective + 1.0:
             break
         best = again
