@@ -106,7 +106,10 @@ def measure(
         seed=fold,
     )
     counts = ar.simulate_counts(
-        simulation, simulation.sessions_for(clicks), rng=stage_rng("clicks", fold)
+        simulation,
+        simulation.sessions_for(clicks),
+        rng=stage_rng("clicks", fold),
+        context=True,  # as `count` does where clicks depend on clicks
     )
     for ranker, name in product(rankers, VARIANTS):
         key = (data_set.name, fold, clicks, ranker, name)

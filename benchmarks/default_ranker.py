@@ -1,20 +1,21 @@
-"""The default ranker against a network, its own members and naive clicks, on 8 logs.
+"""Compare the default ranker with a network, with its members and with naive clicks.
 
-Each set has 8 logs of 3,000 to 3,000,000 clicks. Half of them show whole lists (of the
-shop: the first 20), and their click model is known. The others show lists of ten, and
-their click model is estimated, as where nobody says. Every log has a fold, a production
-ranker and a draw of its own. All systems learn from the same logs.
+Each data set has 8 logs of 3,000 to 3,000,000 clicks. Half of them show whole lists (of
+the shop: the first 20), and their click model is known. The others show lists of ten,
+and their click model is estimated, as by default. Every log has its own fold,
+production ranker and draw of clicks. All systems learn from the same logs.
 
     AFFINERANK_DATA=DIR python benchmarks/default_ranker.py --results FILE
 
-Each measurement is a line of JSON in FILE; one that is already there is not repeated,
-so the work can be interrupted, or split by ``--sets``, ``--systems`` and ``--logs``.
-Then prints, by set, the mean nDCG@10 on test labels over the logs, and each system less
-the blend, with the standard error of the paired difference.
+Each measurement is a line of JSON in FILE. Measurements that are already there are not
+repeated, so the work can be interrupted, or split by ``--sets``, ``--systems`` and
+``--logs``. At the end, a table for each data set shows the mean nDCG@10 on test labels
+over the logs, and the difference to the blend with the standard error of the paired
+difference.
 
-How much a ranker owes to chance is measured on the log of 30,000 clicks: its clicks are
-drawn again (another log of the same users), or the training gets another seed, which
-draws the folds, the queries that are held out, and the first weights of a network.
+The influence of chance is measured on the log of 30,000 clicks: either the clicks are
+drawn again, by the same click model, or the training gets another seed, which draws the
+folds, the held-out queries and the initial weights of a network.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ from benchmarks.ranking_sets import DataSet, Parts, data_sets, ndcg
 
 CLICKS = (3e3, 3e4, 3e5, 3e6)
 BLEND = "blend"
+Results = dict[tuple[str, str, str], dict[str, Any]]  # rows by set, log and system
 
 
 class System(NamedTuple):
-    """What is trained.
+    """A ranker and the estimator that it learns from.
 
     Attributes:
         ranker: A row of ``RANKERS``.
         estimator: A row of ``ESTIMATORS``.
-        scaling: Of features; left out, that of the row.
+        scaling: Scaling of features; that of the row if ``None``.
     """
 
     ranker: str
@@ -65,26 +67,26 @@ SYSTEMS = {
 
 
 class Log(NamedTuple):
-    """One of the logs of a set.
+    """One of the logs of a data set.
 
     Attributes:
-        number: Its own, from 1: fold, and seed of everything random.
-        clicks: About how many.
-        known: Whether the click model is known, and lists are whole.
-        draw: Of the clicks, where they are drawn again; else 0.
-        seed: Of the training.
+        number: Number of the log, from 1. It selects the fold and seeds the simulation.
+        clicks: Approximate number of clicks.
+        model_is_known: Whether the click model is known and lists are whole.
+        draw: Number of the draw if clicks are drawn again; else 0.
+        seed: Seed of the training.
     """
 
     number: int
     clicks: float
-    known: bool
+    model_is_known: bool
     draw: int = 0
     seed: int = 0
 
     @property
     def name(self) -> str:
-        """What a result calls it."""
-        name = f"{self.clicks:g} {'known' if self.known else 'estimated'}"
+        """Name of the log in the results file."""
+        name = f"{self.clicks:g} {'known' if self.model_is_known else 'estimated'}"
         if self.draw:
             name += f", draw {self.draw}"
         if self.seed:
@@ -93,67 +95,56 @@ class Log(NamedTuple):
 
 
 LOGS = [
-    Log(number, clicks, known)
-    for number, (known, clicks) in enumerate(product((True, False), CLICKS), start=1)
+    Log(number, clicks, model_is_known)
+    for number, (model_is_known, clicks) in enumerate(
+        product((True, False), CLICKS), start=1
+    )
 ]
-AGAIN = range(1, 9)
-DRAWN_AGAIN = [LOGS[1]._replace(draw=draw) for draw in AGAIN]
-SEEDED_AGAIN = [LOGS[1]._replace(seed=seed) for seed in AGAIN]
+REPETITIONS = range(1, 9)
+LOG_OF_30_000 = LOGS[1]
+DRAWN_AGAIN = [LOG_OF_30_000._replace(draw=draw) for draw in REPETITIONS]
+SEEDED_AGAIN = [LOG_OF_30_000._replace(seed=seed) for seed in REPETITIONS]
+ALL_LOGS = [*LOGS, *DRAWN_AGAIN, *SEEDED_AGAIN]
 WORLDS = ("shop-like:1200", "yahoo-like:1000", "mslr-like:400")
 
 
 def main() -> None:
-    """Measure what is not measured yet, and print the tables."""
+    """Measure what the results file lacks, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--sets", default="", help="sets whose name begins like this")
+    parser.add_argument("--sets", default="", help="only sets with this name prefix")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
-    parser.add_argument("--logs", nargs="*", type=int, help="by place in the list")
+    parser.add_argument("--logs", nargs="*", type=int, help="positions in ALL_LOGS")
     options = parser.parse_args()
-    every = [*LOGS, *DRAWN_AGAIN, *SEEDED_AGAIN]
-    numbers = range(len(every)) if options.logs is None else options.logs
+    logs = ALL_LOGS
+    if options.logs is not None:
+        logs = [ALL_LOGS[position] for position in options.logs]
     for data_set in data_sets(WORLDS):
         if data_set.name.startswith(options.sets):
-            for log in (every[number] for number in numbers):
+            for log in logs:
                 measure(data_set, log, options.systems, options.results)
     show(read(options.results))
 
 
 def measure(data_set: DataSet, log: Log, systems: list[str], results: Path) -> None:
-    """Train the systems on a log; add what each reaches to the results."""
+    """Train the systems that the results lack for a log; append their results."""
     done = {(row["set"], row["log"], row["system"]) for row in read(results)}
-    wanted = [
+    missing_systems = [
         system for system in systems if (data_set.name, log.name, system) not in done
     ]
-    if not wanted:
+    if not missing_systems:
         return
     parts = data_set.read(log.number)
     counts, click_model = draw(data_set, parts, log)
-    for system in wanted:
-        ranker, estimator, scaling = SYSTEMS[system]
-        reads_numbers = not ar.RANKERS[ranker].reads_categories
+    for system in missing_systems:
         started = time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            trained = ar.train(
-                counts,
-                parts.train,
-                click_model,
-                ranker=ranker,
-                estimators=[estimator],
-                seeds=[log.seed],
-                scaling=scaling,
-                categories="one-hot"
-                if parts.train.categories and reads_numbers
-                else None,
-            )
+        ranker = train(SYSTEMS[system], counts, parts.train, click_model, log.seed)
         seconds = time.process_time() - started
-        [model] = trained.rankers.values()
         row = {
             "set": data_set.name,
             "log": log.name,
             "system": system,
-            "ndcg": ndcg(ar.score(model, parts.test), parts.test, data_set),
+            "ndcg": ndcg(ar.score(ranker, parts.test), parts.test, data_set),
             "cpu_seconds": round(seconds, 1),
         }
         with results.open("a") as file:
@@ -161,11 +152,11 @@ def measure(data_set: DataSet, log: Log, systems: list[str], results: Path) -> N
 
 
 def draw(data_set: DataSet, parts: Parts, log: Log) -> tuple[Any, Any]:
-    """Draw the clicks of a log; return counts, and the click model where known."""
+    """Simulate a log; return its counts, and the click model if it is known."""
     simulation = ar.prepare_simulation(
         parts.train,
         relevant_above=data_set.relevant_above,
-        traffic=Traffic(top_k=data_set.top_k if log.known else 10),
+        traffic=Traffic(top_k=data_set.top_k if log.model_is_known else 10),
         seed=log.number,
     )
     counts = ar.simulate_counts(
@@ -173,49 +164,86 @@ def draw(data_set: DataSet, parts: Parts, log: Log) -> tuple[Any, Any]:
         simulation.sessions_for(log.clicks),
         rng=stage_rng("clicks", log.number + 100 * log.draw),
     )
-    return counts, simulation.users if log.known else None
+    click_model = simulation.users if log.model_is_known else None
+    return counts, click_model
+
+
+def train(
+    system: System,
+    counts: Any,
+    data: ar.RankingDataset,
+    click_model: Any,
+    seed: int,
+) -> Any:
+    """Train a system; rankers that cannot read categories get one-hot features."""
+    reads_categories = ar.RANKERS[system.ranker].reads_categories
+    needs_one_hot = bool(data.categories) and not reads_categories
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trained = ar.train(
+            counts,
+            data,
+            click_model,
+            ranker=system.ranker,
+            estimators=[system.estimator],
+            seeds=[seed],
+            scaling=system.scaling,
+            categories="one-hot" if needs_one_hot else None,
+        )
+    [ranker] = trained.rankers.values()
+    return ranker
 
 
 def read(results: Path) -> list[dict[str, Any]]:
-    """Read what was measured."""
+    """Read the results file; no rows if there is none yet."""
     if not results.exists():
         return []
     return [json.loads(line) for line in results.read_text().splitlines()]
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Print a table for each set, and one of what chance does."""
-    by_key = {(row["set"], row["log"], row["system"]): row for row in rows}
-    for name in dict.fromkeys(row["set"] for row in rows):
-        print(f"\n{name}")
+    """Print two tables for each data set: means over logs, and the spread by chance."""
+    results = {(row["set"], row["log"], row["system"]): row for row in rows}
+    for set_name in dict.fromkeys(row["set"] for row in rows):
+        print(f"\n{set_name}")
         for system in SYSTEMS:
-            measured = [by_key.get((name, log.name, system)) for log in LOGS]
-            logs = [row for row in measured if row is not None]
-            if not logs:
-                continue
-            mean = np.mean([row["ndcg"] for row in logs])
-            seconds = np.mean([row["cpu_seconds"] for row in logs])
-            line = f"  {system:<14} {mean:.4f}  {seconds:6.1f} CPU s  {len(logs)} logs"
-            blends = [by_key.get((name, row["log"], BLEND)) for row in logs]
-            if len(logs) > 1 and None not in blends:
-                less = [
-                    row["ndcg"] - blend["ndcg"]
-                    for row, blend in zip(logs, blends, strict=True)
-                    if blend is not None
-                ]
-                error = np.std(less, ddof=1) / np.sqrt(len(less))
-                line += f"  less the blend {np.mean(less):+.4f} +- {error:.4f}"
-            print(line)
-        for title, again in (("draws", DRAWN_AGAIN), ("seeds", SEEDED_AGAIN)):
+            show_mean(set_name, system, results)
+        for title, logs in (("draws", DRAWN_AGAIN), ("seeds", SEEDED_AGAIN)):
             for system in SYSTEMS:
-                values = [
-                    by_key[name, log.name, system]["ndcg"]
-                    for log in again
-                    if (name, log.name, system) in by_key
-                ]
-                if len(values) > 1:
-                    spread = np.std(values, ddof=1)
-                    print(f"  {system:<14} {spread:.4f} over {len(values)} {title}")
+                show_spread(set_name, system, title, logs, results)
+
+
+def show_mean(set_name: str, system: str, results: Results) -> None:
+    """Print a system's mean over the logs, and its difference to the blend."""
+    measured_logs = [log for log in LOGS if (set_name, log.name, system) in results]
+    if not measured_logs:
+        return
+    rows = [results[set_name, log.name, system] for log in measured_logs]
+    mean = np.mean([row["ndcg"] for row in rows])
+    seconds = np.mean([row["cpu_seconds"] for row in rows])
+    line = f"  {system:<14} {mean:.4f}  {seconds:6.1f} CPU s  {len(rows)} logs"
+
+    # The paired difference needs the blend on the same logs.
+    blend_keys = [(set_name, log.name, BLEND) for log in measured_logs]
+    if len(rows) > 1 and all(key in results for key in blend_keys):
+        differences = [
+            row["ndcg"] - results[key]["ndcg"]
+            for row, key in zip(rows, blend_keys, strict=True)
+        ]
+        error = np.std(differences, ddof=1) / np.sqrt(len(differences))
+        line += f"  less the blend {np.mean(differences):+.4f} +- {error:.4f}"
+    print(line)
+
+
+def show_spread(
+    set_name: str, system: str, title: str, logs: list[Log], results: Results
+) -> None:
+    """Print the standard deviation of a system over repetitions of one log."""
+    keys = [(set_name, log.name, system) for log in logs]
+    values = [results[key]["ndcg"] for key in keys if key in results]
+    if len(values) > 1:
+        spread = np.std(values, ddof=1)
+        print(f"  {system:<14} {spread:.4f} over {len(values)} {title}")
 
 
 if __name__ == "__main__":

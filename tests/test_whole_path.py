@@ -1,13 +1,15 @@
-"""A shop's whole path, from its two CSV files to a served ranker, and the wrong turns.
+"""A shop goes from its two CSV files to a served ranker; then it makes mistakes.
 
-A newcomer gives the names of columns and nothing else. This test is never skipped: it
-needs no data, search engine or browser beyond what the package installs.
+The first test follows the commands of the documentation. The shop gives the names of
+its columns and otherwise uses defaults. The second test makes typical mistakes, and
+expects an error message with the next command to run. Both tests always run: they need
+no downloads, search engine or browser.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,16 @@ import pytest
 from affinerank.cli import main
 
 SHOP = "shop-like:120"
-LOG_COLUMNS = [
-    *("--column", "query_id=query", "--column", "doc_id=product_id"),
-    *("--column", "rank=position", "--offset", "results_before"),
+# How the shop's columns are called, in its log and in its table of products.
+LOG_COLUMNS_WITHOUT_OFFSET = [
+    *("--column", "query_id=query"),
+    *("--column", "doc_id=product_id"),
+    *("--column", "rank=position"),
 ]
+LOG_COLUMNS = [*LOG_COLUMNS_WITHOUT_OFFSET, "--offset", "results_before"]
 DATA_COLUMNS = [
-    *("--data-column", "query_id=query", "--data-column", "doc_id=product_id"),
+    *("--data-column", "query_id=query"),
+    *("--data-column", "doc_id=product_id"),
 ]
 PRODUCTS = ["--data", "products.csv", *DATA_COLUMNS]
 
@@ -33,9 +39,11 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """A folder with the shop's log and its table of products."""
-    words = ["simulate", SHOP, "--clicks", "6000", "--log", str(tmp_path / "log.csv")]
-    assert main([*words, "--features", str(tmp_path / "products.csv")]) == 0
+    """Return a folder with the shop's log and its table of products."""
+    log = str(tmp_path / "log.csv")
+    products = str(tmp_path / "products.csv")
+    files = ["--log", log, "--features", products]
+    assert main(["simulate", SHOP, "--clicks", "6000", *files]) == 0
     return tmp_path
 
 
@@ -43,96 +51,117 @@ def shop(tmp_path: Path) -> Path:
 def run(
     shop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Run:
-    """Run a command in the shop's folder; return what it prints."""
+    """Return a function that runs a command in the shop's folder.
+
+    It returns what the command prints; the command must succeed.
+    """
     monkeypatch.chdir(shop)
 
-    def command_output(*words: str) -> str:
-        status = main([*words])
+    def run_command(*arguments: str) -> str:
+        status = main([*arguments])
         output = capsys.readouterr()
         assert status == 0, output.err
         return output.out
 
-    return command_output
+    return run_command
 
 
-def score_by_trees(trees: list[Any], features: Mapping[str, float | None]) -> float:
-    """Score a document by an exported file, as OpenSearch's documentation says."""
-
-    def leaf(node: dict[str, Any]) -> float:
-        while "leaf" not in node:
-            value = features[node["split"]]
-            if value is None:
-                branch = node["missing"]
-            elif np.float32(value) < np.float32(node["split_condition"]):
-                branch = node["yes"]
-            else:
-                branch = node["no"]
-            [node] = [child for child in node["children"] if child["nodeid"] == branch]
-        return float(node["leaf"])
-
-    return sum(map(leaf, trees))
+def score_by_trees(
+    trees: list[dict[str, Any]], features: Mapping[str, float | None]
+) -> float:
+    """Score a document by exported trees, as OpenSearch's documentation describes."""
+    return sum(find_leaf(tree, features) for tree in trees)
 
 
-def served_features(
-    product: Mapping[str, Any], names: list[str]
-) -> Iterator[tuple[str, float | None]]:
-    """What a search engine knows of a product: numbers, and its brand as 0s and a 1."""
-    for name in names:
+def find_leaf(tree: dict[str, Any], features: Mapping[str, float | None]) -> float:
+    """Return the value of the leaf that a document reaches."""
+    node = tree
+    while "leaf" not in node:
+        value = features[node["split"]]
+        if value is None:
+            next_id = node["missing"]
+        elif np.float32(value) < np.float32(node["split_condition"]):
+            next_id = node["yes"]
+        else:
+            next_id = node["no"]
+        [node] = [child for child in node["children"] if child["nodeid"] == next_id]
+    return float(node["leaf"])
+
+
+def features_of_product(
+    product: Mapping[str, Any], feature_names: list[str]
+) -> dict[str, float | None]:
+    """Return a product's features as a search engine stores them.
+
+    A feature such as ``brand=nike`` is 1 for products of that brand, and else 0.
+    """
+    features: dict[str, float | None] = {}
+    for name in feature_names:
         column, equals, value = name.partition("=")
-        yield name, float(product[column] == value) if equals else product[name]
+        if equals:
+            features[name] = float(product[column] == value)
+        else:
+            features[name] = product[name]
+    return features
 
 
 def test_from_a_shops_files_to_a_served_ranker(run: Run, shop: Path) -> None:
+    # Count the log, check it, estimate how users click, and train.
     run("count", "log.csv", *LOG_COLUMNS, "--holdout", "0.2")
-    assert "trust bias: found" in run("audit", "log.csv", *LOG_COLUMNS)
+    audit_report = run("audit", "log.csv", *LOG_COLUMNS)
+    assert "trust bias: found" in audit_report
     run("estimate", "counts.parquet", *PRODUCTS, "-o", "users.json")
-    learnt = ["counts.parquet", *PRODUCTS, "--users", "users.json"]
-    assert "a blend of trees" in run("train", *learnt, "-o", "model")
+    inputs = ["counts.parquet", *PRODUCTS, "--users", "users.json"]
+    train_output = run("train", *inputs, "-o", "model")
+    assert "a blend of trees" in train_output
 
-    # The verdict by clicks: better than production, as the known labels say, too.
-    judged = ["--counts", "counts.parquet", "--users", "users.json"]
-    by_clicks = run("evaluate", "model", *PRODUCTS, *judged)
+    # Held-out clicks say that the ranker is better than production. So do the labels.
+    held_out_clicks = ["--counts", "counts.parquet", "--users", "users.json"]
+    by_clicks = run("evaluate", "model", *PRODUCTS, *held_out_clicks)
+    assert "model is better than production" in by_clicks.splitlines()[-1]
     by_labels = run("evaluate", "model", "--data", SHOP)
-    better = "model is better than production"
-    assert better in by_clicks.splitlines()[-1]
-    assert better in by_labels.splitlines()[-1]
+    assert "model is better than production" in by_labels.splitlines()[-1]
 
-    # The same ranker as one graph, which ONNX runs.
+    # ONNX can run the exported blend, and it scores as the ranker does.
     run("export", "model", "--to", "onnx", *PRODUCTS, "-o", "model.onnx")
     onnxruntime.InferenceSession(shop / "model.onnx")
-    compared = json.loads((shop / "model.onnx.json").read_text())["parity"]
-    assert compared["relative"] < 1e-5
+    description = json.loads((shop / "model.onnx.json").read_text())
+    assert description["parity"]["relative"] < 1e-5
 
-    # What OpenSearch serves: trees, better than production by the known labels.
-    run("train", *learnt, "--for", "opensearch", "-o", "served")
+    # OpenSearch serves trees. They are better than production, too.
+    run("train", *inputs, "--for", "opensearch", "-o", "served")
     run("export", "served", "--to", "opensearch", *PRODUCTS, "-o", "served.json")
     served_by_labels = run("evaluate", "served", "--data", SHOP)
     assert "served is better than production" in served_by_labels.splitlines()[-1]
 
-    # The file scores the shop's own table as the judged ranker does.
+    # The ranker's scores, beside the shop's own table of products.
     run("rank", "served", *PRODUCTS, "-o", "ranked.parquet")
     products = pl.read_csv("products.csv", infer_schema_length=None)
-    keys = {"query_id": "query", "doc_id": "product_id"}
-    ranked = pl.read_parquet("ranked.parquet").rename(keys)
-    joined = products.join(ranked, on=[*keys.values()], validate="1:1")
-    assert len(joined) == len(products) > 4000
+    shop_names = {"query_id": "query", "doc_id": "product_id"}
+    ranked = pl.read_parquet("ranked.parquet").rename(shop_names)
+    scored_products = products.join(
+        ranked, on=list(shop_names.values()), validate="1:1"
+    )
+    assert len(scored_products) == len(products) > 4000
+
+    # The exported trees give the same scores.
     trees = json.loads((shop / "served.json").read_text())
-    names = json.loads((shop / "served.json.json").read_text())["features"]
-    for product in joined[::20].to_dicts():
-        features = dict(served_features(product, names))
-        assert score_by_trees(trees, features) == pytest.approx(
-            product["score"], abs=1e-5
-        )
+    served_description = json.loads((shop / "served.json.json").read_text())
+    for product in scored_products[::20].to_dicts():
+        features = features_of_product(product, served_description["features"])
+        expected_score = pytest.approx(product["score"], abs=1e-5)
+        assert score_by_trees(trees, features) == expected_score
 
 
-# What a newcomer types; what the sentence must name; the way on.
-WRONG_TURNS = [
-    # Names of columns that are not given.
+# A mistake; what the error message must name; and the remedy that it must give. Words
+# in capitals stand for the arguments of ARGUMENTS.
+MISTAKES = [
+    # The names of columns are left out.
     ("count log.csv", "'query_id'", "--column query_id=NAME"),
     ("estimate all.parquet --data products.csv", "'query_id'", "--data-column"),
-    # Positions begin anew on each page, and nobody said so.
+    # Positions start again on each page, and the option for that is left out.
     ("count log.csv COLUMNS_WITHOUT_OFFSET", "two documents at one rank", "--offset"),
-    # One file in the place of another.
+    # A file of the wrong kind.
     ("count products.csv", "none of a log's columns", "--data"),
     ("estimate log.csv PRODUCTS", "log.csv", "affinerank count log.csv"),
     ("train log.csv PRODUCTS -o new", "log.csv", "affinerank count log.csv"),
@@ -140,11 +169,11 @@ WRONG_TURNS = [
     ("train all.parquet PRODUCTS --users all.parquet -o new", "all.", "estimate"),
     ("evaluate all.parquet PRODUCTS", "all.parquet", "affinerank train"),
     ("export products.csv --to onnx -o x.onnx", "products.csv", "affinerank train"),
-    # A step that was left out.
+    # A step is left out.
     ("evaluate model PRODUCTS", "labels", "--counts"),
     ("evaluate model PRODUCTS --counts all.parquet", "affine", "affinerank estimate"),
-    ("evaluate model PRODUCTS JUDGED_BY_ALL", "learnt from all", "count --holdout 0.2"),
-    # An engine that cannot hold the ranker, or that nobody knows.
+    ("evaluate model PRODUCTS ON_ALL_CLICKS", "learnt from all", "count --holdout 0.2"),
+    # An engine that cannot serve the ranker, or that does not exist.
     ("export model --to opensearch -o x.json", "blend", "train --for opensearch"),
     ("train all.parquet PRODUCTS --for elastic -o new", "elastic", "elasticsearch"),
     # Too few clicks.
@@ -154,47 +183,52 @@ WRONG_TURNS = [
     ("count word_as_rank.csv LOG", "rank is not a whole number", "--bad-rows drop"),
     ("train all.parquet WORD_AS_PRICE -o new", "'price'", "correct it"),
 ]
-WORDS = {
+ARGUMENTS = {
     "PRODUCTS": PRODUCTS,
     "LOG": LOG_COLUMNS,
-    "COLUMNS_WITHOUT_OFFSET": LOG_COLUMNS[:6],
+    "COLUMNS_WITHOUT_OFFSET": LOG_COLUMNS_WITHOUT_OFFSET,
     "LOG_AS_DATA": ["--data", "log.csv", *DATA_COLUMNS],
     "WORD_AS_PRICE": ["--data", "word_as_price.csv", *DATA_COLUMNS],
-    "JUDGED_BY_ALL": ["--counts", "all.parquet", "--estimator", "naive"],
+    "ON_ALL_CLICKS": ["--counts", "all.parquet", "--estimator", "naive"],
 }
 
 
-def write_with_a_word(source: Path, column: str, target: Path) -> None:
-    """Copy a CSV file with the word "cheap" in the middle of a column."""
+def test_a_mistake_gives_one_sentence_with_the_next_command(
+    run: Run, shop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Files that the mistakes need: few clicks, all clicks, a ranker, and words where
+    # numbers should be.
+    log_lines = (shop / "log.csv").read_text().splitlines(keepends=True)
+    (shop / "few.csv").write_text("".join(log_lines[:200]))
+    run("count", "few.csv", *LOG_COLUMNS, "-o", "few.parquet")
+    run("count", "log.csv", *LOG_COLUMNS, "-o", "all.parquet")
+    run("train", "all.parquet", *PRODUCTS, "--estimator", "naive", "-o", "model")
+    copy_with_a_word(shop / "log.csv", "position", shop / "word_as_rank.csv")
+    copy_with_a_word(shop / "products.csv", "price", shop / "word_as_price.csv")
+    files_before = sorted(shop.iterdir())
+
+    # Every mistake ends with one error message, and writes nothing.
+    unhelpful = []
+    for command, culprit, remedy in MISTAKES:
+        arguments = []
+        for word in command.split():
+            arguments += ARGUMENTS.get(word, [word])
+        status = main(arguments)
+        stderr_lines = capsys.readouterr().err.splitlines()
+        last_line = stderr_lines[-1]
+        messages = [line for line in stderr_lines if line.startswith("affinerank: ")]
+        is_helpful = culprit in last_line and remedy in last_line
+        if status != 2 or messages != [last_line] or not is_helpful:
+            unhelpful.append((command, status, stderr_lines))
+        assert sorted(shop.iterdir()) == files_before
+    assert unhelpful == []
+
+
+def copy_with_a_word(source: Path, column: str, target: Path) -> None:
+    """Copy a CSV file, and write "cheap" into one cell of a column of numbers."""
     lines = source.read_text().splitlines()
     names = lines[0].replace('"', "").split(",")
     cells = lines[1000].split(",")
     cells[names.index(column)] = "cheap"
     lines[1000] = ",".join(cells)
     target.write_text("\n".join(lines) + "\n")
-
-
-def test_a_wrong_turn_is_one_sentence_with_the_next_command(
-    run: Run, shop: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = (shop / "log.csv").read_text().splitlines(keepends=True)
-    (shop / "few.csv").write_text("".join(lines[:200]))
-    run("count", "few.csv", *LOG_COLUMNS, "-o", "few.parquet")
-    run("count", "log.csv", *LOG_COLUMNS, "-o", "all.parquet")
-    learnt = ["all.parquet", *PRODUCTS, "--estimator", "naive"]
-    run("train", *learnt, "-o", "model")
-    write_with_a_word(shop / "log.csv", "position", shop / "word_as_rank.csv")
-    write_with_a_word(shop / "products.csv", "price", shop / "word_as_price.csv")
-    files = sorted(shop.iterdir())
-
-    faults = []
-    for typed, place, remedy in WRONG_TURNS:
-        words = [word for part in typed.split() for word in WORDS.get(part, [part])]
-        status = main(words)
-        printed = capsys.readouterr().err.splitlines()
-        sentences = [line for line in printed if line.startswith("affinerank: ")]
-        named = place in printed[-1] and remedy in printed[-1]
-        if status != 2 or sentences != printed[-1:] or not named:
-            faults.append((typed, status, printed))
-        assert sorted(shop.iterdir()) == files  # nothing was written
-    assert faults == []

@@ -66,7 +66,7 @@ def test_trees_are_trained_evaluated_and_read_by_any_lightgbm(
     assert written["kind"] == "lightgbm"
     assert written["provenance"]["estimator"] == "affine"
     assert written["provenance"]["clip"] == "0.05"
-    assert written["provenance"]["settings"]["learning_rate"] == 0.05
+    assert written["provenance"]["settings"]["learning_rate"] == 0.1
     plain = lgb.Booster(model_file=str(target / "affine" / "model.txt"))
     data = DataSource.parse(world).read("test")
     mapping = FeatureMapping(tuple(written["features"]), written["scaling"])

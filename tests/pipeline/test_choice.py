@@ -189,7 +189,7 @@ def test_keeping_the_logged_ranking_is_taken_where_both_judges_say_so() -> None:
     found = Choice(both, CANDIDATES[:1])
     assert (found.best, found.trained) == (KEEP, CANDIDATES[0])
     assert found.advice is not None
-    assert found.advice.startswith(f"{KEEP}: nothing here beats it")
+    assert found.advice.startswith(f"{KEEP}: no candidate beats it")
     assert found.to_dict()["advice"] == found.advice
     assert found.disagreement is None
     other = judged([(1, 5), (2, 5), (2, 4), (4, 4)], users, TURNED, TURNED)
@@ -201,7 +201,7 @@ def _by(judge: str, rows: ClickRows, users: ClickModel) -> list[Judged]:
     """Judge turning all lists round by these users."""
     over = {DEFAULT: over_logged(TURNED, rows, DCG_10), KEEP: np.zeros(rows.n_docs)}
     weights = weigh(rows, CORRECTION, users)
-    return list(module._judged(judge, weights, over, rows.query_of_doc))
+    return module._judge_candidates(judge, weights, over, rows.query_of_doc)
 
 
 def row(
@@ -238,7 +238,7 @@ def test_where_judges_clearly_disagree_the_one_without_users_decides() -> None:
     found = Choice(table, [CANDIDATES[0], CANDIDATES[2]])
     assert found.best == KEEP
     assert found.disagreement is not None
-    for words in (DEFAULT, "+0.7 ", "by users", "-0.9 ", "by ranks"):
+    for words in (DEFAULT, "+0.7 ", "to users", "-0.9 ", "to ranks"):
         assert words in found.disagreement
     assert found.to_dict()["disagreement"] == found.disagreement
     # A gain of -0.9 with an error of 0.5 is not clear: both judges are heard again.
@@ -506,7 +506,7 @@ def test_what_cannot_learn_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> N
     few = data.select_queries(np.arange(16))
     rankers = (RANKER, TREE_RANKER, QUICK)
     settings = ChoiceSettings(rankers, estimators=(CORRECTION,), budget=1e-9)
-    monkeypatch.setattr(module, "QUERIES", 6)  # of 6 documents, in a part
+    monkeypatch.setattr(module, "MIN_TRAINING_QUERIES", 6)  # of 6 documents, in a part
     with pytest.warns(AffineRankWarning, match=f"{TREE_RANKER} is not compared"):
         scores, _, parts = hold_out(counts, few, users, settings=settings)
     assert parts == 1
@@ -519,7 +519,7 @@ def test_members_that_read_text_in_another_way_are_trained_alone() -> None:
     values = tuple(f"v{i}" for i in range(150))
     text = replace(plain, categories={"relevant": values})
     found = [
-        {plan.ranker for plan in module._trained_as_alone(RANKER, data)}
+        {plan.ranker for plan in module._members_like_their_rows(RANKER, data)}
         for data in (plain, text)
     ]
     assert found == [{TREE_RANKER, QUICK}, {TREE_RANKER}]

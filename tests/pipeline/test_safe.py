@@ -25,7 +25,7 @@ from affinerank.pipeline import (
     train_production_ranker,
     train_safe,
 )
-from affinerank.pipeline.safe import Step, largest, steps_of
+from affinerank.pipeline.safe import Step, evaluate_shares, largest_safe_share
 from affinerank.rankers import score
 from affinerank.rankers.blend import spread_within_lists
 from affinerank.rankers.loading import load_ranker
@@ -36,11 +36,14 @@ TREES = ["trees=30", "leaves=8", "learning_rate=0.2"]
 
 def test_the_step_is_the_largest_that_is_clearly_a_gain() -> None:
     steps = [Step(0.1, 3.0, 1.0, "a"), Step(0.5, 2.1, 1.0, "a"), Step(1, 1.0, 1.0, "b")]
-    assert largest(steps, 90_000) == 0.5
-    assert largest(steps, 20_000) == pytest.approx(np.sqrt(0.1))
-    assert largest(steps, 100) == 0
-    assert largest(steps, 400_000) == 1.0
-    assert largest([Step(0.1, 1.9, 1.0, "a"), Step(1, 0.0, 0.0, "b")], 10_000) == 0
+    assert largest_safe_share(steps, 90_000) == 0.5
+    assert largest_safe_share(steps, 20_000) == pytest.approx(np.sqrt(0.1))
+    assert largest_safe_share(steps, 100) == 0
+    assert largest_safe_share(steps, 400_000) == 1.0
+    assert (
+        largest_safe_share([Step(0.1, 1.9, 1.0, "a"), Step(1, 0.0, 0.0, "b")], 10_000)
+        == 0
+    )
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +111,7 @@ def test_lists_that_were_not_scored_do_not_change_what_a_share_is() -> None:
     production = np.array([2.0, 0, 2, 0, 7, 9, 7, 9])
     learnt = np.array([0.0, 1.6, 0, np.sqrt(8 - 1.6**2), 0, 0, 0, 0])
     users = TrustModel.position_bias([0.9, 0.9])
-    steps = steps_of(production, learnt, rows, users)
+    steps = evaluate_shares(production, learnt, rows, users)
     gain = {step.share: step.gain for step in steps}
     assert gain[0.25] == 0.0
     assert gain[1.0] == pytest.approx(gain[0.75])

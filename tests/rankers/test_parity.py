@@ -76,7 +76,9 @@ def test_a_fault_of_a_writer_of_trees_is_refused(
         return engine.write(TREE_FAULTS[fault](trees), names)
 
     monkeypatch.setitem(engines.TREE_ENGINES, to, replace(engine, write=write))
-    with pytest.raises(DataError, match=f"scores otherwise .* not {TOLERANCE:g}"):
+    with pytest.raises(
+        DataError, match=f"differ from the ranker's .* not {TOLERANCE:g}"
+    ):
         export_ranker(forest(to), tmp_path / "faulty", to=to)
     assert sorted(tmp_path.iterdir()) == before
 
@@ -128,7 +130,7 @@ def test_thresholds_that_content_nodes_would_round_are_refused_for_vespa(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "next_above", lambda t: np.nextafter(t, np.inf))
-    with pytest.raises(DataError, match="scores otherwise"):
+    with pytest.raises(DataError, match="differ from the ranker"):
         export_ranker(forest("vespa"), tmp_path / "m", to="vespa")
     assert not list(tmp_path.iterdir())
 
@@ -161,7 +163,7 @@ def test_a_fault_of_a_writer_of_linear_models_is_refused(
         return write(fault(model))
 
     monkeypatch.setitem(linear_engines.LINEAR_ENGINES, to, faulty)
-    with pytest.raises(DataError, match="scores otherwise"):
+    with pytest.raises(DataError, match="differ from the ranker"):
         export_ranker(line("data"), tmp_path / "m", to=to)
     assert not list(tmp_path.iterdir())
 
@@ -226,7 +228,7 @@ def test_scales_that_float32_sums_cannot_hold_are_refused(tmp_path: Path) -> Non
     """Seconds since 1970 within a minute: weights of raw features lose all digits."""
     mapping = FeatureMapping(("x",), "data", low=(1.6e9,), high=(1.6e9 + 1280,))
     ranker = Ranker(linear.ROW.name, LinearModel(np.array([1.0]), 0.0), mapping, {})
-    with pytest.raises(DataError, match="scores otherwise"):
+    with pytest.raises(DataError, match="differ from the ranker"):
         export_ranker(ranker, tmp_path / "m", to="opensearch")
     assert not list(tmp_path.iterdir())
     for to in ("solr", "vespa", "ranklib"):
@@ -266,7 +268,7 @@ def test_trees_are_compared_at_their_splits_in_other_formats(
             "affinerank.rankers.export.trees.TreeModel",
             lambda _: type("Other", (), {"predict": lambda _, x: plain(other, x)})(),
         )
-    with pytest.raises(DataError, match="scores otherwise"):
+    with pytest.raises(DataError, match="differ from the ranker"):
         export_ranker(ranker, tmp_path / "other", to=to)
 
 

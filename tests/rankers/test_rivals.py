@@ -183,7 +183,7 @@ def test_lightgbm_position_is_what_the_library_does_with_the_ranks() -> None:
         "objective": "lambdarank",
         "label_gain": [step / 255 for step in range(256)],
         "num_leaves": 4,
-        "learning_rate": 0.05,
+        "learning_rate": 0.1,
         "deterministic": True,
         "force_row_wise": True,
         "num_threads": 1,

@@ -1,4 +1,4 @@
-"""What an engine can hold is checked before training, and is what is exported."""
+"""What an engine can serve is checked before training, and can be exported to it."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from affinerank.cli import main
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import ConfigError, DataError
 from affinerank.rankers.loading import load_ranker
-from affinerank.rankers.serving import ENGINES, servable
+from affinerank.rankers.serving import ENGINES, plan_for_engine
 
 BRANDS = ("nike", "puma")
 
@@ -30,40 +30,43 @@ def products(*, text: bool = True, gaps: bool = True) -> RankingDataset:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_gets_trees_of_features_as_they_are(engine: str) -> None:
-    plan = servable(engine, None, None, None, products(text=False, gaps=False))
+    plan = plan_for_engine(engine, None, None, None, products(text=False, gaps=False))
     assert plan == ("lightgbm", "none", None)
 
 
 def test_text_becomes_features_of_0_and_1() -> None:
-    assert servable("solr", None, None, None, products()).categories == "one-hot"
-    assert servable("solr", None, None, "one-hot", products()).categories == "one-hot"
-    linear = servable("opensearch", "linear-model", None, None, products())
+    assert plan_for_engine("solr", None, None, None, products()).categories == "one-hot"
+    assert (
+        plan_for_engine("solr", None, None, "one-hot", products()).categories
+        == "one-hot"
+    )
+    linear = plan_for_engine("opensearch", "linear-model", None, None, products())
     assert linear == ("linear-model", "data", "one-hot")
 
 
 @pytest.mark.parametrize(
     ("engine", "given", "message"),
     [
-        ("solr", {"ranker": "blend"}, "solr cannot hold a ranker of kind blend"),
+        ("solr", {"ranker": "blend"}, "solr cannot serve a blend ranker"),
         ("elasticsearch", {"ranker": "linear-model"}, "--ranker lightgbm or xgboost"),
         ("solr", {"scaling": "list"}, "give --scaling none or data"),
         ("solr", {"categories": "native"}, "give --categories one-hot"),
         ("lucene", {}, "--for"),
     ],
 )
-def test_what_an_engine_cannot_hold_is_refused(
+def test_what_an_engine_cannot_serve_is_refused(
     engine: str, given: dict[str, str], message: str
 ) -> None:
     asked: Any = {"ranker": None, "scaling": None, "categories": None, **given}
     with pytest.raises(ConfigError, match=message):
-        servable(engine, data=products(), **asked)
+        plan_for_engine(engine, data=products(), **asked)
 
 
 def test_what_an_engine_cannot_read_is_refused() -> None:
     with pytest.raises(DataError, match="--ignore brand"):
-        servable("vespa", None, None, None, products())
+        plan_for_engine("vespa", None, None, None, products())
     with pytest.raises(DataError, match="--missing 0"):
-        servable("ranklib", None, None, None, products())
+        plan_for_engine("ranklib", None, None, None, products())
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -11,10 +11,11 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
+from affinerank import threads
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import Metric
-from affinerank.rankers import Fitted, Ranker, Targets, Validation, boosting
+from affinerank.rankers import Fitted, Ranker, Targets, Validation
 from affinerank.rankers.best_networks import HeldOut, judge_of
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.targets import ClickTargets
@@ -407,10 +408,10 @@ def test_a_tree_moves_a_score_by_the_rate_at_most_where_there_are_no_clicks() ->
 def test_threads_make_no_difference(
     learnt: Targets | ClickTargets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boosting, "SMALL", 0)
+    monkeypatch.setattr(threads, "FEW_DOCUMENTS", 0)
     one, two = (
-        scores_of(fitted(learnt, settings=replace(SMALL, threads=threads)))
-        for threads in (1, 2)
+        scores_of(fitted(learnt, settings=replace(SMALL, threads=number)))
+        for number in (1, 2)
     )
     np.testing.assert_array_equal(one, two)
 

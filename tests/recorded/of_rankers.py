@@ -161,7 +161,9 @@ def trees() -> Pairs:
         yield f"trees/objective/{i}/hessian", second
     lists, validation, unseen = lesson()
     given, names = (lists.features, lists.targets, lists.offsets), ("naive", "affine")
-    settings = TreeSettings(trees=20, leaves=8, bins=255, objective="any-sign")
+    settings = TreeSettings(
+        trees=20, leaves=8, learning_rate=0.05, bins=255, objective="any-sign"
+    )
     fitted = fit_trees(*given, seeds=[0, 0], settings=settings)
     for name, scored in zip(names, predicted(fitted, unseen), strict=True):
         yield f"trees/fit/{name}", scored
@@ -184,7 +186,9 @@ def trained_trees() -> Pairs:
         split_of("train"),
         true_users("two"),
         ranker="lightgbm",
-        settings=TreeSettings(trees=20, leaves=8, bins=255, objective="any-sign"),
+        settings=TreeSettings(
+            trees=20, leaves=8, learning_rate=0.05, bins=255, objective="any-sign"
+        ),
         estimators=["affine"],
         seeds=[3],
         clip=CLIP,
@@ -205,7 +209,13 @@ def sklearn() -> Pairs:
     other["qid"] = other["qid"] + 1000
     small: dict[str, dict[str, Any]] = {
         "mlp": {"epochs": 2, "hidden": (8, 4), "device": "cpu"},
-        "lightgbm": {"trees": 10, "leaves": 4, "bins": 255, "objective": "any-sign"},
+        "lightgbm": {
+            "trees": 10,
+            "leaves": 4,
+            "learning_rate": 0.05,
+            "bins": 255,
+            "objective": "any-sign",
+        },
     }
     for ranker, settings in small.items():
         for who in ("known", "estimated", "naive"):

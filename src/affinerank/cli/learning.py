@@ -1,4 +1,8 @@
-"""Rankers trained on counted clicks."""
+"""The command ``train``: rankers trained on counted clicks.
+
+Options are checked before any file is read. Then one of three functions of the pipeline
+trains: :func:`train`, :func:`train_chosen` (--auto) or :func:`train_safe` (--safe).
+"""
 
 from __future__ import annotations
 
@@ -64,55 +68,56 @@ def train(
     safe: bool = False,
     production: str | None = None,
     relevant_above: float = RELEVANT_ABOVE,
-    of: DataOptions,
+    data_options: DataOptions,
     days: Days,
     seed: Seed = 0,
     progress: Progress,
 ) -> Result | None:
     """Train a ranker on corrected clicks.
 
-    With --set, settings of the ranker, as in --set trees=100; of trees alone also
-    LightGBM's or XGBoost's own (lambda_l2=1), and monotone scores
-    (monotone=price=-1,rating=+1).
+    Settings of the ranker are given with --set, as in --set trees=100. Trees also take
+    settings of LightGBM or XGBoost (lambda_l2=1), and features in which the score must
+    rise or fall (monotone=price=-1,rating=+1).
 
     Example: affinerank train counts.parquet --data yahoo-like:500
     --users users.json -o model
 
     Options:
         output: New folder for the ranker.
-        save_users: Write the user model that was estimated.
-        engine: Train what this engine can serve (opensearch, elasticsearch, solr, vespa
-            or ranklib): trees, or with --ranker linear-model a linear model.
-        auto: Compare estimators and rankers by held-out clicks, and train the best.
-        budget: Time that --auto (or --safe) should take at most, as in 90s, 5m or 1h;
-            5m by default.
-        estimator: {ESTIMATORS} ({ESTIMATOR} by default); several are trained together,
+        save_users: Write the estimated user model to this file.
+        engine: Train a ranker that this engine can serve: opensearch, elasticsearch,
+            solr, vespa or ranklib. Trees by default; some engines also take --ranker
+            linear-model.
+        auto: Compare estimators and rankers on held-out clicks, then train the best.
+        budget: Most time for --auto (or --safe), as in 90s, 5m or 1h; 5m by default.
+        estimator: {ESTIMATORS} ({ESTIMATOR} by default). Several are trained together,
             one folder each.
-        strict: Reject ranks the user model lacks.
+        strict: Reject ranks that the user model lacks.
         ranker: {RANKERS} ({RANKER} by default).
-        recipe: {RECIPE}: learning rate and number of epochs (or trees) by held-out
-            queries, then trained on all; {PAPER}: as the settings say.
-        scaling: Of features: list (within the query), data (by numbers that the ranker
-            keeps) or none. By default none for trees, list for linear models and
-            networks; the blend scales for each of its members.
-        categories: Columns of text: native, for trees (the default there), or one-hot:
-            a feature for each value, as brand=nike, which search engines can serve.
-        patience: Stop early: after so many epochs (or trees) without gain on held-out
-            clicks, those of --validation, or the holdout of COUNTS.
-        validation: Counts used for early stopping; data: the validation split.
+        recipe: {RECIPE}: held-out queries choose the learning rate and the number of
+            epochs (or trees), then the ranker is trained on all queries; {PAPER}: as
+            the settings say.
+        scaling: Scaling of features: list (within the query), data (by numbers stored
+            with the ranker) or none. By default none for trees, list for linear models
+            and networks; a blend scales for each of its members.
+        categories: How text columns are read: native (trees only, their default), or
+            one-hot: a feature for each value, as brand=nike, which search engines can
+            serve.
+        patience: Stop after this many epochs (or trees) without a gain on held-out
+            clicks: those of --validation, or the holdout of COUNTS.
+        validation: Counts for early stopping, on the validation split of DATA.
         checkpoint: Resume from this file if interrupted.
-        importance: Permute each feature within the lists of held-out queries, and say
-            what DCG that costs; the ranker keeps it.
-        safe: Blend with production, and leave it only as far as held-out clicks allow;
-            needs --production.
+        importance: Measure how much DCG held-out queries lose when each feature is
+            permuted within its list. Stored with the ranker.
+        safe: Blend with production, and give the learnt ranker only the weight that
+            held-out clicks justify. Needs --production.
         production: Feature that holds production's score, for --safe.
     """
-    from affinerank.pipeline import held_out, train, train_chosen, train_safe
+    from affinerank.pipeline import train_chosen, train_safe
     from affinerank.pipeline.choice import parse_budget
     from affinerank.pipeline.weighing import require_users_possible
-    from affinerank.rankers.serving import servable
 
-    # What is asked for, checked before anything is read.
+    # Check the options before anything is read.
     if output.exists():
         raise ConfigError(f"{output}: exists already; choose another name or remove it")
     require_writable(
@@ -120,19 +125,21 @@ def train(
     )
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
-    estimators = list(dict.fromkeys(estimator or [ESTIMATOR]))
     if budget is not None and not (auto or safe):
         raise ConfigError("--budget is for --auto and --safe; leave it out")
-    alone = {
-        "several --estimator": len(estimators) > 1,
+    several_estimators = len(set(estimator or ())) > 1
+    exclusive_options = {
+        "several --estimator": several_estimators and not auto,
         "--clip": clip is not None,
         "--patience": patience is not None,
         "--checkpoint": checkpoint is not None,
         "--importance": importance,
         "--for": engine is not None,
     }
-    _require_fitting(auto, safe, production, alone)
-    how = _asked(
+    _require_compatible(auto, safe, production, exclusive_options)
+
+    # Estimators, rankers and their settings: as given, or the defaults.
+    plan = _plan(
         auto,
         parse_budget(budget or BUDGET),
         estimators=estimator,
@@ -143,73 +150,105 @@ def train(
         relevant_above=relevant_above,
         seed=seed,
     )
-    pairs = [*(settings or []), *([f"patience={patience}"] if patience else [])]
-    how = _with_settings(how, pairs, later=engine is not None)
-    known = load(users)
-    evaluated_by = (CORRECTION,) if auto or safe else ()
-    needed = require_users_possible((*how.estimators, *evaluated_by), known)
-    if save_users is not None and (known is not None or not needed):
+    patience_pair = [f"patience={patience}"] if patience else []
+    setting_pairs = [*(settings or []), *patience_pair]
+    if engine is None:  # else the data decide how to train, below
+        plan = _with_settings(plan, setting_pairs)
+
+    # Whether a click model is needed; --auto and --safe evaluate with one.
+    click_model = load(users)
+    evaluators = (CORRECTION,) if auto or safe else ()
+    needs_click_model = require_users_possible(
+        (*plan.estimators, *evaluators), click_model
+    )
+    if save_users is not None and (click_model is not None or not needs_click_model):
         raise ConfigError("--save-users is for users that are estimated here")
 
-    # Clicks, features and users.
-    clicks, read = days.load(counts), of.read(data)
-    if needed:
-        known = load(users, clicks, seed)
+    # Read clicks and features, and compare the click model with the clicks.
+    clicks = days.load(counts)
+    dataset = data_options.read(data)
+    if needs_click_model:
+        click_model = load(users, clicks, seed)
     if engine is not None:
-        plan = servable(engine, ranker, scaling, categories, read)
-        how = replace(
-            how,
-            rankers=(plan.ranker,),
-            scaling=plan.scaling,
-            categories=plan.categories or categories,
-        )
-        how = _with_settings(how, pairs)
+        plan = _plan_for_engine(plan, engine, dataset)
+        plan = _with_settings(plan, setting_pairs)
 
-    # The ranker.
+    # Train.
     choice = None
-    same: dict[str, Any] = {"strict": strict, "progress": progress}
     if auto:
-        trained, choice = train_chosen(clicks, read, known, settings=how, **same)
-    elif production is not None:
-        same |= {"production": production, "settings": how}
-        trained = train_safe(clicks, read, known, **same)
-    else:
-        held = None
-        if validation is not None:
-            held_data = of.read(data, "validation", named=False)
-            held = (Days().load(validation), held_data)
-        elif patience is not None:
-            held = (held_out(clicks), read)
-        [name] = how.rankers
-        trained = train(
+        trained, choice = train_chosen(
             clicks,
-            read,
-            known,
-            ranker=name,
-            settings=how.settings,
-            estimators=estimators,
-            seeds=[seed],
+            dataset,
+            click_model,
+            settings=plan,
+            strict=strict,
+            progress=progress,
+        )
+    elif production is not None:
+        trained = train_safe(
+            clicks,
+            dataset,
+            click_model,
+            production=production,
+            settings=plan,
+            strict=strict,
+            progress=progress,
+        )
+    else:
+        validation_part = None
+        if patience is not None:
+            validation_part = _early_stopping_part(
+                validation, data, data_options, clicks, dataset
+            )
+        trained = _train_plan(
+            plan,
+            clicks,
+            dataset,
+            click_model,
+            validation=validation_part,
             clip=clip,
-            relevant_above=relevant_above,
-            recipe=recipe,
-            scaling=how.scaling,
-            categories=how.categories,
-            rates=how.rates,
-            validation=held,
             checkpoint=checkpoint,
             importance=importance,
-            **same,
+            strict=strict,
+            progress=progress,
         )
 
+    # Write the ranker. If torchrun started several processes, only the first writes.
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ["RANK"] != "0":
-        return None  # torchrun started several processes: the first writes
-    about = _written(
+        return None
+    about = _write(
         trained, choice, output, save_users=save_users, importance=importance
     )
     return about, display.trained
 
 
-def _asked(
+def _require_compatible(
+    auto: bool, safe: bool, production: str | None, exclusive_options: dict[str, bool]
+) -> None:
+    """Reject combinations of options of which one would have no effect.
+
+    Args:
+        auto: Whether --auto is given.
+        safe: Whether --safe is given.
+        production: Value of --production.
+        exclusive_options: Options that --auto and --safe do not support; and whether
+            they are given.
+    """
+    if safe != (production is not None):
+        raise ConfigError("--safe and --production go together")
+    if auto and safe:
+        raise ConfigError("--auto and --safe do not go together; leave one out")
+    if not (auto or safe):
+        return
+    option = "--auto" if auto else "--safe"
+    for exclusive_option, is_given in exclusive_options.items():
+        if is_given:
+            raise ConfigError(
+                f"{option} does not go with {exclusive_option}; leave one out"
+            )
+
+
+def _plan(
     auto: bool,
     budget: float,
     *,
@@ -217,7 +256,15 @@ def _asked(
     ranker: str | None,
     **options: Any,
 ) -> ChoiceSettings:
-    """Return what is trained, or compared: the defaults, where nobody says."""
+    """Return what to train, or with --auto what to compare; defaults where not given.
+
+    Args:
+        auto: Whether several estimators and rankers are compared.
+        budget: Seconds.
+        estimators: Values of --estimator.
+        ranker: Value of --ranker.
+        options: Other fields of the plan.
+    """
     from affinerank.pipeline import ChoiceSettings
     from affinerank.pipeline.choice import COMPARED, rankers_to_compare
 
@@ -231,24 +278,100 @@ def _asked(
     )
 
 
-def _with_settings(
-    how: ChoiceSettings, pairs: list[str], later: bool = False
-) -> ChoiceSettings:
-    """Read settings of the one ranker, unless which one it is turns out later."""
+def _with_settings(plan: ChoiceSettings, setting_pairs: list[str]) -> ChoiceSettings:
+    """Add the values of --set to a plan; reject them if it has several rankers."""
     from affinerank.pipeline import given_rates, ranker_settings
 
-    if later:
-        return how
-    if len(how.rankers) == 1:
-        [name] = how.rankers
-        settings = ranker_settings(name, pairs, how.seed)
-        return replace(how, settings=settings, rates=given_rates(name, pairs))
-    if pairs:
+    if len(plan.rankers) == 1:
+        [ranker] = plan.rankers
+        return replace(
+            plan,
+            settings=ranker_settings(ranker, setting_pairs, plan.seed),
+            rates=given_rates(ranker, setting_pairs),
+        )
+    if setting_pairs:
         raise ConfigError("--set is for one ranker; with --auto, name it (--ranker)")
-    return how
+    return plan
 
 
-def _written(
+def _plan_for_engine(plan: ChoiceSettings, engine: str, dataset: Any) -> ChoiceSettings:
+    """Change a plan so that the engine can serve the ranker."""
+    from affinerank.rankers.serving import plan_for_engine
+
+    [ranker] = plan.rankers
+    training = plan_for_engine(engine, ranker, plan.scaling, plan.categories, dataset)
+    return replace(
+        plan,
+        rankers=(training.ranker,),
+        scaling=training.scaling,
+        categories=training.categories or plan.categories,
+    )
+
+
+def _early_stopping_part(
+    validation: Path | None,
+    data: str,
+    data_options: DataOptions,
+    clicks: Any,
+    dataset: Any,
+) -> tuple[Any, Any]:
+    """Return the clicks that decide when training stops, and their features.
+
+    They are the counts of --validation, with the validation split of DATA; or without
+    --validation the holdout of COUNTS.
+
+    Args:
+        validation: Value of --validation.
+        data: DATA.
+        data_options: How DATA is read.
+        clicks: The counts of COUNTS.
+        dataset: The features that belong to ``clicks``.
+    """
+    from affinerank.pipeline import held_out
+
+    if validation is None:
+        return held_out(clicks), dataset
+    validation_data = data_options.read(data, "validation", named=False)
+    return Days().load(validation), validation_data
+
+
+def _train_plan(
+    plan: ChoiceSettings,
+    clicks: Any,
+    dataset: Any,
+    click_model: Any,
+    **options: Any,
+) -> Any:
+    """Train the one ranker of a plan by each of its estimators.
+
+    Args:
+        plan: What to train.
+        clicks: Impressions and clicks.
+        dataset: Features of the documents.
+        click_model: How users click.
+        options: Other keyword arguments of :func:`affinerank.pipeline.train`.
+    """
+    from affinerank.pipeline import train
+
+    [ranker] = plan.rankers
+    return train(
+        clicks,
+        dataset,
+        click_model,
+        ranker=ranker,
+        settings=plan.settings,
+        estimators=plan.estimators,
+        seeds=[plan.seed],
+        relevant_above=plan.relevant_above,
+        recipe=plan.recipe,
+        scaling=plan.scaling,
+        categories=plan.categories,
+        rates=plan.rates,
+        **options,
+    )
+
+
+def _write(
     trained: Any,
     choice: Any,
     output: Path,
@@ -256,44 +379,26 @@ def _written(
     save_users: Path | None,
     importance: bool,
 ) -> dict[str, Any]:
-    """Write what was trained; return it as plain data."""
-    _report_users(trained, save_users)
+    """Write the rankers, and the estimated user model; return plain data about them."""
+    if trained.estimate is not None:
+        _report_estimate(trained.estimate, save_users)
     about: dict[str, Any] = trained.save(output)
     if choice is not None:
         about["choice"] = choice.to_dict()
     if importance:
         about["importance"] = {
-            name: one.provenance.get("importance")
-            for (name, _), one in trained.rankers.items()
+            estimator: ranker.provenance.get("importance")
+            for (estimator, _), ranker in trained.rankers.items()
         }
     return about
 
 
-def _require_fitting(
-    auto: bool, safe: bool, production: str | None, others: dict[str, bool]
-) -> None:
-    """Reject what a choice, or safe learning, would not heed."""
-    if safe != (production is not None):
-        raise ConfigError("--safe and --production go together")
-    if auto and safe:
-        raise ConfigError("--auto and --safe do not go together; leave one out")
-    asked = [name for name, is_given in others.items() if is_given]
-    if auto and "several --estimator" in asked:
-        asked.remove("several --estimator")
-    if asked and (auto or safe):
-        option = "--auto" if auto else "--safe"
-        raise ConfigError(f"{option} does not go with {asked[0]}; leave one out")
-
-
-def _report_users(trained: Any, save_users: Path | None) -> None:
-    """Say how users were estimated, where they were, and write them."""
-    found = trained.estimate
-    if found is None:
-        return
-    display.say(f"no --users: estimated by {found.method} ({found.why})")
-    for note in found.notes:
+def _report_estimate(estimate: Any, save_users: Path | None) -> None:
+    """Say how the click model was estimated, and write it if asked to."""
+    display.say(f"no --users: estimated by {estimate.method} ({estimate.why})")
+    for note in estimate.notes:
         display.say(f"note: {note}")
     if save_users is not None:
         from affinerank.clicks.users import save_users as write_users
 
-        write_users(found.users, save_users)
+        write_users(estimate.users, save_users)

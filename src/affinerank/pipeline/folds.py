@@ -188,13 +188,17 @@ def _jobs(
 
 
 def _quickly_trained(kind: RankerKind, settings: Any) -> Any:
-    """Return settings for rankers out of fold: half the patience, the highest rate."""
-    how = settings or kind.settings()
+    """Return settings for rankers out of fold.
+
+    Half the patience and the highest learning rate, or what the row says.
+    """
+    settings = settings or kind.settings()
     changed: dict[str, Any] = {"patience": max((kind.patience or 8) // 2, 1)}
     if kind.rates:
         changed["learning_rate"] = kind.rates[-1]
-    own = {f.name for f in fields(how)}
-    return replace(how, **{n: v for n, v in changed.items() if n in own})
+    changed |= kind.out_of_fold
+    names = {field.name for field in fields(settings)}
+    return replace(settings, **{n: v for n, v in changed.items() if n in names})
 
 
 def _with_medians(features: Matrix) -> Matrix:

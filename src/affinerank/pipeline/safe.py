@@ -1,22 +1,26 @@
-r"""Safe learning: a ranker that leaves production as far as clicks show that it may.
+r"""Safe learning: a ranker that departs from production only as far as clicks justify.
 
-A blend of production and of what was learnt,
+The ranker is a blend of production and of a learnt ranker,
 
 .. math:: (1 - a) \, \mathrm{production} + a \, \mathrm{learnt},
 
-both in units of their spread within queries. The share a is the largest for which the
-DCG@10 of rankers that had not seen the queries is above that of the logged ranking by
-z standard errors (over queries), by two judges: affine, with the users, and one that
-uses none. :math:`z = 2 \min(1, \sqrt{10^5 / N})` with N sessions, and
-:math:`a \le \sqrt{N / 200{,}000}`, a limit that needs no judge. Where no share is, and
-up to 100 sessions, the ranker is production itself.
+both in units of the spread of their scores within queries. The share a is the largest
+that passes two tests:
+
+- Both evaluators (:mod:`affinerank.pipeline.judges`: affine, which uses the click
+  model, and one that does not) find that the blend raises DCG@10 over the logged
+  ranking by z standard errors over queries, :math:`z = 2 \min(1, \sqrt{10^5 / N})` with
+  N sessions. The learnt rankers of this test did not learn from the queries.
+- :math:`a \le \sqrt{N / 200{,}000}`, and a = 0 up to 100 sessions: a limit that relies
+  on no evaluator.
+
+If no share passes, the ranker is production itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -41,23 +45,23 @@ from affinerank.rankers.blend import (
     with_production,
 )
 
-SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
-ERRORS = 2.0
-KEPT = 100  # sessions up to which production stays
-LEAST_SAME = 0.8  # share of impressions that production's score must place
-MANY = 1e5  # sessions from which fewer standard errors do
-WHOLE = 2e5  # sessions from which the learnt ranker may stand alone
+SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)  # of the learnt ranker; these are evaluated
+ERRORS = 2.0  # standard errors by which a share must gain
+MIN_SESSIONS = 100  # with no more sessions than this, production stays
+SESSIONS_FOR_FULL_SHARE = 2e5  # from here the learnt ranker may stand alone
+SESSIONS_FOR_FULL_ERRORS = 1e5  # with more sessions, fewer standard errors suffice
+MIN_SAME_RANK = 0.8  # share of impressions whose rank production's score must explain
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a share of the learnt ranker changes, by the judge that likes it least.
+    """The gain from one share of the learnt ranker, by the less favourable evaluator.
 
     Attributes:
-        share: a.
-        gain: DCG@10 over the logged ranking, on queries that were held out.
-        standard_error: Over queries.
-        judge: Its name.
+        share: Share of the learnt ranker in the blend.
+        gain: Change of DCG@10 over the logged ranking, on held-out queries.
+        standard_error: Standard error of the gain, over queries.
+        judge: Name of the evaluator.
     """
 
     share: float
@@ -76,125 +80,225 @@ def train_safe(
     strict: bool = False,
     progress: Progress = quiet,
 ) -> Trained:
-    """Train a ranker that is hardly worse than production, whatever the clicks say.
+    """Train a ranker that is hardly worse than production, whatever the clicks show.
 
     Args:
-        counts: Clicks; of their ``split``, where they have one, the part ``train``.
-        data: Features of the documents, production's score among them.
-        users: How users click; estimated first where left out and needed.
-        production: Name of the feature that holds production's score, higher is
-            earlier. The ranker needs it to serve, too.
-        settings: Of the trainings: one estimator, one ranker; the defaults where left
-            out.
-        strict: Reject ranks deeper than the user model instead of extending it.
+        counts: Impressions and clicks. If they are split, only ``train`` is used.
+        data: Features of the documents, including production's score.
+        users: The click model: how users click; estimated if ``None`` and needed.
+        production: Name of the feature that holds production's score (higher is ranked
+            earlier). The ranker needs this feature when it serves, too.
+        settings: Settings of the training, with one estimator and one ranker; ``None``:
+            the defaults.
+        strict: Reject ranks deeper than the click model instead of extending it.
         progress: Called as training advances.
 
     Returns:
-        The one ranker, whose provenance holds the steps.
+        The one trained ranker, whose provenance holds the evaluated shares.
     """
     settings = settings or ChoiceSettings((RANKER,), estimators=(ESTIMATOR,))
     if len(settings.candidates) > 1:
         raise ConfigError("safe learning trains one ranker by one estimator")
     [estimator] = settings.estimators
-    if production not in data.feature_names:
-        raise ConfigError(
-            f"--production names the feature that holds production's score; the data "
-            f"have no feature {production!r}"
-        )
-    place = data.feature_names.index(production)
-    n_missing = int(np.isnan(data.features[:, place]).sum())
-    if n_missing:
-        raise DataError(
-            f"--production {production}: {n_missing} of {len(data.features)} documents "
-            "have no score of production, which could not rank them; fill it in, or "
-            "read what is missing as 0 (--missing 0)"
-        )
-    own = (CORRECTION, estimator)
-    known, found = users_for(
-        own, counts, data, users, seed=settings.seed, progress=progress
-    )
-    given: dict[str, Any] = {"strict": strict, "progress": progress}
-    raw = data.features[:, place].astype(np.float64)
-    share, steps = 0.0, list[Step]()
-    try:
-        if rows_of(train_part(counts), data).n_sessions > KEPT:
-            scores, rows, _ = hold_out(counts, data, known, settings=settings, **given)
-            _note_other_order(raw, rows, production)
-            [learnt_outside] = scores.values()
-            steps = steps_of(raw, learnt_outside, rows, known)
-            share = largest(steps, rows.n_sessions)
-    except DataError as error:
-        warn(f"production is kept: {error}")
     [ranker] = settings.rankers
+    production_scores = _scores_of_production(data, production)
+
+    # How users click, for the estimator and for the first evaluator.
+    click_model, click_model_estimate = users_for(
+        (CORRECTION, estimator),
+        counts,
+        data,
+        users,
+        seed=settings.seed,
+        progress=progress,
+    )
+
+    # The share that held-out clicks justify.
+    share, steps = _find_safe_share(
+        production,
+        production_scores,
+        counts,
+        data,
+        click_model,
+        settings,
+        strict=strict,
+        progress=progress,
+    )
+
+    # The learnt ranker, trained on all queries.
     trained = train(
         counts,
         data,
-        known,
+        click_model,
         estimators=[estimator],
+        strict=strict,
+        progress=progress,
         **settings.training(ranker, data),
-        **given,
     )
     [(name, learnt)] = trained.rankers.items()
-    # What features are worth to the learnt ranker is not what they are to the blend.
-    provenance = {k: v for k, v in learnt.provenance.items() if k != "importance"}
+
+    # Its blend with production. Importance of features is that of the learnt ranker
+    # alone, so it is left out.
+    provenance = dict(learnt.provenance)
+    provenance.pop("importance", None)
     provenance["safe"] = {
         "production": production,
         "share": share,
         "steps": [asdict(step) for step in steps],
     }
     blend = with_production(learnt, share, production_of(production), data, provenance)
-    reports = {name: {**trained.reports[name], "share_of_learnt": share}}
-    return replace(trained, rankers={name: blend}, reports=reports, estimate=found)
-
-
-def steps_of(
-    production: Floats, learnt: Floats, rows: ClickRows, users: ClickModel | None
-) -> list[Step]:
-    """Judge each share, of scores ``[n_docs]`` of rankers without these queries."""
-    query = rows.query_of_doc
-
-    # Both in units of their spread within the lists that were scored, as in the blend.
-    is_scored = np.isin(query, rows.query)
-    logged, own = (
-        each / spread_within_lists(each[is_scored], query[is_scored])
-        for each in (production, learnt)
+    report = {**trained.reports[name], "share_of_learnt": share}
+    return replace(
+        trained,
+        rankers={name: blend},
+        reports={name: report},
+        estimate=click_model_estimate,
     )
-    judges = {CORRECTION: weigh(rows, CORRECTION, users)}
-    judges |= [second_judge(rows, [learnt], users)]
-    steps = []
-    for share in SHARES:
-        mixed = (1.0 - share) * logged + share * own
-        over = over_logged(mixed, rows, DCG_10)
-        found = [
-            Step(share, value.least, value.queries.standard_error, name)
-            for name, weights in judges.items()
-            for value in [estimate(weights, over, query)]
-        ]
-        steps.append(min(found, key=_errors_above))
-    return steps
 
 
-def _note_other_order(production: Floats, rows: ClickRows, name: str) -> None:
-    """Warn where production's score is not what ordered the log."""
-    shown = rows.by_doc(rows.impressions) > 0
-    rank = ranks_of(np.where(shown, production, -np.inf), rows)[rows.doc]
-    same = float(np.average(rank == rows.rank, weights=rows.impressions))
-    if same < LEAST_SAME:
+def _scores_of_production(data: RankingDataset, feature: str) -> Floats:
+    """Return production's scores; reject data that lack some of them."""
+    if feature not in data.feature_names:
+        raise ConfigError(
+            f"--production names the feature that holds production's score; the data "
+            f"have no feature {feature!r}"
+        )
+    column = data.feature_names.index(feature)
+    scores = data.features[:, column].astype(np.float64)
+    n_missing = int(np.isnan(scores).sum())
+    if n_missing:
+        raise DataError(
+            f"--production {feature}: {n_missing} of {len(scores)} documents have no "
+            "score of production, so production could not rank them; fill the scores "
+            "in, or read missing values as 0 (--missing 0)"
+        )
+    return scores
+
+
+def _find_safe_share(
+    production: str,
+    production_scores: Floats,
+    counts: ClickCounts,
+    data: RankingDataset,
+    click_model: ClickModel | None,
+    settings: ChoiceSettings,
+    *,
+    strict: bool,
+    progress: Progress,
+) -> tuple[float, list[Step]]:
+    """Find the largest share of the learnt ranker that held-out clicks justify.
+
+    Returns:
+        The share, and the evaluated steps. With few sessions, or if the clicks cannot
+        be evaluated, the share is 0 and there are no steps.
+    """
+    try:
+        if rows_of(train_part(counts), data).n_sessions <= MIN_SESSIONS:
+            return 0.0, []
+        scores, rows, _ = hold_out(
+            counts,
+            data,
+            click_model,
+            settings=settings,
+            strict=strict,
+            progress=progress,
+        )
+        _warn_if_other_order(production_scores, rows, production)
+        [learnt_scores] = scores.values()
+        steps = evaluate_shares(production_scores, learnt_scores, rows, click_model)
+    except DataError as error:
+        warn(f"the ranker stays with production: {error}")
+        return 0.0, []
+    return largest_safe_share(steps, rows.n_sessions), steps
+
+
+def _warn_if_other_order(
+    production_scores: Floats, rows: ClickRows, feature: str
+) -> None:
+    """Warn if production's score does not explain the order of the logged lists."""
+    # The rank that production's score gives each document among those shown.
+    was_shown = rows.by_doc(rows.impressions) > 0
+    scores_of_shown = np.where(was_shown, production_scores, -np.inf)
+    rank_by_score = ranks_of(scores_of_shown, rows)[rows.doc]
+
+    has_same_rank = rank_by_score == rows.rank
+    same_rank_share = float(np.average(has_same_rank, weights=rows.impressions))
+    if same_rank_share < MIN_SAME_RANK:
         warn(
-            f"{name} puts {same:.0%} of the impressions at the rank they were shown "
-            "at: it is not the score that ordered this log, and nothing is promised"
+            f"{feature} explains the rank of only {same_rank_share:.0%} of the "
+            "impressions: it is not the score that ordered this log, so the ranker may "
+            "be worse than production"
         )
 
 
-def largest(steps: Sequence[Step], sessions: int) -> float:
-    """Return the largest share that is safe; 0 where none is."""
-    wanted = ERRORS * min(1.0, np.sqrt(MANY / max(sessions, 1)))
-    safe = [step.share for step in steps if _errors_above(step) >= wanted]
-    most = np.sqrt(sessions / WHOLE) if sessions > KEPT else 0.0
-    return float(min(max(safe, default=0.0), most))
+def evaluate_shares(
+    production_scores: Floats,
+    learnt_scores: Floats,
+    rows: ClickRows,
+    click_model: ClickModel | None,
+) -> list[Step]:
+    """Evaluate each of ``SHARES`` on held-out queries.
+
+    Args:
+        production_scores: ``[n_docs]``.
+        learnt_scores: ``[n_docs]``, by rankers that did not learn from the query.
+        rows: The clicks on the held-out queries.
+        click_model: How users click, for the first evaluator.
+
+    Returns:
+        For each share, the result of the less favourable evaluator.
+    """
+    # Both scores in units of their spread within the held-out lists, as in the blend.
+    query = rows.query_of_doc
+    is_held_out = np.isin(query, rows.query)
+    query_held_out = query[is_held_out]
+    unit_of_production = spread_within_lists(
+        production_scores[is_held_out], query_held_out
+    )
+    unit_of_learnt = spread_within_lists(learnt_scores[is_held_out], query_held_out)
+    production_in_units = production_scores / unit_of_production
+    learnt_in_units = learnt_scores / unit_of_learnt
+
+    # The relevance of documents, estimated from clicks by each evaluator.
+    second_name, second_weights = second_judge(rows, [learnt_scores], click_model)
+    relevance_by_evaluator = {
+        CORRECTION: weigh(rows, CORRECTION, click_model),
+        second_name: second_weights,
+    }
+
+    # The gain of each blend over the logged ranking.
+    steps = []
+    for share in SHARES:
+        blended = (1.0 - share) * production_in_units + share * learnt_in_units
+        added_weights = over_logged(blended, rows, DCG_10)
+        steps_by_evaluator = []
+        for evaluator, relevance in relevance_by_evaluator.items():
+            gain = estimate(relevance, added_weights, query)
+            error = gain.queries.standard_error
+            steps_by_evaluator.append(Step(share, gain.least, error, evaluator))
+        steps.append(min(steps_by_evaluator, key=_gain_in_errors))
+    return steps
 
 
-def _errors_above(step: Step) -> float:
-    """Gain in standard errors; nothing that cannot be told is a gain."""
-    error = step.standard_error
-    return step.gain / error if error > 0 else -np.inf
+def largest_safe_share(steps: Sequence[Step], sessions: int) -> float:
+    """Return the largest share whose gain is clear; 0 if there is none."""
+    if sessions <= MIN_SESSIONS:
+        return 0.0
+
+    # With many sessions, a gain of fewer standard errors is clear enough.
+    fewer_errors = np.sqrt(SESSIONS_FOR_FULL_ERRORS / sessions)
+    errors_required = ERRORS * min(1.0, fewer_errors)
+    clear_shares = [
+        step.share for step in steps if _gain_in_errors(step) >= errors_required
+    ]
+
+    # Whatever the evaluators say, few sessions allow only a small share.
+    limit = np.sqrt(sessions / SESSIONS_FOR_FULL_SHARE)
+    return float(min(max(clear_shares, default=0.0), limit))
+
+
+def _gain_in_errors(step: Step) -> float:
+    """Return a gain in standard errors; without a standard error it is no gain."""
+    if step.standard_error > 0:
+        return step.gain / step.standard_error
+    return -np.inf

@@ -1,4 +1,4 @@
-r"""Blends: rankers that add up what several models say, each with its own features.
+r"""Blends: rankers that add up the scores of several rankers, their members.
 
 With members m, their scores :math:`s_m`, shares :math:`a_m` and units :math:`u_m`, a
 document's score is
@@ -6,12 +6,13 @@ document's score is
 .. math:: \sum_m a_m \, s_m / u_m .
 
 The unit of a member is the spread of its scores within the lists that it learnt from,
-so that a share means the same for every kind of model. It is stored: a score does not
-depend on which lists are scored together.
+so that a share means the same for every kind of model. The unit is stored with the
+blend: a score does not depend on which lists are scored together.
 
 The default ranker is a blend of trees, of trees whose features are scaled within the
-list, and of a linear model. Trees find steps and interactions, scaling within the list
-makes lists of unlike values alike, and where clicks are few a linear model errs least.
+list, and of a linear model. Trees find steps and interactions. Scaling within the list
+makes lists comparable whose values differ in size. The linear model has the smallest
+error when clicks are few.
 """
 
 from __future__ import annotations
@@ -51,33 +52,33 @@ PRODUCTION = "production"
 
 @dataclass(frozen=True, slots=True)
 class BlendSettings:
-    """Shape and training of the members.
+    """Settings of the default blend: of its two tree members and its linear member.
 
     Attributes:
-        trees: Most trees of each of the two members of trees.
-        leaves: Most leaves of a tree.
-        learning_rate: How much each tree counts.
-        least_documents: Of a leaf.
-        ridge: Strengths of the linear member's penalty; see its own settings.
-        patience: With validation weights, stop after so many trees without gain.
-        threads: Of LightGBM, 0 for all; the result does not depend on it.
+        trees: Maximum number of trees of each tree member.
+        leaves: Maximum number of leaves of a tree.
+        learning_rate: Factor on the output of each tree.
+        least_documents: Minimum number of documents of a leaf.
+        ridge: Strengths of the linear member's penalty, see :class:`LinearSettings`.
+        patience: With validation, stop after this many trees without a gain.
+        threads: Threads of LightGBM, 0 for all. The result does not depend on it.
     """
 
     trees: int = 300
     leaves: int = 31
-    learning_rate: float = 0.05
+    learning_rate: float = 0.1
     least_documents: int = 20
     ridge: tuple[float, ...] = field(default=LinearSettings().ridge)
     patience: int | None = None
     threads: int = 0
 
     def __post_init__(self) -> None:
-        """Reject what a member cannot be trained with."""
-        self.of_trees()
-        self.of_linear()
+        """Reject settings that a member rejects."""
+        self.tree_settings()
+        self.linear_settings()
 
-    def of_trees(self) -> TreeSettings:
-        """Return the settings of the members of trees."""
+    def tree_settings(self) -> TreeSettings:
+        """Return the settings of the tree members."""
         return TreeSettings(
             trees=self.trees,
             leaves=self.leaves,
@@ -87,29 +88,30 @@ class BlendSettings:
             threads=self.threads,
         )
 
-    def of_linear(self) -> LinearSettings:
+    def linear_settings(self) -> LinearSettings:
         """Return the settings of the linear member."""
         return LinearSettings(ridge=self.ridge, patience=self.patience)
 
     def members(self) -> tuple[MemberPlan, ...]:
-        """Return how the members are trained."""
-        own = self.of_trees()
+        """Return how each member is trained, and its share."""
+        tree_settings = self.tree_settings()
+        linear_settings = self.linear_settings()
         return (
-            MemberPlan("trees", trees.ROW.name, own, "none", 0.4),
-            MemberPlan("trees-in-list", trees.ROW.name, own, "list", 0.4),
-            MemberPlan("linear", linear.ROW.name, self.of_linear(), "list", 0.2),
+            MemberPlan("trees", trees.ROW.name, tree_settings, "none", 0.4),
+            MemberPlan("trees-in-list", trees.ROW.name, tree_settings, "list", 0.4),
+            MemberPlan("linear", linear.ROW.name, linear_settings, "list", 0.2),
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Blend(Tabular):
-    """Several rankers, whose scores are added up.
+    """A ranker whose score is the weighted sum of its members' scores.
 
     Attributes:
-        kind: Its row of ``RANKERS``.
+        kind: Name of the blend's row of ``RANKERS``.
         members: The rankers, with their shares and units.
-        provenance: How it was trained, for the reader of its file.
-        learnt_from: Names of the queries that it learnt from.
+        provenance: How the blend was trained, for the reader of its file.
+        learnt_from: Names of the queries that the blend learnt from.
     """
 
     kind: str
@@ -118,7 +120,7 @@ class Blend(Tabular):
     learnt_from: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Reject blends that cannot score."""
+        """Reject blends without distinct members, and weights that are not finite."""
         names = [member.name for member in self.members]
         if not names or len(set(names)) != len(names):
             raise DataError(
@@ -132,10 +134,12 @@ class Blend(Tabular):
                 )
 
     def _line(self) -> str:
-        shares = ", ".join(f"{m.name} {m.share:.0%}" for m in self.members)
+        shares = ", ".join(
+            f"{member.name} {member.share:.0%}" for member in self.members
+        )
         estimator = self.provenance.get("estimator")
-        learnt = f", by {estimator}" if estimator else ""
-        return f"{self.kind} of {shares}, {len(self.features):,} features{learnt}"
+        by_estimator = f", by {estimator}" if estimator else ""
+        return f"{self.kind} of {shares}, {len(self.features):,} features{by_estimator}"
 
     def _rows(self) -> list[dict[str, Any]]:
         return [
@@ -151,9 +155,11 @@ class Blend(Tabular):
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the raw features that a member reads, each once."""
-        every = (name for member in self.members for name in member.ranker.features)
-        return tuple(dict.fromkeys(every))
+        """Names of the raw features that the members read, each name once."""
+        names: dict[str, None] = {}
+        for member in self.members:
+            names |= dict.fromkeys(member.ranker.features)
+        return tuple(names)
 
     def scores(self, data: RankingDataset) -> Floats:
         """Score every document of raw data: ``[n_docs]``, higher is ranked earlier."""
@@ -163,7 +169,7 @@ class Blend(Tabular):
         return total
 
     def save(self, folder: PathLike) -> None:
-        """Write ``ranker.json``, and each member's folder below it, all or nothing."""
+        """Write ``ranker.json`` and a folder for each member, all or nothing."""
         description = {
             "format": FORMAT[0],
             "version": FORMAT[1],
@@ -175,19 +181,28 @@ class Blend(Tabular):
             "provenance": dict(self.provenance),
             "learnt_from": self.learnt_from,
         }
-        with new_folder(Path(folder)) as aside:
+        with new_folder(Path(folder)) as unfinished:
             for member in self.members:
-                member.ranker.save(aside / member.name)
-            (aside / ABOUT).write_text(json.dumps(description, indent=2) + "\n")
+                member.ranker.save(unfinished / member.name)
+            text = json.dumps(description, indent=2) + "\n"
+            (unfinished / ABOUT).write_text(text)
 
 
 AnyRanker = Ranker | Blend
 
 
 def spread_within_lists(scores: Floats, query: Ints) -> float:
-    """Root mean square of the deviation from the query's mean; 1 where it is 0."""
-    mean = np.bincount(query, scores) / np.maximum(np.bincount(query), 1)
-    return float(np.sqrt(np.mean((scores - mean[query]) ** 2))) or 1.0
+    """Return the root mean square of scores about their query's mean; 1 if it is 0.
+
+    Args:
+        scores: ``[n_docs]``.
+        query: ``[n_docs]`` number of each document's query.
+    """
+    documents_per_query = np.maximum(np.bincount(query), 1)
+    mean_score = np.bincount(query, scores) / documents_per_query
+    deviation = scores - mean_score[query]
+    spread = float(np.sqrt(np.mean(deviation**2)))
+    return spread or 1.0
 
 
 def with_production(
@@ -200,26 +215,29 @@ def with_production(
     """Blend a ranker with production, both in units of their spread within lists.
 
     Args:
-        ranker: What was learnt.
-        share: Of what was learnt, from 0 to 1; production has the rest.
-        production: Scores as production does, as :func:`production_of` returns it.
-        data: The lists that were learnt from.
-        provenance: Of the blend.
+        ranker: The learnt ranker.
+        share: Share of the learnt ranker, from 0 to 1. Production has the rest.
+        production: Scores as production does; see :func:`production_of`.
+        data: The lists that the ranker learnt from. They determine the units.
+        provenance: Provenance of the blend.
     """
     query = data.query_of_doc
-    unit = spread_within_lists(ranker.scores(data), query)
     unit_of_production = spread_within_lists(production.scores(data), query)
     members = [Member(PRODUCTION, production, 1.0 - share, unit_of_production)]
+
+    # The learnt ranker may itself be a blend: its members then become members of this
+    # one, and keep their proportions.
+    unit_of_learnt = spread_within_lists(ranker.scores(data), query)
     if share:
-        members += [
-            member._replace(share=share * member.share, unit=unit * member.unit)
-            for member in ranker.members
-        ]
+        for member in ranker.members:
+            share_in_blend = share * member.share
+            unit_in_blend = unit_of_learnt * member.unit
+            members.append(member._replace(share=share_in_blend, unit=unit_in_blend))
     return Blend(NAME, tuple(members), provenance, ranker.learnt_from)
 
 
 def production_of(feature: str) -> Ranker:
-    """Return the ranker whose score is a feature: that of production."""
+    """Return a ranker whose score is the value of one feature: production's score."""
     from affinerank.data.features import FeatureMapping
 
     model = LinearModel(np.ones(1), 0.0)
@@ -227,22 +245,24 @@ def production_of(feature: str) -> Ranker:
     return Ranker(linear.ROW.name, model, mapping, {"feature": feature})
 
 
-def _by_members(*task: object, **more: object) -> list[Fitted]:
-    del task, more
+def _reject_fit(*args: object, **keyword_args: object) -> list[Fitted]:
+    """Stand in for ``fit``: the members of a blend are trained, not the blend."""
+    del args, keyword_args
     raise ConfigError("a blend has no model of its own: its members are trained")
 
 
-def _load_members(*folder: object) -> Any:
-    del folder
-    raise DataError("a blend's file must name its members")
+def _reject_load(*args: object) -> Any:
+    """Stand in for ``load``: the members of a blend are loaded, not the blend."""
+    del args
+    raise DataError("a blend has no model of its own: its members are loaded")
 
 
 ROW = RankerKind(
     NAME,
     "Blend of trees and a linear model",
     BlendSettings,
-    _by_members,
-    _load_members,
+    _reject_fit,
+    _reject_load,
     reads_missing=True,
     reads_categories=True,
     patience=trees.ROW.patience,

@@ -18,19 +18,17 @@ from affinerank.rankers import parameters
 from affinerank.rankers.held_out import value_of_scores
 from affinerank.rankers.ranker import Fitted, Model, RankerKind, Task
 from affinerank.settings import require_at_least
-from affinerank.threads import usable_threads
 
 if TYPE_CHECKING:
     from affinerank.rankers.onnx_graph import Graph
     from affinerank.rankers.tree_nodes import Tree
     from affinerank.rankers.tree_objective import Lesson
 
-SMALL = 20_000  # on fewer documents threads wait for each other longer than they work
 boosted_row = partial(
     RankerKind,
     reads_missing=True,
     explains_clicks=True,
-    patience=50,
+    patience=25,
     scaling=SCALINGS[-1],
 )
 
@@ -44,7 +42,7 @@ class BoostedSettings:
 
     trees: int = 300
     leaves: int = 31
-    learning_rate: float = 0.05
+    learning_rate: float = 0.1
     truncation: int = 30
     least_documents: float = 20
     bins: int = 63
@@ -159,8 +157,3 @@ def _value_from_start(
 ) -> float:
     """Return the value of scores that leave out what they begin with."""
     return value(scores + start)
-
-
-def threads_for(n_docs: int, wanted: int = 0) -> int:
-    """Return how many threads train on so many documents."""
-    return 1 if n_docs < SMALL else usable_threads(wanted)

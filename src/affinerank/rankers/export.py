@@ -1,10 +1,9 @@
-"""Rankers as files that other systems serve, compared with the ranker they came from.
+"""Export rankers as files that other systems serve, after a check of their scores.
 
-Features scaled within a query's list make a score depend on the list. An ONNX file
-holds that and takes raw features of a whole list; LightGBM text cannot, and is given
-features that were scaled before; search engines score one document at a time. Beside
-each file stands ``FILE.json``, which says which features in which order, and what has
-to be done to them.
+An ONNX file takes the raw features of a whole list, and scales within the list itself.
+LightGBM text takes features that the caller has scaled. Search engines score one
+document at a time. Beside each file, ``FILE.json`` lists the features in their order
+and describes how they are scaled and how missing values are filled.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from affinerank.tables import Table
 
 ONNX = "onnx"
 TREES = trees.ROW.name
-OVER_LIST: Any = (
+OVER_LIST = (
     "smallest and largest value of the feature among the documents of the query, "
     "missing values left out"
 )
@@ -65,14 +64,14 @@ OVER_LIST: Any = (
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What was written.
+    """The files that an export wrote.
 
     Attributes:
-        path: The file.
-        about: The description beside it.
-        to: Its format.
-        n_features: Features that it reads.
-        parity: How far it is from the ranker.
+        path: The exported file.
+        about: The description beside it, ``FILE.json``.
+        to: Format of the file, a row of ``FORMATS``.
+        n_features: Number of features that the file reads.
+        parity: How much its scores differ from those of the ranker.
     """
 
     path: Path
@@ -84,15 +83,15 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class ExportFile:
-    """A file that is not written yet.
+    """The content of a file before it is checked and written.
 
     Attributes:
-        content: Its bytes.
-        scores: What the system that reads it makes of the documents of some lists.
-        description: More for ``FILE.json``.
-        made_up: Lists to compare on, besides ordinary ones.
-        cuts: Where its splits cut, if it has any.
-        holds_missing: Whether it can score documents with missing values.
+        content: Bytes of the file.
+        scores: Scores lists as the system that reads the file does.
+        description: Entries of ``FILE.json`` that depend on the format.
+        made_up: Constructed lists to compare scores on, besides ordinary lists.
+        cuts: Cuts of the splits, if there are any.
+        holds_missing: Whether the file can score documents with missing values.
     """
 
     content: bytes
@@ -111,12 +110,12 @@ class Format:
     """A row of ``FORMATS``.
 
     Attributes:
-        name: Its key, and the library that reads it.
-        title: What messages call it.
+        name: Key of the row.
+        title: Name in messages.
         mapped_by: Who scales features and fills missing values, in words.
-        writers: What turns a ranker into a file, by the attribute that its models must
-            have.
-        holds_blends: Whether it can hold a blend.
+        writers: Functions that turn a ranker into a file, by the attribute that its
+            models must have.
+        holds_blends: Whether a file can hold a blend.
     """
 
     name: str
@@ -126,7 +125,7 @@ class Format:
     holds_blends: bool = False
 
     def writer(self, ranker: AnyRanker) -> Writer | None:
-        """Return what writes such a ranker; ``None`` if nothing does."""
+        """Return the function that can write a ranker; ``None`` if there is none."""
         if isinstance(ranker, Blend) and not self.holds_blends:
             return None
         models = [member.ranker.model for member in ranker.members]
@@ -141,77 +140,88 @@ def export_ranker(
 ) -> Export:
     """Write a ranker for another system, with ``FILE.json`` beside it: both or none.
 
-    Before, the file's scores are compared with the ranker's, on documents at and beside
-    its thresholds, of extreme and of missing values, and on ordinary lists.
+    First, the file's scores are compared with the ranker's: on documents on and beside
+    its thresholds, on extreme and missing values, and on ordinary lists.
 
     Args:
-        ranker: A ranker whose models offer what the format needs.
+        ranker: A ranker whose models support the format.
         path: The file to write.
         to: A row of ``FORMATS``.
-        data: Ordinary lists to compare on; made up where left out.
+        data: Ordinary lists to compare scores on; constructed if ``None``.
 
     Raises:
-        DataError: The file does not score as the ranker does; nothing is written.
+        DataError: The file does not score as the ranker does. Nothing is written.
     """
-    target = Path(path)
-    kind = FORMATS[to]
-    write = _require_writer(kind, ranker)
-    beside = target.with_name(f"{target.name}.json")
-    for name in (target, beside):
-        writable(name)
+    # Check that the format can hold the ranker, and that both files can be written.
+    export_format = FORMATS[to]
+    write = _require_writer(export_format, ranker)
+    path_of_file = Path(path)
+    path_of_description = path_of_file.with_name(f"{path_of_file.name}.json")
+    writable(path_of_file)
+    writable(path_of_description)
 
+    # Build the file, and compare its scores with the ranker's.
     file = write(ranker)
-    missing = file.holds_missing and _reads_missing(ranker)
+    names = _input_names(export_format, ranker)
+    may_be_missing = file.holds_missing and _reads_missing(ranker)
     parity = measure_parity(
         ranker,
         file.scores,
-        ordinary_lists(ranker, _inputs(kind, ranker), data, missing=missing),
+        ordinary_lists(ranker, names, data, missing=may_be_missing),
         file.made_up,
         file.cuts,
     )
 
-    names = _inputs(kind, ranker)
+    # Describe the file, and write both.
     description = {
         "format": "affinerank-export",
         "version": 1,
         "to": to,
-        "file": target.name,
+        "file": path_of_file.name,
         "sha256": hashlib.sha256(file.content).hexdigest(),
         "features": names,
         "input": _tensor(INPUT, "n_documents", len(names)),
         "output": _tensor(OUTPUT, "n_documents"),
-        **_described(kind, ranker),
+        **_describe_mapping(export_format, ranker),
         **file.description,
         "parity": asdict(parity),
     }
-    with written_whole(beside) as aside_about, written_whole(target) as aside:
-        aside.write_bytes(file.content)
-        aside_about.write_text(json.dumps(description, indent=2) + "\n")
-    return Export(target, beside, to, len(names), parity)
+    text = json.dumps(description, indent=2) + "\n"
+    with (
+        written_whole(path_of_description) as unfinished_description,
+        written_whole(path_of_file) as unfinished_file,
+    ):
+        unfinished_file.write_bytes(file.content)
+        unfinished_description.write_text(text)
+    return Export(path_of_file, path_of_description, to, len(names), parity)
 
 
-def _require_writer(kind: Format, ranker: AnyRanker) -> Writer:
-    """Return what writes the ranker; reject rankers that the format cannot hold."""
-    writer = kind.writer(ranker)
+def _require_writer(export_format: Format, ranker: AnyRanker) -> Writer:
+    """Return the function that writes a ranker; reject what the format cannot hold."""
+    writer = export_format.writer(ranker)
     if writer is None:
-        able = [other.name for other in FORMATS.values() if other.writer(ranker)]
+        possible_formats = [row.name for row in FORMATS.values() if row.writer(ranker)]
         advice = ""
-        if isinstance(ranker, Blend) and kind.name != TREES:
-            advice = f"train what it can hold (train --for {kind.name}); "
+        if isinstance(ranker, Blend) and export_format.name != TREES:
+            advice = f"train what it can hold (train --for {export_format.name}); "
         raise ConfigError(
-            f"a ranker of kind {ranker.kind} cannot be written as {kind.title}; "
-            f"{advice}it can be exported to {', '.join(able) or 'nothing'}"
+            f"a ranker of kind {ranker.kind} cannot be written as "
+            f"{export_format.title}; {advice}it can be exported to "
+            f"{', '.join(possible_formats) or 'nothing'}"
         )
-    codes = [name for m in ranker.members for name in m.ranker.mapping.codes]
-    if codes and kind.name not in (TREES, ONNX):
+
+    # Only ONNX and LightGBM text can split by category.
+    codes = [name for member in ranker.members for name in member.ranker.mapping.codes]
+    if codes and export_format.name not in (TREES, ONNX):
         raise DataError(
-            f"{codes[0]!r} is a category, which {kind.title} cannot hold; train with "
-            f"--categories one-hot, or export to {ONNX} or {TREES}"
+            f"{codes[0]!r} is a category, which {export_format.title} cannot hold; "
+            f"train with --categories one-hot, or export to {ONNX} or {TREES}"
         )
     return writer
 
 
 def _reads_missing(ranker: AnyRanker) -> bool:
+    """Whether all members of a ranker can score documents with missing values."""
     return all(_member_reads_missing(member.ranker) for member in ranker.members)
 
 
@@ -219,69 +229,76 @@ def _member_reads_missing(ranker: Ranker) -> bool:
     return RANKERS[ranker.kind].reads_missing or ranker.mapping.fill is not None
 
 
-def _inputs(kind: Format, ranker: AnyRanker) -> tuple[str, ...]:
-    """Return the names of the features that a file is given.
+def _input_names(export_format: Format, ranker: AnyRanker) -> tuple[str, ...]:
+    """Return the names of the features that a file reads.
 
-    ONNX takes a category as its code, and makes features of its values itself.
+    ONNX takes the code of a category, and makes its one-hot features itself.
     """
-    if kind.name == ONNX:
+    if export_format.name == ONNX:
         return ranker.features
+    return _only_member(ranker).mapping.names
+
+
+def _only_member(ranker: AnyRanker) -> Ranker:
+    """Return a ranker that is not a blend: it has itself as its only member."""
     [member] = ranker.members
-    return member.ranker.mapping.names
+    return member.ranker
 
 
-def _described(kind: Format, ranker: AnyRanker) -> dict[str, Any]:
-    """Describe what is done to features, member by member."""
+def _describe_mapping(export_format: Format, ranker: AnyRanker) -> dict[str, Any]:
+    """Describe how features are scaled and filled; for a blend, member by member."""
     categories: dict[str, Any] = {}
-    what_is_done = []
+    mapping_by_member = []
     for member in ranker.members:
         mapping = member.ranker.mapping
         categories |= mapping.categories
-        what_is_done.append(
+        mapping_by_member.append(
             {
-                "normalisation": _normalisation(mapping, kind.mapped_by),
-                "missing": _missing(member.ranker, kind.mapped_by),
+                "normalisation": _normalisation(mapping, export_format.mapped_by),
+                "missing": _missing(member.ranker, export_format.mapped_by),
             }
         )
     if not isinstance(ranker, Blend):
-        return {**what_is_done[0], "categories": categories}
-    members = [
-        {
+        return {**mapping_by_member[0], "categories": categories}
+
+    members = []
+    for member, mapping_entries in zip(ranker.members, mapping_by_member, strict=True):
+        entries = {
             "member": member.name,
             "kind": member.ranker.kind,
             "share": member.share,
             "unit": member.unit,
             "features": member.ranker.mapping.names,
-            **done,
         }
-        for member, done in zip(ranker.members, what_is_done, strict=True)
-    ]
+        members.append(entries | mapping_entries)
     return {"members": members, "missing": "NaN", "categories": categories}
 
 
 def _onnx(ranker: AnyRanker) -> ExportFile:
+    """Write a ranker, or a blend, as an ONNX graph."""
     for library in ("onnx", "onnxruntime"):
         if importlib.util.find_spec(library) is None:
             raise ConfigError(
                 f"exporting to onnx needs {library}, which is not installed: "
                 "pip install 'affinerank[export]'"
             )
-    built = build_model(ranker)
-    opsets = {opset.domain or "ai.onnx": opset.version for opset in built.opset_import}
-    content = built.SerializeToString(deterministic=True)
+    model = build_model(ranker)
+    opsets = {opset.domain or "ai.onnx": opset.version for opset in model.opset_import}
+    content = model.SerializeToString(deterministic=True)
     return ExportFile(
         content,
-        partial(_onnx_scores, content),
-        {
+        scores=partial(_onnx_scores, content),
+        description={
             "one_call": "all the documents of one query, 1 or more",
             "versions": {**_versions("onnx"), "opset": opsets},
         },
-        _lists_at_splits_of(ranker),
+        made_up=_lists_at_splits_of(ranker),
     )
 
 
 def _onnx_scores(content: bytes, lists: RankingDataset) -> Floats:
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it would call home
+    """Score lists by an ONNX file, one call for each list."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # no network calls
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -289,115 +306,138 @@ def _onnx_scores(content: bytes, lists: RankingDataset) -> Floats:
     session = onnxruntime.InferenceSession(
         content, options, providers=["CPUExecutionProvider"]
     )
-    parts = [
-        session.run([OUTPUT], {INPUT: np.ascontiguousarray(lists.features[i:j])})[0]
-        for i, j in pairwise(lists.offsets)
-    ]
-    return np.concatenate(parts).astype(np.float64)
+    scores_by_list = []
+    for start, end in pairwise(lists.offsets):
+        features = np.ascontiguousarray(lists.features[start:end])
+        [list_scores] = session.run([OUTPUT], {INPUT: features})
+        scores_by_list.append(list_scores)
+    return np.concatenate(scores_by_list).astype(np.float64)
 
 
-def _text(whole: AnyRanker) -> ExportFile:
-    """Write LightGBM's text; converters stop where it names no objective."""
-    [(_, ranker, *_)] = whole.members
-    model: Any = ranker.model
+def _text(ranker: AnyRanker) -> ExportFile:
+    """Write the text of LightGBM."""
+    tree_ranker = _only_member(ranker)
+    mapping = tree_ranker.mapping
+    model: Any = tree_ranker.model
     text: str = model.text
+
+    # Converters fail if the text names no objective.
     if "\nobjective=" not in text:
-        before = "\nfeature_names="
-        text = text.replace(before, f"\nobjective=lambdarank{before}", 1)
-    values = [ranker.mapping.categories[name] for name in ranker.mapping.codes]
-    if values:  # frames of pandas are then given codes by LightGBM itself
-        none = "\npandas_categorical:null"
-        text = text.replace(none, none.replace("null", json.dumps(values)))
+        feature_names = "\nfeature_names="
+        with_objective = f"\nobjective=lambdarank{feature_names}"
+        text = text.replace(feature_names, with_objective, 1)
+
+    # With the values of categories, LightGBM finds the codes of a pandas frame itself.
+    values = [mapping.categories[name] for name in mapping.codes]
+    if values:
+        categories = "\npandas_categorical:"
+        text = text.replace(f"{categories}null", f"{categories}{json.dumps(values)}")
 
     def scores(lists: RankingDataset) -> Floats:
-        mapped = ranker.mapping.apply(lists).features
-        return trees.TreeModel(text).predict(mapped)
+        mapped_features = mapping.apply(lists).features
+        return trees.TreeModel(text).predict(mapped_features)
 
-    description = {"versions": _versions(TREES)}
-    made_up = _lists_at_splits_of(ranker)
-    return ExportFile(text.encode(), scores, description, made_up)
-
-
-def _lists_at_splits_of(ranker: AnyRanker) -> list[RankingDataset]:
-    """Make lists up at the thresholds of each member of trees; none for other kinds."""
-    # Beyond float32, scaling within a list has no answer that all libraries share.
-    scales = any(member.ranker.mapping.by_list for member in ranker.members)
-    found = []
-    for member in ranker.members:
-        mapping = member.ranker.mapping
-        model: Any = member.ranker.model
-        made_of_categories = mapping.raw_names != mapping.names
-        if not hasattr(model, "nodes") or mapping.codes or made_of_categories:
-            continue
-        try:
-            folded = fold_features(model.nodes(), mapping)
-        except DataError:
-            # LightGBM's text also holds what is not plain thresholds.
-            continue
-        lists = lists_at_splits(
-            folded,
-            cuts_of(folded, exactly),
-            mapping.names,
-            missing=_reads_missing(ranker),
-            within_lists=mapping.by_list,
-            extremes=not scales,
-        )
-        if lists is not None:
-            found.append(with_features(lists, ranker.features))
-    return found
-
-
-def _trees_for_engine(name: str, whole: AnyRanker) -> ExportFile:
-    """Write trees for a search engine."""
-    [(_, ranker, *_)] = whole.members
-    engine = TREE_ENGINES[name]
-    mapping = ranker.mapping
-    require_document_scores(mapping)
-    model: Any = ranker.model
-    folded = fold_features(model.nodes(), mapping)
-    content, description = engine.write(folded, mapping.names)
-    cuts = cuts_of(folded, engine.reached)
-    holds_missing = description.get("missing") != NONE_MISSING
-    made_up = lists_at_splits(folded, cuts, mapping.names, missing=holds_missing)
     return ExportFile(
-        content,
-        partial(_scores_by, TREE_READERS[name], content),
-        {**description, "thresholds": _thresholds(folded, engine)},
-        [made_up] if made_up is not None else [],
-        cuts,
-        holds_missing,
+        text.encode(),
+        scores=scores,
+        description={"versions": _versions(TREES)},
+        made_up=_lists_at_splits_of(tree_ranker),
     )
 
 
-def _thresholds(folded: Sequence[Tree], engine: TreeEngine) -> dict[str, int]:
-    """Count the splits that an engine cannot cut where the ranker does."""
-    limits = [node.limit for tree in folded for node in tree if node.left]
+def _lists_at_splits_of(ranker: AnyRanker) -> list[RankingDataset]:
+    """Construct lists at the thresholds of each tree member.
+
+    There are none for models without trees, and for trees whose splits are not plain
+    thresholds of raw features.
+    """
+    # If features are scaled within the list, extreme values overflow float32, and
+    # libraries differ in what they make of that.
+    scales_by_list = any(member.ranker.mapping.by_list for member in ranker.members)
+    lists_by_member = []
+    for member in ranker.members:
+        mapping = member.ranker.mapping
+        model: Any = member.ranker.model
+        has_one_hot = mapping.raw_names != mapping.names
+        if not hasattr(model, "nodes") or mapping.codes or has_one_hot:
+            continue
+        try:
+            raw_trees = fold_features(model.nodes(), mapping)
+        except DataError:
+            continue  # LightGBM's text can hold other splits than thresholds
+        lists = lists_at_splits(
+            raw_trees,
+            cuts_of(raw_trees, exactly),
+            mapping.names,
+            missing=_reads_missing(ranker),
+            within_lists=mapping.by_list,
+            extremes=not scales_by_list,
+        )
+        if lists is not None:
+            lists_by_member.append(with_features(lists, ranker.features))
+    return lists_by_member
+
+
+def _trees_for_engine(name: str, ranker: AnyRanker) -> ExportFile:
+    """Write trees for a search engine."""
+    tree_ranker = _only_member(ranker)
+    mapping = tree_ranker.mapping
+    model: Any = tree_ranker.model
+    require_document_scores(mapping)
+
+    # The engine reads raw features, so scaling is folded into the thresholds.
+    engine = TREE_ENGINES[name]
+    raw_trees = fold_features(model.nodes(), mapping)
+    content, description = engine.write(raw_trees, mapping.names)
+
+    # Lists at the thresholds, to compare scores on.
+    cuts = cuts_of(raw_trees, engine.reached)
+    holds_missing = description.get("missing") != NONE_MISSING
+    made_up = lists_at_splits(raw_trees, cuts, mapping.names, missing=holds_missing)
+    return ExportFile(
+        content,
+        scores=partial(_scores_by, TREE_READERS[name], content),
+        description={**description, "thresholds": _thresholds(raw_trees, engine)},
+        made_up=[made_up] if made_up is not None else [],
+        cuts=cuts,
+        holds_missing=holds_missing,
+    )
+
+
+def _thresholds(raw_trees: Sequence[Tree], engine: TreeEngine) -> dict[str, int]:
+    """Count the splits that an engine cannot cut exactly where the ranker does."""
+    limits = [node.limit for tree in raw_trees for node in tree if node.left]
     not_exact = sum(engine.reached(limit) != limit for limit in limits)
     return {"not_exact": not_exact, "of": len(limits)}
 
 
-def _linear_for_engine(name: str, whole: AnyRanker) -> ExportFile:
+def _linear_for_engine(name: str, ranker: AnyRanker) -> ExportFile:
     """Write a linear model for a search engine."""
-    [(_, ranker, *_)] = whole.members
-    mapping = ranker.mapping
+    linear_ranker = _only_member(ranker)
+    mapping = linear_ranker.mapping
     require_document_scores(mapping)
-    model = RawLinear.of(ranker.model, mapping)
+
+    # The engine reads raw features, so scaling is folded into the weights.
+    model = RawLinear.of(linear_ranker.model, mapping)
     file = LINEAR_ENGINES[name](model)
-    description = {
-        **file.description,
-        "add_to_scores": file.constant,
-        "missing": _missing_of_linear(model, file),
-    }
     weights, _ = model.folded()
     made_up = lists_far_out(mapping.names, weights, missing=model.fill is not None)
-    scores = partial(_linear_scores, LINEAR_READERS[name], file, model)
-    return ExportFile(file.content, scores, description, list(made_up))
+    return ExportFile(
+        file.content,
+        scores=partial(_linear_scores, LINEAR_READERS[name], file, model),
+        description={
+            **file.description,
+            "add_to_scores": file.constant,
+            "missing": _missing_of_linear(model, file),
+        },
+        made_up=list(made_up),
+    )
 
 
 def _linear_scores(
     reader: Reader, file: LinearFile, model: RawLinear, lists: RankingDataset
 ) -> Floats:
-    """Score lists as an engine does, missing values filled as the description says."""
+    """Score lists as an engine does, with missing values filled as described."""
     features = lists.features
     if model.fill is not None and not file.fills_missing:
         features = np.where(np.isnan(features), model.fill, features)
@@ -405,7 +445,7 @@ def _linear_scores(
 
 
 def _missing_of_linear(model: RawLinear, file: LinearFile) -> str | dict[str, Any]:
-    """Describe what becomes of missing values, in units of raw features."""
+    """Describe how missing values are filled, in units of raw features."""
     if model.fill is None:
         return "no value may be missing"
     return {
@@ -416,10 +456,12 @@ def _missing_of_linear(model: RawLinear, file: LinearFile) -> str | dict[str, An
 
 
 def _scores_by(reader: Reader, content: bytes, lists: RankingDataset) -> Floats:
+    """Score lists by an independent reader of an engine's file."""
     return reader(content, lists.features, lists.feature_names)
 
 
 def _engine_format(name: str, engine: TreeEngine) -> Format:
+    """Return the row of a search engine, which serves trees and maybe linear models."""
     writers = {"nodes": partial(_trees_for_engine, name)}
     if name in LINEAR_ENGINES:
         writers["linear_terms"] = partial(_linear_for_engine, name)
@@ -443,23 +485,26 @@ def _versions(library: str) -> dict[str, Any]:
 
 
 def _normalisation(mapping: FeatureMapping, done_by: str) -> dict[str, Any] | None:
-    """Describe what is done to each feature within a list, and where."""
+    """Describe how each feature is scaled, and by whom."""
     if mapping.scaling == "none":
         return None
-    constant, ends = "0", OVER_LIST
     if mapping.low is not None and mapping.high is not None:
-        rows = zip(mapping.names, mapping.low, mapping.high, strict=True)
-        constant, ends = "x - low", {name: (low, high) for name, low, high in rows}
+        ranges = zip(mapping.low, mapping.high, strict=True)
+        low_and_high: Any = dict(zip(mapping.names, ranges, strict=True))
+        if_constant = "x - low"
+    else:
+        low_and_high = OVER_LIST
+        if_constant = "0"
     return {
-        "formula": f"(x - low) / (high - low); {constant} where high == low",
-        "low, high": ends,
+        "formula": f"(x - low) / (high - low); {if_constant} where high == low",
+        "low, high": low_and_high,
         "in": "float32",
         "done_by": done_by,
     }
 
 
 def _missing(ranker: Ranker, filled_by: str) -> str | dict[str, Any]:
-    """Describe what becomes of missing values."""
+    """Describe how missing values are filled, and by whom."""
     mapping = ranker.mapping
     if mapping.fill is not None:
         fill = dict(zip(mapping.names, mapping.fill, strict=True))

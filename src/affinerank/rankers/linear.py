@@ -36,6 +36,7 @@ from affinerank.rankers.likelihood import LEAST_RATE, Clicks
 from affinerank.rankers.ranker import Fitted, RankerKind, Task, fit_of
 from affinerank.rankers.targets import ClickTargets, require_numbers, require_order
 from affinerank.settings import require_at_least
+from affinerank.threads import blas_threads_for
 
 if TYPE_CHECKING:
     from affinerank.rankers.onnx_graph import Graph
@@ -151,11 +152,15 @@ def fit_ridges(task: Task, solve: Callable[..., Solutions]) -> list[Fitted]:
     if task.validation is None:
         strengths = [strengths[len(strengths) // 2]]
     fitted = []
-    for i in range(len(task.seeds)):
-        found = solve(task, i, standard, strengths)
-        models = ((ridge, _in_units(at, mean, inverse)) for ridge, at in found)
-        fitted.append(_chosen_by(models, task, i))
-        task.progress("fitting linear models", i + 1, len(task.seeds))
+    with blas_threads_for(len(task.features)):
+        for i in range(len(task.seeds)):
+            solutions = solve(task, i, standard, strengths)
+            models = (
+                (ridge, _in_units(solution, mean, inverse))
+                for ridge, solution in solutions
+            )
+            fitted.append(_chosen_by(models, task, i))
+            task.progress("fitting linear models", i + 1, len(task.seeds))
     return fitted
 
 

@@ -1,10 +1,16 @@
-"""Rankers read from their folders, whatever their kind."""
+"""Load rankers of any kind from the folders that ``save`` wrote.
+
+Every value of ``ranker.json`` is checked before it is used, and errors name the file.
+A model's files hold no code, so loading a folder runs none.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from affinerank.data.features import SCALINGS, FeatureMapping
 from affinerank.errors import AffineRankError, DataError
@@ -12,43 +18,90 @@ from affinerank.files import PathLike, one_line
 from affinerank.plain_text import read_json
 from affinerank.rankers import RANKERS
 from affinerank.rankers.blend import AnyRanker, Blend
-from affinerank.rankers.ranker import ABOUT, FORMAT, Member, Ranker
+from affinerank.rankers.ranker import ABOUT, FORMAT, Member, Ranker, RankerKind
 
-NUMBERS = ("fill", "low", "high")
+Description = dict[str, Any]  # the content of ranker.json
+
+
+class MemberEntry(NamedTuple):
+    """The entry of a member in the ``ranker.json`` of a blend.
+
+    Attributes:
+        folder: Name of the member's folder.
+        share: Weight of its scores.
+        unit: Its scores are divided by this before they are weighted.
+    """
+
+    folder: str
+    share: float
+    unit: float
 
 
 def load_ranker(folder: PathLike) -> AnyRanker:
-    """Load what ``save`` wrote; a model's files hold no code."""
-    return _load(Path(folder), blends=True)
+    """Load the ranker that ``save`` wrote into a folder."""
+    root = Path(folder)
+    kind, description = _read_description(root)
+    if kind.members is not None:
+        return _load_blend(root, kind, description)
+    return _load_single(root, kind, description)
 
 
-def _load(root: Path, *, blends: bool) -> AnyRanker:
-    """Load a ranker; a blend's members are no blends."""
+def _read_description(root: Path) -> tuple[RankerKind, Description]:
+    """Read ``ranker.json``; return the ranker's row of ``RANKERS`` and the content."""
     path = root / ABOUT
     if not path.is_file():
         raise DataError(
             f"{root}: no ranker's folder, as train writes it: no {ABOUT}; train one "
             "(affinerank train COUNTS --data DATA -o FOLDER)"
         )
-    about = read_json(path)
+    description = read_json(path)
+    with _naming(path):
+        _require_format(description)
+        kind = RANKERS[_value(description, "kind", "text", str)]
+    return kind, description
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Put the path of a file before the errors that its content causes."""
     try:
-        _require_format(about)
-        kind = RANKERS[_value(about, "kind", "text", str)]
-        provenance, queries = _origin(about)
-        members = _members(about) if blends and kind.members else None
-        mapping = None if members else _mapping(about)
+        yield
     except AffineRankError as error:
         raise DataError(f"{path}: {error}") from None
+
+
+def _load_blend(root: Path, kind: RankerKind, description: Description) -> Blend:
+    """Load a blend and, from the folders below it, its members."""
+    path = root / ABOUT
+    with _naming(path):
+        provenance, learnt_from = _origin(description)
+        entries = _member_entries(description)
+
+    members = []
+    for entry in entries:
+        ranker = _load_member(root / entry.folder)
+        members.append(Member(entry.folder, ranker, entry.share, entry.unit))
+
+    with _naming(path):
+        return Blend(kind.name, tuple(members), provenance, learnt_from)
+
+
+def _load_member(root: Path) -> Ranker:
+    """Load a member of a blend, which must not be a blend itself."""
+    kind, description = _read_description(root)
+    if kind.members is not None:
+        raise DataError(f"{root / ABOUT}: a member of a blend must not be a blend")
+    return _load_single(root, kind, description)
+
+
+def _load_single(root: Path, kind: RankerKind, description: Description) -> Ranker:
+    """Load a ranker that is not a blend: a model and its mapping of features."""
+    path = root / ABOUT
+    with _naming(path):
+        provenance, learnt_from = _origin(description)
+        mapping = _mapping(description)
     try:
-        if members:
-            loaded = tuple(
-                Member(name, _loaded_member(root / name), share, unit)
-                for name, share, unit in members
-            )
-            return _blend_of(path, kind.name, loaded, provenance, queries)
-        assert mapping is not None  # noqa: S101
-        model = kind.load(root, about, len(mapping.names))
-        return Ranker(kind.name, model, mapping, provenance, queries)
+        model = kind.load(root, description, len(mapping.names))
     except DataError:
         raise
     except AffineRankError as error:
@@ -58,90 +111,125 @@ def _load(root: Path, *, blends: bool) -> AnyRanker:
             f"{root}: not a ranker saved by AffineRank "
             f"({type(error).__name__}: {one_line(error):.200})"
         ) from None
+    return Ranker(kind.name, model, mapping, provenance, learnt_from)
 
 
-def _blend_of(path: Path, *parts: Any) -> Blend:
-    """Put a blend together; say which file is to blame if it cannot score."""
-    try:
-        return Blend(*parts)
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from None
-
-
-def _loaded_member(root: Path) -> Ranker:
-    member = _load(root, blends=False)
-    assert isinstance(member, Ranker)  # noqa: S101
-    return member
-
-
-def _members(about: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Return folder, share and unit of each member of a blend."""
-    found = []
-    for row in _value(about, "members", "a list of members", list, dict):
-        name = _value(row, "folder", "a name", str)
-        if not re.fullmatch(r"[\w-]+", name):
-            raise DataError(f"folder must be a plain name, got {name!r:.60}")
+def _member_entries(description: Description) -> list[MemberEntry]:
+    """Read the entries of a blend's members."""
+    entries = []
+    for row in _value(description, "members", "a list of members", list, dict):
+        folder = _value(row, "folder", "a name", str)
+        if not re.fullmatch(r"[\w-]+", folder):
+            raise DataError(f"folder must be a plain name, got {folder!r:.60}")
         numbers = [row.get("share"), row.get("unit")]
         if any(type(number) not in (int, float) for number in numbers):
             raise DataError(f"share and unit must be numbers, got {numbers!r:.60}")
-        found.append((name, float(numbers[0]), float(numbers[1])))
-    return found
+        share, unit = map(float, numbers)
+        entries.append(MemberEntry(folder, share, unit))
+    if not entries:
+        raise DataError("a blend's file must name its members")
+    return entries
 
 
-def _require_format(about: Any) -> None:
-    """Reject what is no ranker's description."""
-    if not isinstance(about, dict):
-        raise DataError(f"not a ranker saved by AffineRank: {about!r:.60}")
-    found = (about.get("format"), about.get("version"))
-    if found != FORMAT:
+def _require_format(description: Any) -> None:
+    """Reject JSON that does not describe a ranker, or is of another version."""
+    if not isinstance(description, dict):
+        raise DataError(f"not a ranker saved by AffineRank: {description!r:.60}")
+    name = description.get("format")
+    version = description.get("version")
+    if (name, version) != FORMAT:
         raise DataError(
             f"expected format {FORMAT[0]!r} version {FORMAT[1]}, "
-            f"got {found[0]!r:.60} version {found[1]!r:.60}"
+            f"got {name!r:.60} version {version!r:.60}"
         )
 
 
-def _origin(about: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _origin(description: Description) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return how the ranker was trained, and the queries that it learnt from."""
-    provenance = _value(about, "provenance", "an object", dict)
-    queries = {"learnt_from": provenance.get("queries", []), **about}
-    learnt = _value(queries, "learnt_from", "a list of queries", list, str, int, float)
-    return provenance, tuple(map(str, learnt))
+    provenance = _value(description, "provenance", "an object", dict)
+    # Older versions keep the queries in the provenance.
+    with_queries = {"learnt_from": provenance.get("queries", []), **description}
+    queries = _value(
+        with_queries, "learnt_from", "a list of queries", list, str, int, float
+    )
+    return provenance, tuple(str(query) for query in queries)
 
 
-def _mapping(about: dict[str, Any]) -> FeatureMapping:
-    """Check what is done to features; older versions may name less."""
-    names = _value(about, "features", "a list of names", list, str)
-    if "scaling" in about:
-        scaling = _value(about, "scaling", f"one of {', '.join(SCALINGS)}", str)
-    else:  # older versions say whether within the list
-        by_list = _value(about, "per_query_min_max", "true or false", bool)
-        scaling = SCALINGS[0 if by_list else -1]
-    numbers = {key: _numbers(about, key, len(names)) for key in NUMBERS}
-    if scaling == "data" and None in (numbers["low"], numbers["high"]):
+def _mapping(description: Description) -> FeatureMapping:
+    """Read how raw features are mapped. Older versions leave entries out."""
+    names = _value(description, "features", "a list of names", list, str)
+    scaling = _scaling(description)
+    fill = _numbers(description, "fill", len(names))
+    low = _numbers(description, "low", len(names))
+    high = _numbers(description, "high", len(names))
+    if scaling == "data" and (low is None or high is None):
         raise DataError("a ranker of scaled data needs low and high")
-    categories = _value({"categories": {}, **about}, "categories", "an object", dict)
-    for name in categories:
-        values = _value(categories, name, "a list of values", list, str)
-        categories[name] = tuple(values)
+    return FeatureMapping(
+        tuple(names),
+        scaling,
+        fill=fill,
+        low=low,
+        high=high,
+        categories=_categories(description),
+    )
+
+
+def _scaling(description: Description) -> str:
+    """Return how features are scaled."""
+    if "scaling" in description:
+        expected = f"one of {', '.join(SCALINGS)}"
+        return str(_value(description, "scaling", expected, str))
+    # Older versions only say whether features are scaled within the list.
+    within_list = _value(description, "per_query_min_max", "true or false", bool)
+    return "list" if within_list else "none"
+
+
+def _categories(description: Description) -> dict[str, tuple[str, ...]]:
+    """Return the values of each category, in the order of their codes."""
+    with_default = {"categories": {}, **description}
+    entries = _value(with_default, "categories", "an object", dict)
+    categories = {}
+    for name in entries:
+        values = _value(entries, name, "a list of values", list, str)
         if len(set(values)) != len(values):
             raise DataError(f"the values of {name!r:.60} must differ")
-    return FeatureMapping(tuple(names), scaling, **numbers, categories=categories)
+        categories[name] = tuple(values)
+    return categories
 
 
-def _numbers(about: dict[str, Any], key: str, n: int) -> tuple[float, ...] | None:
-    """Return a number for each feature, if there are any."""
-    if about.get(key) is None:
+def _numbers(
+    description: Description, key: str, n_features: int
+) -> tuple[float, ...] | None:
+    """Return a number for each feature; ``None`` if the file has none."""
+    if description.get(key) is None:
         return None
-    found = _value(about, key, f"{n} numbers", list, int, float)
-    if len(found) != n:
-        raise DataError(f"{key} must be {n} numbers, got {len(found)}")
-    return tuple(map(float, found))
+    numbers = _value(description, key, f"{n_features} numbers", list, int, float)
+    if len(numbers) != n_features:
+        raise DataError(f"{key} must be {n_features} numbers, got {len(numbers)}")
+    return tuple(float(number) for number in numbers)
 
 
-def _value(about: dict[str, Any], key: str, words: str, kind: type, *of: type) -> Any:
-    """Return what a key holds, if it is of a kind, and a list of some kinds."""
-    value = about.get(key)
-    parts: Any = value if of else ()
-    if type(value) is not kind or not all(type(part) in of for part in parts):
-        raise DataError(f"{key} must be {words}, got {value!r:.60}")
+def _value(
+    description: Description,
+    key: str,
+    expected: str,
+    value_type: type,
+    *item_types: type,
+) -> Any:
+    """Return the value of a key, after a check of its type.
+
+    Args:
+        description: A JSON object.
+        key: Key of the value.
+        expected: What the value must be, in words.
+        value_type: Its exact type.
+        item_types: For a list: the types that its items may have.
+    """
+    value = description.get(key)
+    is_valid = type(value) is value_type
+    if is_valid and item_types:
+        items: Any = value
+        is_valid = all(type(item) in item_types for item in items)
+    if not is_valid:
+        raise DataError(f"{key} must be {expected}, got {value!r:.60}")
     return value

@@ -9,6 +9,7 @@ from itertools import pairwise
 from affinerank import limits
 from affinerank.defaults import LOSS
 from affinerank.errors import ConfigError
+from affinerank.extras import missing_library_named
 from affinerank.rankers.ranker import RankerKind
 from affinerank.settings import require_at_least, require_choice
 from affinerank.tables import later
@@ -53,7 +54,8 @@ class NetworkSettings:
 
     def __post_init__(self) -> None:
         """Reject what cannot be trained."""
-        from affinerank.rankers.losses import Loss
+        with missing_library_named():
+            from affinerank.rankers.losses import Loss
 
         layers = len(self.hidden)
         if not layers or min(self.hidden) < 1:

@@ -1,43 +1,52 @@
 """Rankers as ONNX graphs that score one list of raw features at a time.
 
-A graph takes ``features [n_documents, n_features]`` of one query, scales each feature
-within the list and fills what is missing as
-:class:`~affinerank.data.features.FeatureMapping` does, and gives
-``scores [n_documents]``. The members of a blend do so one after the other, and their
-scores are added up. A category is given as its code, or as NaN. The graph is written
+The input is ``features [n_documents, n_features]`` of one query, the output is
+``scores [n_documents]``. The graph first maps features as
+:class:`~affinerank.data.features.FeatureMapping` does: it scales them and fills missing
+values. Then it applies the model. The graph of a blend does this for each member and
+adds up their scores. The input has the code of a category, or NaN. The graph is written
 node by node; nothing is traced.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from affinerank.data.features import FeatureMapping
 from affinerank.errors import DataError
-from affinerank.rankers.tree_nodes import Tree, rounded_down
+from affinerank.rankers.tree_nodes import Node, Tree, rounded_down
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from affinerank.rankers.blend import AnyRanker
+    from affinerank.rankers.ranker import Member
 
 INPUT = "features"
 OUTPUT = "scores"
-# Old enough for the servers in use; each stands with the other.
+# Versions that match each other, and that the servers in use can read.
 OPSET = 17
 TREES = "ai.onnx.ml"
 TREES_OPSET = 3
 IR_VERSION = 8
-FLOAT_TYPE, INT_TYPE = 1, 7  # numbers of ONNX for float32 and int64
+# ONNX's numbers of the data types float32 and int64.
+FLOAT_TYPE = 1
+INT_TYPE = 7
+
+Codes = tuple[int, ...]  # of the categories that a split sends left
 
 
 class Graph:
     """Nodes and constants, in the order in which they are added.
 
     Attributes:
-        prefix: Put before every name, so that members of a blend have names apart.
+        prefix: Start of every new name. It keeps the names of a blend's members apart.
+        nodes: The nodes added so far.
+        constants: The constant arrays added so far.
+        opsets: Version of each operator set that the nodes use.
     """
 
     def __init__(self) -> None:
@@ -47,80 +56,101 @@ class Graph:
         self.opsets = {"": OPSET}
 
     def constant(self, name: str, value: Any) -> str:
-        """Add an array under a name of its own; return the name."""
+        """Add a constant array; return its name in the graph."""
         from onnx import numpy_helper
 
         array = np.ascontiguousarray(value)
-        own = self.prefix + name
-        self.constants.append(numpy_helper.from_array(array, own))
-        return own
+        full_name = self.prefix + name
+        self.constants.append(numpy_helper.from_array(array, full_name))
+        return full_name
 
-    def add(self, operation: str, inputs: list[str], output: str, **about: Any) -> str:
-        """Add a node with one output; return the output's name."""
+    def add(
+        self, operation: str, inputs: list[str], output: str, **attributes: Any
+    ) -> str:
+        """Add a node with one output; return the output's name in the graph."""
         from onnx import helper
 
-        own = self.prefix + output
-        self.nodes.append(helper.make_node(operation, inputs, [own], **about))
-        return own
+        full_name = self.prefix + output
+        node = helper.make_node(operation, inputs, [full_name], **attributes)
+        self.nodes.append(node)
+        return full_name
 
 
 def build_model(ranker: AnyRanker) -> ModelProto:
-    """Write a ranker, with what is done to its features, as one ONNX model.
+    """Write a ranker, including its mapping of features, as one ONNX model.
 
     The ``add_to_onnx(graph, values)`` of each model adds nodes that score
     ``values [n, n_features]``, and returns the name of the column of scores.
     """
     from onnx import TensorProto, checker, helper
 
+    # The weighted sum of the members' scores, as a column.
     graph = Graph()
-    total = None
+    total = ""
     for member in ranker.members:
         graph.prefix = f"{member.name}_" if len(ranker.members) > 1 else ""
-        mapping = member.ranker.mapping
-        values = _add_mapping(graph, mapping, ranker.features)
-        model: Any = member.ranker.model
-        column = model.add_to_onnx(graph, values)
-        factor = np.float32(member.share / member.unit)
-        if factor != 1.0:
-            by = graph.constant("factor", factor)
-            column = graph.add("Mul", [column, by], "part")
-        total = column if total is None else graph.add("Add", [total, column], "total")
+        scores = _add_member(graph, member, ranker.features)
+        total = graph.add("Add", [total, scores], "total") if total else scores
+
+    # The output is a vector.
     graph.prefix = ""
     axis = graph.constant("column", np.array([1], np.int64))
-    graph.add("Squeeze", [str(total), axis], OUTPUT)
+    graph.add("Squeeze", [total, axis], OUTPUT)
 
+    # Nodes, input and output together make a graph, and a graph with versions a model.
     shape: list[str | int | None] = ["n_documents", len(ranker.features)]
-    made = helper.make_graph(
+    onnx_graph = helper.make_graph(
         graph.nodes,
         "ranker",
         [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, shape[:1])],
         graph.constants,
     )
-    built = helper.make_model(
-        made,
+    onnx_model = helper.make_model(
+        onnx_graph,
         producer_name="affinerank",
-        opset_imports=[helper.make_opsetid(*pair) for pair in graph.opsets.items()],
+        opset_imports=[
+            helper.make_opsetid(domain, version)
+            for domain, version in graph.opsets.items()
+        ],
         ir_version=IR_VERSION,
     )
-    checker.check_model(built)
-    return built
+    checker.check_model(onnx_model)
+    return onnx_model
 
 
-def _add_mapping(graph: Graph, mapping: FeatureMapping, raw: tuple[str, ...]) -> str:
-    """Add what is done to raw features; return the mapped ones."""
-    values = _add_columns(graph, mapping, raw)
+def _add_member(graph: Graph, member: Member, raw_names: tuple[str, ...]) -> str:
+    """Add a member of a blend; return the column of its weighted scores."""
+    values = _add_mapping(graph, member.ranker.mapping, raw_names)
+    model: Any = member.ranker.model
+    scores: str = model.add_to_onnx(graph, values)
+    factor = np.float32(member.share / member.unit)
+    if factor == 1.0:
+        return scores
+    factor_name = graph.constant("factor", factor)
+    return graph.add("Mul", [scores, factor_name], "part")
+
+
+def _add_mapping(
+    graph: Graph, mapping: FeatureMapping, raw_names: tuple[str, ...]
+) -> str:
+    """Add the mapping of raw features; return the mapped features."""
+    values = _add_columns(graph, mapping, raw_names)
+
+    # Scale, within the list or by stored ranges. Codes of categories are not scaled.
     if mapping.by_list:
         scaled = _add_min_max(graph, values)
         if mapping.codes:
             is_code = np.isin(mapping.names, mapping.codes)[None]
-            stays = graph.constant("is_code", is_code)
-            scaled = graph.add("Where", [stays, values, scaled], "with_codes")
+            is_code_name = graph.constant("is_code", is_code)
+            scaled = graph.add("Where", [is_code_name, values, scaled], "with_codes")
         values = scaled
     elif mapping.low is not None:
         low, span = mapping.shift_and_span()
         above = graph.add("Sub", [values, graph.constant("low", low)], "above")
         values = graph.add("Div", [above, graph.constant("span", span)], "scaled")
+
+    # Fill missing values.
     if mapping.fill is not None:
         fill = graph.constant("fill", np.array(mapping.fill, np.float32))
         missing = graph.add("IsNaN", [values], "missing_scaled")
@@ -128,32 +158,37 @@ def _add_mapping(graph: Graph, mapping: FeatureMapping, raw: tuple[str, ...]) ->
     return values
 
 
-def _add_columns(graph: Graph, mapping: FeatureMapping, raw: tuple[str, ...]) -> str:
-    """Choose the features that a model reads; make those of 0 and 1 of categories."""
+def _add_columns(
+    graph: Graph, mapping: FeatureMapping, raw_names: tuple[str, ...]
+) -> str:
+    """Select the features that a model reads; make one-hot features of categories."""
+    # The raw feature that each feature of the model comes from.
     values = INPUT
     sources = [mapping.source_of(name) for name in mapping.names]
-    if tuple(sources) != raw:
-        places = graph.constant("places", np.array([raw.index(s) for s in sources]))
-        values = graph.add("Gather", [values, places], "chosen", axis=1)
-    is_made = np.array(
-        [source != name for source, name in zip(sources, mapping.names, strict=True)]
-    )
-    if not is_made.any():
+    if tuple(sources) != raw_names:
+        columns = np.array([raw_names.index(source) for source in sources])
+        columns_name = graph.constant("places", columns)
+        values = graph.add("Gather", [values, columns_name], "chosen", axis=1)
+
+    # A feature such as brand=nike has another name than its source.
+    is_one_hot = np.array(sources) != np.array(mapping.names)
+    if not is_one_hot.any():
         return values
 
-    # The code at which each feature that is made of a category is 1.
+    # A one-hot feature is 1 where its source has this code; -1 is no code.
     code = np.full(len(sources), -1.0, np.float32)
-    for i in np.flatnonzero(is_made):
+    for i in np.flatnonzero(is_one_hot):
         value = mapping.names[i].removeprefix(f"{sources[i]}=")
         code[i] = mapping.categories[sources[i]].index(value)
-    same = graph.add("Equal", [values, graph.constant("code", code)], "is_value")
-    one = graph.add("Cast", [same], "one_hot", to=FLOAT_TYPE)
-    made = graph.constant("is_made", is_made[None])
-    return graph.add("Where", [made, one, values], "with_one_hot")
+    has_value = graph.add("Equal", [values, graph.constant("code", code)], "is_value")
+    one_hot = graph.add("Cast", [has_value], "one_hot", to=FLOAT_TYPE)
+    is_one_hot_name = graph.constant("is_made", is_one_hot[None])
+    return graph.add("Where", [is_one_hot_name, one_hot, values], "with_one_hot")
 
 
 def _add_min_max(graph: Graph, values: str) -> str:
     """Scale to [0, 1] over the list; a constant becomes 0, missing stays missing."""
+    # Smallest and largest value of each feature; missing values must not decide them.
     missing = graph.add("IsNaN", [values], "missing")
     highest = graph.constant("highest", np.float32(np.inf))
     lowest = graph.constant("lowest", np.float32(-np.inf))
@@ -161,26 +196,34 @@ def _add_min_max(graph: Graph, values: str) -> str:
     for_high = graph.add("Where", [missing, lowest, values], "for_high")
     low = graph.add("ReduceMin", [for_low], "low", axes=[0], keepdims=1)
     high = graph.add("ReduceMax", [for_high], "high", axes=[0], keepdims=1)
+
+    # Divide by their difference, or by 1 if it is 0.
     span = graph.add("Sub", [high, low], "span")
     zero = graph.constant("zero", np.float32(0))
     one = graph.constant("one", np.float32(1))
-    same = graph.add("Equal", [span, zero], "same")
-    divisor = graph.add("Where", [same, one, span], "divisor")
+    is_constant = graph.add("Equal", [span, zero], "same")
+    divisor = graph.add("Where", [is_constant, one, span], "divisor")
     above = graph.add("Sub", [values, low], "above")
     return graph.add("Div", [above, divisor], "scaled")
 
 
 def add_trees(graph: Graph, values: str, n_features: int, trees: list[Tree]) -> str:
-    """Add trees as one node of the machine learning domain."""
+    """Add trees as one node of the machine learning domain; return their scores."""
     if not trees:
         raise DataError("the ranker holds no trees, so there is nothing to export")
     values, trees = _add_category_splits(graph, values, n_features, trees)
-    every = [
-        (t, i, node) for t, tree in enumerate(trees) for i, node in enumerate(tree)
+
+    # All nodes of all trees, with the numbers of their tree and within it.
+    numbered_nodes = [
+        (tree_number, node_number, node)
+        for tree_number, tree in enumerate(trees)
+        for node_number, node in enumerate(tree)
     ]
-    nodes = [node for _, _, node in every]
-    leaves = [(t, i, node.value) for t, i, node in every if not node.left]
-    of_tree, of_node, weights = zip(*leaves, strict=True)
+    nodes = [node for _, _, node in numbered_nodes]
+    leaves = [entry for entry in numbered_nodes if not entry[2].left]
+
+    # float32 thresholds are rounded down, so that no float32 value changes sides.
+    thresholds = [rounded_down(node.value) if node.left else 0.0 for node in nodes]
     graph.opsets[TREES] = TREES_OPSET
     return graph.add(
         "TreeEnsembleRegressor",
@@ -189,68 +232,113 @@ def add_trees(graph: Graph, values: str, n_features: int, trees: list[Tree]) -> 
         domain=TREES,
         n_targets=1,
         aggregate_function="SUM",
-        nodes_treeids=[t for t, _, _ in every],
-        nodes_nodeids=[i for _, i, _ in every],
+        nodes_treeids=[tree_number for tree_number, _, _ in numbered_nodes],
+        nodes_nodeids=[node_number for _, node_number, _ in numbered_nodes],
         nodes_modes=["BRANCH_LEQ" if node.left else "LEAF" for node in nodes],
         nodes_featureids=[node.feature for node in nodes],
-        nodes_values=[rounded_down(node.value) if node.left else 0.0 for node in nodes],
+        nodes_values=thresholds,
         nodes_truenodeids=[node.left for node in nodes],
         nodes_falsenodeids=[node.right for node in nodes],
         nodes_missing_value_tracks_true=[int(node.missing_left) for node in nodes],
-        target_treeids=of_tree,
-        target_nodeids=of_node,
+        target_treeids=[tree_number for tree_number, _, _ in leaves],
+        target_nodeids=[node_number for _, node_number, _ in leaves],
         target_ids=[0] * len(leaves),
-        target_weights=weights,
+        target_weights=[leaf.value for _, _, leaf in leaves],
     )
 
 
 def _add_category_splits(
     graph: Graph, values: str, n_features: int, trees: list[Tree]
 ) -> tuple[str, list[Tree]]:
-    """Turn splits by category into splits of numbers, one for each set of categories.
+    """Turn splits by category into splits of numbers.
 
-    A split that sends some categories left reads a feature that is 0 for these, and 1
-    for all others, what is missing among them. It is looked up by the code.
+    A split that sends some categories left becomes a split of an extra feature. This
+    feature is 0 for these categories and 1 for all others, including missing values.
+
+    Args:
+        graph: The graph to add to.
+        values: Name of the features ``[n_documents, n_features]``.
+        n_features: Number of features.
+        trees: The trees.
+
+    Returns:
+        The name of the features followed by the extra ones; the changed trees.
     """
-    splits = (node for tree in trees for node in tree if node.codes)
-    sets = list(dict.fromkeys((node.feature, node.codes) for node in splits))
-    if not sets:
+    # The sets of categories that splits send left, by feature. Each set needs one extra
+    # feature, however many splits use it.
+    sets_by_feature: dict[int, list[Codes]] = {}
+    for node in chain.from_iterable(trees):
+        if node.codes:
+            sets = sets_by_feature.setdefault(node.feature, [])
+            if node.codes not in sets:
+                sets.append(node.codes)
+    if not sets_by_feature:
         return values, trees
 
+    # Add the extra features, and number them after the features there are.
     columns = [values]
-    place: dict[tuple[int, tuple[int, ...]], int] = {}
-    for feature in dict.fromkeys(feature for feature, _ in sets):
-        own = [codes for of, codes in sets if of == feature]
-        beyond = 1 + max(max(codes) for codes in own)
-        goes_right = np.ones((beyond + 1, len(own)), np.float32)
-        for column, codes in enumerate(own):
-            goes_right[list(codes), column] = 0.0
-            place[feature, codes] = n_features + len(place)
+    extra_features: dict[tuple[int, Codes], int] = {}
+    for feature, sets in sets_by_feature.items():
+        columns.append(_add_category_lookup(graph, values, feature, sets))
+        for codes in sets:
+            extra_features[feature, codes] = n_features + len(extra_features)
+    with_extra_features = graph.add("Concat", columns, "with_categories", axis=1)
 
-        # The code, or the last row of the table for all that no split names.
-        named = f"category_{feature}"
-        at = graph.constant(f"{named}_column", np.array([feature]))
-        code = graph.add("Gather", [values, at], f"{named}_code", axis=1)
-        least = graph.constant(f"{named}_least", np.float32(0))
-        most = graph.constant(f"{named}_most", np.float32(beyond - 1))
-        last = graph.constant(f"{named}_last", np.float32(beyond))
-        above = graph.add("GreaterOrEqual", [code, least], f"{named}_above")
-        below = graph.add("LessOrEqual", [code, most], f"{named}_below")
-        known = graph.add("And", [above, below], f"{named}_known")
-        row = graph.add("Where", [known, code, last], f"{named}_row")
-        number = graph.add("Cast", [row], f"{named}_number", to=INT_TYPE)
-        axis = graph.constant(f"{named}_axis", np.array([1], np.int64))
-        number = graph.add("Squeeze", [number, axis], f"{named}_numbers")
-        table = graph.constant(f"{named}_table", goes_right)
-        columns.append(graph.add("Gather", [table, number], named, axis=0))
-    wide = graph.add("Concat", columns, "with_categories", axis=1)
-    changed = [
-        [
-            node._replace(value=0.5, feature=place[node.feature, node.codes])
-            if node.codes
-            else node
-            for node in tree
-        ]
-        for tree in trees
+    # Let the splits by category read them.
+    changed_trees = [
+        [_split_by_number(node, extra_features) for node in tree] for tree in trees
     ]
-    return wide, changed
+    return with_extra_features, changed_trees
+
+
+def _add_category_lookup(
+    graph: Graph, values: str, feature: int, sets: list[Codes]
+) -> str:
+    """Add one extra feature for each set of categories: 0 for its members, else 1.
+
+    Args:
+        graph: The graph to add to.
+        values: Name of the features.
+        feature: Number of the feature that holds the category's code, or NaN.
+        sets: Codes of the categories of each set.
+
+    Returns:
+        The name of the extra features ``[n_documents, n_sets]``.
+    """
+    # The table has a row for each code up to the largest that a split names, and a last
+    # row for all other values, which go right.
+    largest_code = max(max(codes) for codes in sets)
+    other_row = largest_code + 1
+    table = np.ones((other_row + 1, len(sets)), np.float32)
+    for column, codes in enumerate(sets):
+        table[list(codes), column] = 0.0
+
+    # The row of each document: its code, or the last row if the table lacks the code.
+    prefix = f"category_{feature}"
+    column_name = graph.constant(f"{prefix}_column", np.array([feature]))
+    code = graph.add("Gather", [values, column_name], f"{prefix}_code", axis=1)
+    first_row_name = graph.constant(f"{prefix}_least", np.float32(0))
+    largest_code_name = graph.constant(f"{prefix}_most", np.float32(largest_code))
+    other_row_name = graph.constant(f"{prefix}_last", np.float32(other_row))
+    is_above = graph.add("GreaterOrEqual", [code, first_row_name], f"{prefix}_above")
+    is_below = graph.add("LessOrEqual", [code, largest_code_name], f"{prefix}_below")
+    is_in_table = graph.add("And", [is_above, is_below], f"{prefix}_known")
+    row = graph.add("Where", [is_in_table, code, other_row_name], f"{prefix}_row")
+
+    # Look the row up: as an integer, and without the axis of the single column.
+    row_number = graph.add("Cast", [row], f"{prefix}_number", to=INT_TYPE)
+    axis = graph.constant(f"{prefix}_axis", np.array([1], np.int64))
+    row_number = graph.add("Squeeze", [row_number, axis], f"{prefix}_numbers")
+    table_name = graph.constant(f"{prefix}_table", table)
+    return graph.add("Gather", [table_name, row_number], prefix, axis=0)
+
+
+def _split_by_number(node: Node, extra_features: dict[tuple[int, Codes], int]) -> Node:
+    """Return a split by category as a split of its extra feature; others unchanged.
+
+    A value of 0 is below the threshold and goes left, a value of 1 goes right.
+    """
+    if not node.codes:
+        return node
+    extra_feature = extra_features[node.feature, node.codes]
+    return node._replace(value=0.5, feature=extra_feature)

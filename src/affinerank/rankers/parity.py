@@ -1,15 +1,15 @@
-"""How far an exported file is from its ranker, on documents made to tell.
+"""Compare the scores of an exported file with those of its ranker.
 
-A file that decides wrongly is wrong where values meet thresholds. So documents are made
-that reach a split with a value on its threshold, just below, or just above, and others
-of extreme and missing values. A file and its ranker score all of them, and lists of
-ordinary documents besides.
+An exported file can go wrong where values meet thresholds. So documents are constructed
+that reach a split with a value on its threshold, just below it or just above it, and
+others with extreme and missing values. The file and the ranker score all of these, and
+lists of ordinary documents.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -23,29 +23,33 @@ from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
 from affinerank.rankers.tree_nodes import FLOAT, LARGEST, Tree
 
-TOLERANCE = 1e-5  # of the largest score
-LISTS_COMPARED = 100
-LIST_SIZE = 20  # of documents that are made up for splits
+TOLERANCE = 1e-5  # largest allowed difference, as a share of the largest score
+LISTS_COMPARED = 100  # ordinary lists
+LIST_SIZE = 20  # documents in each constructed list
 SPLITS_TRIED = 600
-MOST_VALUES = 20_000_000  # of made-up documents times features
+MOST_VALUES = 20_000_000  # limit on constructed documents times features
 # 3e38 is near the largest float32; LightGBM reads 1e-35 as 0, and Solr adds 1e-6.
 EXTREMES = (0.0, 1.0, 1e-6, 1e-35, 2e-35, 1e-44, 3e38)
-MAGNITUDES = (1.0, 1e10, 1e30)
+MAGNITUDES = (1.0, 1e10, 1e30)  # of the features that test a linear model
+ON_THRESHOLD = 0
+BELOW_THRESHOLD = -1
+ABOVE_THRESHOLD = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Parity:
-    """How far an exported file is from its ranker.
+    """How much the scores of an exported file differ from those of its ranker.
 
     Attributes:
-        lists: Lists of ordinary documents that were scored by both.
-        documents: Documents of these lists.
-        made_up: Documents besides, on thresholds and beside them, of extreme or
-            missing values.
+        lists: Number of ordinary lists that both scored.
+        documents: Number of documents in these lists.
+        made_up: Number of constructed documents, on and beside thresholds or with
+            extreme or missing values.
         max_difference: Largest absolute difference of two scores.
-        relative: The same, as a share of the largest score.
-        between: Share of the documents of lists that were left out: they have a value
-            between the ranker's threshold and the nearest that the engine can have.
+        relative: Largest difference as a share of the largest score.
+        between: Share of the ordinary documents that are left out, because they have a
+            value between the ranker's threshold and the nearest one that the engine
+            supports.
     """
 
     lists: int
@@ -57,7 +61,7 @@ class Parity:
 
 
 class Cut(NamedTuple):
-    """Where a split cuts a raw feature.
+    """Where a split cuts a raw feature, in the ranker and in the engine.
 
     Attributes:
         feature: Number of the feature.
@@ -77,31 +81,28 @@ def measure_parity(
     made_up: Sequence[RankingDataset] = (),
     cuts: Sequence[Cut] = (),
 ) -> Parity:
-    """Compare a file's scores with the ranker's; reject a file that scores otherwise.
+    """Compare a file's scores with the ranker's; reject a file whose scores differ.
 
     Args:
-        ranker: What was exported.
+        ranker: The ranker that was exported.
         file_scores: Scores lists by the file.
-        ordinary: Lists to compare on.
-        made_up: More lists, without values between cuts; each set has a largest score
-            of its own.
-        cuts: Of the file's splits.
+        ordinary: Ordinary lists.
+        made_up: Constructed lists, without values between cuts. Each set of lists has
+            its own largest score.
+        cuts: Cuts of the file's splits.
     """
-    differences: list[float] = []
-    shares: list[float] = []
-    between = lies_between(ordinary.features, cuts)
-    compared = [(lists, np.ones(lists.n_docs, dtype=bool)) for lists in made_up]
-    if not between.all():
-        compared.append((ordinary, ~between))
-    for lists, counts in compared:
-        difference, largest = _largest_difference(ranker, file_scores, lists, counts)
-        share = difference / largest if largest else difference
-        if not share <= TOLERANCE:
-            raise DataError(
-                f"the exported file scores otherwise than the ranker, by up to "
-                f"{difference:.3g} ({share:.2g} of the largest score, not "
-                f"{TOLERANCE:g})"
-            )
+    differences = []
+    shares = []
+    for lists in made_up:
+        every_document = np.ones(lists.n_docs, dtype=bool)
+        difference, share = _compare(ranker, file_scores, lists, every_document)
+        differences.append(difference)
+        shares.append(share)
+
+    # Ordinary documents count unless ranker and engine must decide differently.
+    is_between = lies_between(ordinary.features, cuts)
+    if not is_between.all():
+        difference, share = _compare(ranker, file_scores, ordinary, ~is_between)
         differences.append(difference)
         shares.append(share)
     return Parity(
@@ -110,26 +111,54 @@ def measure_parity(
         made_up=sum(lists.n_docs for lists in made_up),
         max_difference=max(differences, default=0.0),
         relative=max(shares, default=0.0),
-        between=float(np.mean(between)),
+        between=float(np.mean(is_between)),
     )
 
 
-def _largest_difference(
+def _compare(
     ranker: AnyRanker,
     file_scores: Callable[[RankingDataset], Floats],
     lists: RankingDataset,
-    counts: Bools,
+    is_compared: Bools,
 ) -> tuple[float, float]:
-    """Return the largest difference over the documents that count, and their score."""
+    """Compare two scorings of the same lists; reject a large difference.
+
+    Args:
+        ranker: The ranker that was exported.
+        file_scores: Scores lists by the file.
+        lists: Lists that both score.
+        is_compared: ``[n_docs]`` documents whose scores are compared.
+
+    Returns:
+        The largest difference, and its share of the largest score.
+    """
     # Beyond float32, scaled features are infinite, which trees can read.
     with np.errstate(over="ignore"):
-        ranker_scores = score(ranker, lists)[counts]
-    difference = np.abs(file_scores(lists)[counts] - ranker_scores)
-    return float(np.max(difference)), float(np.max(np.abs(ranker_scores)))
+        ranker_scores = score(ranker, lists)[is_compared]
+    differences = np.abs(file_scores(lists)[is_compared] - ranker_scores)
+    largest_difference = float(np.max(differences))
+    largest_score = float(np.max(np.abs(ranker_scores)))
+
+    share = largest_difference
+    if largest_score:
+        share = largest_difference / largest_score
+    if not share <= TOLERANCE:
+        raise DataError(
+            f"the scores of the exported file differ from the ranker's by up to "
+            f"{largest_difference:.3g} ({share:.2g} of the largest score, not "
+            f"{TOLERANCE:g})"
+        )
+    return largest_difference, share
 
 
 def cuts_of(trees: Sequence[Tree], reached: Callable[[float], float]) -> list[Cut]:
-    """Return each cut of each feature once."""
+    """Return the cuts of all splits, each once.
+
+    Args:
+        trees: Trees of raw features.
+        reached: From the largest float32 that the ranker sends left to the largest that
+            the engine sends left.
+    """
     limits = {
         (node.feature, node.limit) for tree in trees for node in tree if node.left
     }
@@ -137,36 +166,37 @@ def cuts_of(trees: Sequence[Tree], reached: Callable[[float], float]) -> list[Cu
 
 
 def lies_between(features: Matrix, cuts: Sequence[Cut]) -> Bools:
-    """Return which documents have a value that file and ranker send to two sides."""
-    between = np.zeros(len(features), dtype=bool)
+    """Return which documents have a value that ranker and engine send to two sides."""
+    is_between = np.zeros(len(features), dtype=bool)
     for cut in cuts:
         if cut.limit != cut.reached:
-            low, high = sorted((cut.limit, cut.reached))
+            low = min(cut.limit, cut.reached)
+            high = max(cut.limit, cut.reached)
             values = features[:, cut.feature]
-            between |= (values > low) & (values <= high)
-    return between
+            is_between |= (values > low) & (values <= high)
+    return is_between
 
 
 def moved_from_between(features: Matrix, cuts: Sequence[Cut]) -> Matrix:
-    """Return features of which none lies between two cuts of a split.
+    """Move values that ranker and engine send to two sides to where they agree.
 
-    Such values move down to the lower cut, which both sides send left; or up, where
-    that is beyond float32.
+    Such values move down to the lower cut, which both sides send left; or up, if the
+    lower cut is beyond float32.
     """
     gaps_by_feature: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for cut in cuts:
         if cut.limit != cut.reached:
-            low, high = sorted((cut.limit, cut.reached))
-            gaps_by_feature[cut.feature].append((low, high))
+            gap = (min(cut.limit, cut.reached), max(cut.limit, cut.reached))
+            gaps_by_feature[cut.feature].append(gap)
 
     moved = features.copy()
     for feature, gaps in gaps_by_feature.items():
         column = moved[:, feature]
         # From the highest gap down: a value may fall into the next one.
         for low, high in sorted(gaps, reverse=True):
-            between = (column > low) & (column <= high)
-            above = np.nextafter(FLOAT(high), FLOAT(LARGEST))
-            column[between] = low if np.isfinite(low) else above
+            is_between = (column > low) & (column <= high)
+            just_above = np.nextafter(FLOAT(high), FLOAT(LARGEST))
+            column[is_between] = low if np.isfinite(low) else just_above
     return moved
 
 
@@ -177,71 +207,94 @@ def ordinary_lists(
     *,
     missing: bool,
 ) -> RankingDataset:
-    """Return the first lists of the data, with these features, or made-up ones.
-
-    Those have 1 to 40 documents, the same each time. Features are heavy-tailed, or
-    about the range that the ranker scales by. In each list some are constant; if asked,
-    some values are missing.
+    """Return ordinary lists: the first ones of the data, or constructed ones.
 
     Args:
-        ranker: What is compared.
-        names: Of the features that the file is given.
-        data: Where lists are taken from; made up if left out.
-        missing: Whether values may be missing.
+        ranker: The ranker that is exported.
+        names: Names of the features that the file reads.
+        data: Lists are taken from here; if ``None``, they are constructed.
+        missing: Whether constructed values may be missing.
     """
-    categories = {
+    values_by_category = {
         name: values
         for member in ranker.members
         for name, values in member.ranker.mapping.categories.items()
     }
-    codes = {name: categories[name] for name in names if name in categories}
-    if data is not None:
-        if not data.n_queries:
-            raise DataError("the data have no lists to compare file and ranker on")
-        first = np.arange(min(data.n_queries, LISTS_COMPARED))
-        raw = FeatureMapping(names, "none", categories=categories)
-        return raw.apply(data.select_queries(first))
+    if data is None:
+        return _construct_ordinary(ranker, names, values_by_category, missing=missing)
+    if not data.n_queries:
+        raise DataError("the data have no lists to compare file and ranker on")
+    first_queries = np.arange(min(data.n_queries, LISTS_COMPARED))
+    raw_mapping = FeatureMapping(names, "none", categories=values_by_category)
+    return raw_mapping.apply(data.select_queries(first_queries))
 
+
+def _construct_ordinary(
+    ranker: AnyRanker,
+    names: tuple[str, ...],
+    values_by_category: Mapping[str, tuple[str, ...]],
+    *,
+    missing: bool,
+) -> RankingDataset:
+    """Construct lists of 1 to 40 documents, the same each time.
+
+    Features are heavy-tailed, or about the range that the ranker scales by. In each
+    list some features are constant; if asked, some values are missing.
+    """
     rng = np.random.default_rng(0)
-    query = np.repeat(np.arange(LISTS_COMPARED), 1 + np.arange(LISTS_COMPARED) % 40)
-    shape = (len(query), len(names))
-    features = rng.lognormal(sigma=2.0, size=shape) * rng.choice([-1, 1], shape[1])
-    usual = np.full(shape[1], 3.0)
-    # Only a ranker that is no blend can scale by stored ranges.
+    list_sizes = 1 + np.arange(LISTS_COMPARED) % 40
+    query = np.repeat(np.arange(LISTS_COMPARED), list_sizes)
+    n_docs = len(query)
+    n_features = len(names)
+
+    # Heavy-tailed values, with a sign for each feature.
+    size = rng.lognormal(sigma=2.0, size=(n_docs, n_features))
+    features = size * rng.choice([-1, 1], n_features)
+    constant_value = np.full(n_features, 3.0)
+
+    # If the ranker scales by stored ranges: values within and just outside them. A
+    # blend does not.
     mapping = ranker.members[0].ranker.mapping
     if mapping.low is not None:
         low, span = mapping.shift_and_span()
         for i, name in enumerate(mapping.names):
-            if name in names:  # ONNX makes the others of a category
+            if name in names:  # ONNX makes one-hot features itself
                 column = names.index(name)
-                around = rng.uniform(-0.25, 1.25, size=shape[0])
-                features[:, column] = low[i] + span[i] * around
-                usual[column] = low[i] + span[i] / 2
-    constant = rng.random((LISTS_COMPARED, shape[1])) < 0.2
-    features = np.where(constant[query], usual, features)
+                position = rng.uniform(-0.25, 1.25, size=n_docs)
+                features[:, column] = low[i] + span[i] * position
+                constant_value[column] = low[i] + span[i] / 2
+
+    # Some features are constant within a list, and some values are missing.
+    is_constant = rng.random((LISTS_COMPARED, n_features)) < 0.2
+    features = np.where(is_constant[query], constant_value, features)
     if missing:
-        features[rng.random(shape) < 0.05] = np.nan
-    for name, values in codes.items():
-        drawn = rng.integers(len(values), size=len(query)).astype(np.float64)
+        features[rng.random((n_docs, n_features)) < 0.05] = np.nan
+
+    # Codes of categories, some of them missing.
+    categories = {
+        name: values_by_category[name] for name in names if name in values_by_category
+    }
+    for name, values in categories.items():
+        codes = rng.integers(len(values), size=n_docs).astype(np.float64)
         if missing:
-            drawn[rng.random(len(query)) < 0.05] = np.nan
-        features[:, names.index(name)] = drawn
+            codes[rng.random(n_docs) < 0.05] = np.nan
+        features[:, names.index(name)] = codes
     return RankingDataset.from_groups(
         features,
         query,
         np.arange(LISTS_COMPARED),
         feature_names=names,
-        categories=codes,
+        categories=categories,
     )
 
 
 def with_features(lists: RankingDataset, names: tuple[str, ...]) -> RankingDataset:
-    """Return lists with these features in this order; those they lack are 0."""
+    """Return lists with these features in this order; features they lack are 0."""
     if names == lists.feature_names:
         return lists
     features = np.zeros((lists.n_docs, len(names)), FLOAT)
-    places = [names.index(name) for name in lists.feature_names]
-    features[:, places] = lists.features
+    columns = [names.index(name) for name in lists.feature_names]
+    features[:, columns] = lists.features
     return replace(lists, features=features, feature_names=names)
 
 
@@ -254,75 +307,121 @@ def lists_at_splits(
     within_lists: bool = False,
     extremes: bool = True,
 ) -> RankingDataset | None:
-    """Make documents up that show how a file decides at the splits of trees.
+    """Construct documents that show how a file decides at the splits of trees.
 
-    A third of them reach a split with a value on its threshold, a third just below, a
-    third just above; half of their other features are on a threshold, too. As many as
-    one of these thirds have extreme values, and, if asked, missing ones.
+    There are up to five equally large sets of documents. In three sets, documents reach
+    a split with a value on its threshold, just below it, or just above it; half of
+    their other features are likewise on or beside a threshold. A fourth set has extreme
+    values, and a fifth, if asked for, missing values.
 
     Args:
         trees: Trees of raw features.
         cuts: All cuts of these trees.
-        names: Of the features.
+        names: Names of the features.
         missing: Whether values may be missing.
         within_lists: Whether the ranker scales features within the list. Then values
             are from 0 to 1, and each list has both, so that scaling changes nothing.
-        extremes: Whether values may be extreme, where they are not within lists.
+        extremes: Whether values may be extreme; never with ``within_lists``.
 
     Returns:
         Lists of these documents; ``None`` if the trees have no splits.
     """
+    # Choose splits at random: each once, then again if there are too few.
     rng = np.random.default_rng(0)
-    parents_by_tree = [_parents(tree) for tree in trees]
-    splits = [
-        (i, number)
-        for i, tree in enumerate(trees)
-        for number, node in enumerate(tree)
-        if node.left
-    ]
+    splits = []
+    for tree in trees:
+        parents = _parents(tree)
+        splits += [
+            Split(tree, parents, number)
+            for number, node in enumerate(tree)
+            if node.left
+        ]
     if not splits:
         return None
     n_tried = min(SPLITS_TRIED, max(LIST_SIZE, MOST_VALUES // (5 * len(names))))
-    tried = np.resize(rng.permutation(len(splits)), n_tried)  # each once, then again
-    finite = [cut for cut in cuts if max(abs(cut.limit), abs(cut.reached)) < LARGEST]
-    cut_at = {(cut.feature, cut.limit): cut for cut in finite}
+    positions = np.resize(rng.permutation(len(splits)), n_tried)
+    splits_tried = [splits[position] for position in positions]
 
-    sets = []
-    for side in (0, -1, 1):
-        documents = _near_thresholds(finite, (n_tried, len(names)), side, rng)
-        for document, chosen in zip(documents, tried, strict=True):
-            i, number = splits[chosen]
-            _lead_to(document, trees[i], parents_by_tree[i], number)
-            node = trees[i][number]
-            cut = cut_at.get((node.feature, node.limit))
-            if cut is not None:
-                document[node.feature] = _beside(cut, side)
-        sets.append(documents)
+    # A document for each of them, on and on either side of its threshold.
+    finite_cuts = [
+        cut for cut in cuts if max(abs(cut.limit), abs(cut.reached)) < LARGEST
+    ]
+    sets = [
+        _documents_at_splits(splits_tried, finite_cuts, len(names), side, rng)
+        for side in (ON_THRESHOLD, BELOW_THRESHOLD, ABOVE_THRESHOLD)
+    ]
+    on_thresholds = sets[0]
     if extremes and not within_lists:
-        sets.append(_with_extremes(sets[0], rng))
+        sets.append(_with_extremes(on_thresholds, rng))
     if missing:
-        sets.append(_with_missing(sets[0], rng))
+        sets.append(_with_missing(on_thresholds, rng))
 
+    # Only finite values, and none that ranker and engine must send to two sides.
     features = np.clip(np.concatenate(sets), -LARGEST, LARGEST)
     features = moved_from_between(features, cuts)
+    query = np.arange(len(features)) // LIST_SIZE
     if within_lists:
+        # The first two documents of each list have the smallest and largest values. So
+        # a last list of one document joins the list before it.
         features = np.clip(features, 0.0, 1.0)
         features[::LIST_SIZE] = 0.0
         features[1::LIST_SIZE] = 1.0
-    query = np.arange(len(features)) // LIST_SIZE
-    if within_lists and len(features) % LIST_SIZE == 1:
-        query[-1] -= 1
+        if len(features) % LIST_SIZE == 1:
+            query[-1] -= 1
     return RankingDataset.from_groups(
         features, query, np.arange(query[-1] + 1), feature_names=names
     )
 
 
+class Split(NamedTuple):
+    """A split of a tree.
+
+    Attributes:
+        tree: The tree.
+        parents: Number of each node's parent.
+        number: Number of the split's node in the tree.
+    """
+
+    tree: Tree
+    parents: Mapping[int, int]
+    number: int
+
+
+def _parents(tree: Tree) -> dict[int, int]:
+    """Return the parent of each node but the root."""
+    parents = {}
+    for number, node in enumerate(tree):
+        if node.left:
+            parents[node.left] = number
+            parents[node.right] = number
+    return parents
+
+
+def _documents_at_splits(
+    splits: Sequence[Split],
+    cuts: Sequence[Cut],
+    n_features: int,
+    side: int,
+    rng: np.random.Generator,
+) -> Matrix:
+    """Return a document for each split that reaches it on one side of its threshold."""
+    documents = _near_thresholds(cuts, (len(splits), n_features), side, rng)
+    cut_at = {(cut.feature, cut.limit): cut for cut in cuts}
+    for document, split in zip(documents, splits, strict=True):
+        _lead_to(document, split)
+        node = split.tree[split.number]
+        cut = cut_at.get((node.feature, node.limit))
+        if cut is not None:
+            document[node.feature] = _beside(cut, side)
+    return documents
+
+
 def _near_thresholds(
     cuts: Sequence[Cut], shape: tuple[int, int], side: int, rng: np.random.Generator
 ) -> Matrix:
-    """Return documents of which half the used values are at, or beside, a threshold.
+    """Return documents with half of the values on, or beside, a threshold.
 
-    The others are midway between two thresholds.
+    The other values are midway between two thresholds. Features without a cut are 0.
     """
     documents = np.zeros(shape, FLOAT)
     cuts_by_feature: dict[int, list[Cut]] = defaultdict(list)
@@ -331,59 +430,47 @@ def _near_thresholds(
     for feature, feature_cuts in cuts_by_feature.items():
         beside = np.array([_beside(cut, side) for cut in feature_cuts], FLOAT)
         limits = np.array([cut.limit for cut in feature_cuts], FLOAT)
-        one, other = rng.integers(len(limits), size=(2, len(documents)))
-        midway = limits[one] / 2 + limits[other] / 2
-        near = rng.random(len(documents)) < 0.5
-        documents[:, feature] = np.where(near, beside[one], midway)
+        first, second = rng.integers(len(limits), size=(2, len(documents)))
+        midway = limits[first] / 2 + limits[second] / 2
+        is_near = rng.random(len(documents)) < 0.5
+        documents[:, feature] = np.where(is_near, beside[first], midway)
     return documents
 
 
 def _beside(cut: Cut, side: int) -> float:
-    """Return a value on a threshold (0), just below (-1) or just above (1).
+    """Return a value on a threshold, just below it or just above it.
 
-    Where ranker and engine cut at different values, it is one both send the same way.
+    If ranker and engine cut at different values, both send it to the same side.
     """
-    if side > 0:
+    if side == ABOVE_THRESHOLD:
         highest = FLOAT(max(cut.limit, cut.reached))
         return float(np.nextafter(highest, FLOAT(LARGEST)))
     lowest = FLOAT(min(cut.limit, cut.reached))
-    if side < 0:
+    if side == BELOW_THRESHOLD:
         return float(np.nextafter(lowest, FLOAT(-LARGEST)))
     return float(lowest)
 
 
-def _parents(tree: Tree) -> dict[int, int]:
-    """Return the parent of each node but the root."""
-    return {
-        child: number
-        for number, node in enumerate(tree)
-        if node.left
-        for child in (node.left, node.right)
-    }
-
-
-def _lead_to(
-    document: Matrix, tree: Tree, parents: dict[int, int], number: int
-) -> None:
-    """Change a document so that it reaches a node."""
-    # From the node up to the root: what each split above asks of its feature.
-    above: dict[int, float] = {}  # values must be larger
+def _lead_to(document: Matrix, split: Split) -> None:
+    """Change a document's values so that it reaches a split."""
+    # From the split up to the root: what each split above requires of its feature.
+    must_exceed: dict[int, float] = {}
     at_most: dict[int, float] = {}
-    child = number
-    while child in parents:
-        parent = parents[child]
-        node = tree[parent]
+    child = split.number
+    while child in split.parents:
+        parent = split.parents[child]
+        node = split.tree[parent]
         if child == node.left:
             limit = at_most.get(node.feature, LARGEST)
             at_most[node.feature] = min(limit, node.limit)
         else:
-            limit = above.get(node.feature, -LARGEST)
-            above[node.feature] = max(limit, node.limit)
+            limit = must_exceed.get(node.feature, -LARGEST)
+            must_exceed[node.feature] = max(limit, node.limit)
         child = parent
 
-    # A value between the two limits, where the document's own is not.
-    for feature in above.keys() | at_most.keys():
-        low = FLOAT(above.get(feature, -LARGEST))
+    # Change values that do not lie between the two limits.
+    for feature in must_exceed.keys() | at_most.keys():
+        low = FLOAT(must_exceed.get(feature, -LARGEST))
         high = FLOAT(at_most.get(feature, LARGEST))
         if not low < document[feature] <= high:
             document[feature] = high if feature in at_most else np.nextafter(low, high)
@@ -391,37 +478,39 @@ def _lead_to(
 
 def _with_extremes(documents: Matrix, rng: np.random.Generator) -> Matrix:
     """Return the documents with a third of the values extreme, of either sign."""
-    values = np.array([*EXTREMES, *(-value for value in EXTREMES)], FLOAT)
-    extreme = rng.choice(values, size=documents.shape)
-    chosen = rng.random(documents.shape) < 1 / 3
-    return np.where(chosen, extreme, documents)
+    negative_extremes = [-value for value in EXTREMES]
+    extremes = np.array([*EXTREMES, *negative_extremes], FLOAT)
+    drawn_extremes = rng.choice(extremes, size=documents.shape)
+    is_extreme = rng.random(documents.shape) < 1 / 3
+    return np.where(is_extreme, drawn_extremes, documents)
 
 
 def _with_missing(documents: Matrix, rng: np.random.Generator) -> Matrix:
     """Return the documents with a tenth to all of their values missing."""
     share = rng.choice([0.1, 0.5, 1.0], size=(len(documents), 1), p=[0.6, 0.35, 0.05])
-    missing = rng.random(documents.shape) < share
-    return np.where(missing, FLOAT(np.nan), documents)
+    is_missing = rng.random(documents.shape) < share
+    return np.where(is_missing, FLOAT(np.nan), documents)
 
 
 def lists_far_out(
     names: tuple[str, ...], weights: Floats, *, missing: bool
 ) -> Iterator[RankingDataset]:
-    """Make documents up for a linear model: small, large and huge, some with gaps.
-
-    Huge values stay so small that float32 holds the sum of all terms.
+    """Construct lists for a linear model, with small, large and huge values.
 
     Args:
-        names: Of the features.
-        weights: ``[n_features]`` of raw features.
+        names: Names of the features.
+        weights: ``[n_features]`` weights of raw features.
         missing: Whether values may be missing.
     """
     rng = np.random.default_rng(1)
     shape = (5 * LIST_SIZE, len(names))
     query = np.arange(shape[0]) // LIST_SIZE
+
+    # The sum of all terms must not exceed float32.
+    total_weight = max(1.0, float(np.abs(weights).sum()))
+    largest_magnitude = 1e37 / total_weight
     for magnitude in MAGNITUDES:
-        total_weight = max(1.0, float(np.abs(weights).sum()))
-        features = rng.normal(size=shape) * min(magnitude, 1e37 / total_weight)
+        features = rng.normal(size=shape) * min(magnitude, largest_magnitude)
         if missing:
             features[rng.random(shape) < 0.1] = np.nan
         yield RankingDataset.from_groups(

@@ -1,15 +1,15 @@
-"""What a ranker is, whatever its kind: fitted, saved, loaded, scoring, judged.
+"""The parts that all kinds of rankers share: types, training interface and scoring.
 
-A ranker is saved as a folder: ``ranker.json``, and the files of its model beside it.
-Most rankers are one model, with a mapping of the features that it reads; a blend
-(:mod:`affinerank.rankers.blend`) adds up several of these.
+A ranker is a model together with the mapping from raw features to the features that
+the model reads. A blend (:mod:`affinerank.rankers.blend`) adds up the scores of several
+rankers. A ranker is saved as a folder with ``ranker.json`` and the files of its model.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -37,27 +37,29 @@ JUDGED_BY = Metric("nDCG", cutoff=10)
 
 
 class Model(Protocol):
-    """What a kind of ranker brings: scores, and what its folder holds."""
+    """The trained model inside a ranker. Every kind of ranker implements it."""
 
     def predict(self, features: Matrix) -> Floats:
         """Score documents from mapped features ``[n_docs, n_features]``."""
 
     def files(self) -> Mapping[str, bytes]:
-        """Return the model's files, by name."""
+        """Return the content of the model's files, by file name."""
 
     def about(self) -> dict[str, Any]:
-        """Return what else ``ranker.json`` must say for ``load`` to read the model."""
+        """Return the entries of ``ranker.json`` that ``load`` needs for this model."""
 
 
 class MemberPlan(NamedTuple):
-    """How a member of a blend is trained; of another ranker, how it is.
+    """How one member of a blend is trained.
+
+    A ranker that is not a blend has one plan: its own.
 
     Attributes:
-        name: Of its folder, and in messages.
-        ranker: Its row of ``RANKERS``.
-        settings: Of that row.
-        scaling: Of its features.
-        share: How much it counts.
+        name: Name of the member's folder; messages use it, too.
+        ranker: The member's row of ``RANKERS``.
+        settings: Settings of that row.
+        scaling: How the member's features are scaled: ``list``, ``data`` or ``none``.
+        share: Weight of the member's scores in the blend.
     """
 
     name: str
@@ -68,13 +70,13 @@ class MemberPlan(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A ranker, and its part in what a blend says.
+    """A trained ranker and its weight in a blend.
 
     Attributes:
-        name: Of its folder.
-        ranker: What scores, with features of its own.
-        share: How much it counts.
-        unit: What its scores are divided by first.
+        name: Name of the member's folder.
+        ranker: The trained ranker, which reads features of its own.
+        share: Weight of its scores.
+        unit: Its scores are divided by this before they are weighted.
     """
 
     name: str
@@ -88,11 +90,11 @@ class Ranker(Tabular):
     """A model and the features it reads.
 
     Attributes:
-        kind: Its row of ``RANKERS``.
-        model: What scores.
-        mapping: What is done to raw features first.
-        provenance: How it was trained, for the reader of its file.
-        learnt_from: Names of the queries that it learnt from.
+        kind: Name of the ranker's row of ``RANKERS``.
+        model: Scores documents from mapped features.
+        mapping: Turns raw features into those that the model reads.
+        provenance: How the ranker was trained, for the reader of its file.
+        learnt_from: Names of the queries that the ranker learnt from.
     """
 
     kind: str
@@ -102,45 +104,47 @@ class Ranker(Tabular):
     learnt_from: tuple[str, ...] = ()
 
     def _line(self) -> str:
-        by = self.provenance.get("estimator")
-        learnt = f", by {by}" if by else ""
-        return f"{self.kind}, {len(self.mapping.names):,} features{learnt}"
+        estimator = self.provenance.get("estimator")
+        by_estimator = f", by {estimator}" if estimator else ""
+        return f"{self.kind}, {len(self.mapping.names):,} features{by_estimator}"
 
     def _rows(self) -> list[dict[str, Any]]:
         return [{"feature": name} for name in self.mapping.names]
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the raw features that it reads."""
+        """Names of the raw features that the ranker reads."""
         return self.mapping.raw_names
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Itself alone; a blend has several."""
+        """The ranker itself as the only member; a blend has several."""
         return (Member(self.kind, self),)
 
     def scores(self, data: RankingDataset) -> Floats:
         """Score every document of raw data: ``[n_docs]``, higher is ranked earlier.
 
-        Some queries at a time: the mapped features are never held as a whole.
+        Features are mapped for a block of queries at a time, to save memory.
         """
         scores = np.empty(data.n_docs)
-        for rows, features in self.mapping.blocks(data):
-            scores[rows] = self.predict(features)
+        for documents, features in self.mapping.blocks(data):
+            scores[documents] = self.predict(features)
         return scores
 
     def predict(self, features: Matrix) -> Floats:
         """Score documents from mapped features ``[n_docs, n_features]``."""
-        wanted = len(self.mapping.names)
-        if features.shape[1] != wanted:
+        n_features = len(self.mapping.names)
+        if features.shape[1] != n_features:
             raise DataError(
-                f"this ranker reads {wanted} features, got {features.shape[1]}"
+                f"this ranker reads {n_features} features, got {features.shape[1]}"
             )
-        return self.model.predict(features) if len(features) else np.zeros(0)
+        if not len(features):
+            return np.zeros(0)
+        return self.model.predict(features)
 
     def save(self, folder: PathLike) -> None:
         """Write ``ranker.json`` and the model into a new folder, all or nothing."""
-        about = {
+        description = {
             "format": FORMAT[0],
             "version": FORMAT[1],
             "kind": self.kind,
@@ -150,24 +154,25 @@ class Ranker(Tabular):
             "provenance": dict(self.provenance),
             "learnt_from": self.learnt_from,
         }
-        with new_folder(Path(folder)) as aside:
+        with new_folder(Path(folder)) as unfinished:
             for name, content in self.model.files().items():
-                (aside / name).write_bytes(content)
-            (aside / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+                (unfinished / name).write_bytes(content)
+            text = json.dumps(description, indent=2) + "\n"
+            (unfinished / ABOUT).write_text(text)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """What training gives.
+    """The result of training one ranker.
 
     Attributes:
-        model: After the last epoch or tree.
-        chosen: After the epoch or tree that held-out weights or ``lengths`` chose;
-            ``None`` without.
-        chosen_at: That epoch or number of trees, from 1.
-        trace: What it was worth to the held-out queries after each epoch or tree.
+        model: The model after the last epoch or tree.
+        chosen: The model after the epoch or tree that held-out queries or ``lengths``
+            chose; ``None`` if neither was given.
+        chosen_at: Number of that epoch or tree, counted from 1.
+        trace: Value on the held-out queries after each epoch or tree.
         report: Plain numbers about the training, for the reader.
-        outside: One that did not learn from the held-out queries, if asked for.
+        outside: A model that did not learn from the held-out queries, if requested.
     """
 
     model: Model
@@ -179,27 +184,28 @@ class Fitted:
 
     @property
     def kept(self) -> Model:
-        """The chosen model where there is one, else the last."""
+        """The chosen model if there is one, else the last."""
         return self.model if self.chosen is None else self.chosen
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """What the ``fit`` of a row is given: ``n`` rankers to train on shared features.
+    """The input of a row's ``fit``: ``n`` rankers to train on the same features.
 
     Attributes:
-        features: ``[n_docs, n_features]`` mapped.
-        targets: What each ranker learns; or, for a kind that ``explains_clicks``, the
-            clicks it explains.
+        features: ``[n_docs, n_features]`` mapped features.
+        targets: Relevance weights that each ranker learns; for a kind that
+            ``explains_clicks``, impressions and clicks.
         offsets: ``[n_queries + 1]`` query boundaries.
-        seeds: ``[n]`` one per ranker.
+        seeds: ``[n]`` one seed per ranker.
         settings: An instance of the row's ``settings``.
-        validation: Chooses an epoch or number of trees, and with patience it ends the
-            training.
-        lengths: ``[n]``, in place of validation: the epochs or trees after which each
-            ranker is chosen.
-        checkpoint: File that an interrupted training resumes from, removed at the end.
-        categories: Columns of features that are codes of categories.
+        validation: Held-out queries that choose an epoch or a number of trees. With
+            patience they also end the training.
+        lengths: ``[n]`` number of epochs or trees after which each ranker is chosen;
+            replaces ``validation``.
+        checkpoint: File from which an interrupted training resumes. It is removed at
+            the end.
+        categories: Columns of ``features`` that hold category codes.
         progress: Called as training advances.
     """
 
@@ -216,16 +222,18 @@ class Task:
     progress: Progress = quiet
 
     def __post_init__(self) -> None:
-        """Reject targets of another shape, and patience with nothing to judge by."""
-        wanted = (len(self.seeds), len(self.features))
-        # Impressions and clicks, or weights and known.
-        parts = fields(self.targets)[:2]
-        first, second = (getattr(self.targets, part.name) for part in parts)
-        if not first.shape[:2] == second.shape[:2] == wanted:
-            raise DataError(
-                f"weights must be [{wanted[0]} seeds, {wanted[1]} documents], "
-                f"got {first.shape[:2]}"
-            )
+        """Reject targets of the wrong shape, and patience without validation."""
+        n_seeds = len(self.seeds)
+        n_documents = len(self.features)
+        # The first two fields hold weights and which are known, or impressions and
+        # clicks.
+        for part in fields(self.targets)[:2]:
+            shape = getattr(self.targets, part.name).shape[:2]
+            if shape != (n_seeds, n_documents):
+                raise DataError(
+                    f"weights must be [{n_seeds} seeds, {n_documents} documents], "
+                    f"got {shape}"
+                )
         if self.settings.patience is not None and self.validation is None:
             raise ConfigError("early stopping (patience) needs validation weights")
 
@@ -233,11 +241,16 @@ class Task:
 def fit_of(
     train: Callable[[Task], list[Fitted]], *, resumes: bool = False
 ) -> Callable[..., list[Fitted]]:
-    """Turn a function of a :class:`Task` into the ``fit`` of a row."""
+    """Turn a function of a :class:`Task` into the ``fit`` of a row.
+
+    Args:
+        train: Trains the rankers of a task.
+        resumes: Whether ``train`` can resume from a checkpoint.
+    """
 
     @wraps(train)
-    def fit(*given: Any, **more: Any) -> list[Fitted]:
-        task = Task(*given, **more)
+    def fit(*args: Any, **keyword_args: Any) -> list[Fitted]:
+        task = Task(*args, **keyword_args)
         if task.checkpoint is not None and not resumes:
             raise ConfigError("this ranker takes no checkpoint; leave it out")
         return train(task)
@@ -250,29 +263,33 @@ class RankerKind:
     """A row of ``RANKERS``.
 
     Attributes:
-        name: Its key, written into ``ranker.json``.
-        title: What figures and messages call it.
-        settings: Type of its settings, a frozen dataclass.
-        fit: Trains. Called as ``fit(features, targets, offsets, *, seeds, settings,
-            validation=None, checkpoint=None, progress=quiet)``, with ``lengths`` and
-            ``categories`` where the row takes them; :class:`Task` tells what these are.
-        load: Builds a model from a folder, its ``ranker.json`` and the number of
-            features; any error it raises rejects the folder.
+        name: Key of the row, written into ``ranker.json``.
+        title: Name in figures and messages.
+        settings: Type of the settings, a frozen dataclass.
+        fit: Trains rankers. Called as ``fit(features, targets, offsets, *, seeds,
+            settings, validation=None, checkpoint=None, progress=quiet)``. Rows that
+            support them also take ``lengths`` and ``categories``. :class:`Task`
+            describes the arguments.
+        load: Builds a model from a folder, the content of ``ranker.json`` and the
+            number of features. Any error it raises rejects the folder.
         reads_missing: Whether features may be NaN.
-        reads_categories: Whether features may be codes of categories.
-        tuned_rate: Whether the learning rate that a data set recommends is meant for
-            its ``learning_rate``.
-        explains_clicks: Whether ``fit`` takes clicks in place of weights.
-        patience: Epochs or trees without gain after which a choice by held-out queries
-            ends; ``None`` if ``fit`` takes no ``lengths``, so that nothing is chosen.
-        rates: Learning rates to choose from alike; none: that of its settings.
-        scaling: Of features, where nobody says: within the list, over the data, none.
-        prior_rankers: Rows that learn from other queries what to expect of a document,
-            where an estimator asks for that: clicks by each that explains them, weights
-            by the last; left out, the row itself.
-        members: From its settings to how its members are trained, for a blend.
-        pace: Documents that it learns from for each second of a budget, where rankers
-            are compared.
+        reads_categories: Whether features may be category codes.
+        tuned_rate: Whether the learning rate that a data set recommends applies to
+            this row's ``learning_rate``.
+        explains_clicks: Whether ``fit`` takes clicks instead of weights.
+        patience: When held-out queries choose the number of epochs or trees, training
+            ends after this many without a gain. ``None`` if ``fit`` takes no
+            ``lengths``; then nothing is chosen.
+        rates: Learning rates that held-out queries choose from. Empty: the rate of the
+            settings.
+        scaling: Default scaling of features: ``list``, ``data`` or ``none``.
+        prior_rankers: Rows trained out of fold when an estimator needs a prior: each
+            that can explain clicks is trained on clicks, the last on weights. Empty:
+            this row itself.
+        out_of_fold: Settings that differ where this row is trained out of fold. A prior
+            needs less detail than a ranker, and is trained several times.
+        members: For a blend: from its settings to the plans of its members.
+        pace: Documents to learn from per second of the time budget (``train --auto``).
     """
 
     name: str
@@ -288,12 +305,13 @@ class RankerKind:
     rates: tuple[float, ...] = ()
     scaling: str = SCALINGS[0]
     prior_rankers: tuple[str, ...] = ()
+    out_of_fold: Mapping[str, Any] = field(default_factory=dict)
     members: Callable[[Any], Sequence[MemberPlan]] | None = None
     pace: float = 30.0
 
     @property
     def prior(self) -> tuple[str, ...]:
-        """Rows that learn from other queries what to expect of a document."""
+        """Rows that are trained out of fold when an estimator needs a prior."""
         return self.prior_rankers or (self.name,)
 
 
@@ -303,26 +321,34 @@ def score(ranker: AnyRanker, data: RankingDataset) -> Floats:
 
 
 def judge(scores: Floats, data: RankingDataset, relevant_above: float) -> MetricValues:
-    """Compute the number everything is judged by: nDCG@10 on binarised labels."""
+    """Compute nDCG@10 on binarised labels, the metric of all our comparisons."""
     return JUDGED_BY(scores, data.relevance(relevant_above), data.offsets)
 
 
 def predict_all(models: Sequence[Model], features: Matrix) -> Floats:
-    """Score documents by each model, ``[n, n_docs]``.
+    """Score documents by each model, ``[n_models, n_docs]``.
 
-    Models that are ``alike``, where they say so, are scored in one pass by their
+    Models with equal ``alike`` attributes are scored in one pass by their
     ``predict_together``; the others one by one.
     """
+    # Positions in `models` of those that share a pass.
+    positions_by_group: dict[Any, list[int]] = {}
+    for position, model in enumerate(models):
+        group = getattr(model, "alike", position)
+        positions_by_group.setdefault(group, []).append(position)
+
+    # A large matrix of features is read in blocks of documents, to save memory.
     scores = np.empty((len(models), len(features)))
-    places: dict[Any, list[int]] = {}
-    for i, model in enumerate(models):
-        places.setdefault(getattr(model, "alike", i), []).append(i)
-    for some in passed(features):
-        for own in places.values():
-            first: Any = models[own[0]]
-            read, alike = features[some], [models[i] for i in own]
-            alone = len(own) == 1
-            scores[own, some] = (
-                first.predict(read) if alone else first.predict_together(alike, read)
-            )
+    for documents in passed(features):
+        block = features[documents]
+        for positions in positions_by_group.values():
+            group_models = [models[position] for position in positions]
+            scores[positions, documents] = _predict_group(group_models, block)
     return scores
+
+
+def _predict_group(models: Sequence[Any], features: Matrix) -> Floats:
+    """Score documents by models of one group, ``[n_models, n_docs]``."""
+    if len(models) == 1:
+        return np.asarray(models[0].predict(features))[None]
+    return np.asarray(models[0].predict_together(models, features))

@@ -1,4 +1,4 @@
-"""What a search engine can serve: checked before a ranker is trained for it.
+"""How to train a ranker that a search engine can serve, checked before training.
 
 A search engine scores one document at a time, by trees or by a linear model. So
 features are not scaled within the list, and a category becomes features of 0 and 1.
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 TREES = (trees.ROW.name, xgboost.ROW.name)
 LINEAR = linear.ROW.name
-NATIVE = "native"  # text as it is
+NATIVE = "native"  # categories are read as codes
+ONE_HOT = "one-hot"  # a category becomes a feature of 0 and 1 for each value
 RANKERS_SERVED = {
     "opensearch": (*TREES, LINEAR),
     "elasticsearch": TREES,
@@ -29,13 +30,13 @@ RANKERS_SERVED = {
 ENGINES = tuple(RANKERS_SERVED)
 
 
-class Servable(NamedTuple):
-    """How a ranker is trained that an engine can hold.
+class EngineTraining(NamedTuple):
+    """How to train a ranker that an engine can serve.
 
     Attributes:
         ranker: A row of ``RANKERS``.
-        scaling: Of its features.
-        categories: ``one-hot`` where the data have some.
+        scaling: How features are scaled: ``data`` or ``none``.
+        categories: ``one-hot`` if the data have categories, else ``None``.
     """
 
     ranker: str
@@ -43,30 +44,34 @@ class Servable(NamedTuple):
     categories: str | None
 
 
-def servable(
+def plan_for_engine(
     engine: str,
     ranker: str | None,
     scaling: str | None,
     categories: str | None,
     data: RankingDataset,
-) -> Servable:
-    """Say how to train for an engine; reject what it cannot hold.
+) -> EngineTraining:
+    """Return how to train for an engine; reject options that it cannot serve.
 
     Args:
         engine: One of ``ENGINES``.
-        ranker: A row of ``RANKERS``; trees where left out.
-        scaling: Of features; what the engine can hold where left out.
-        categories: How text is read; as one-hot where left out.
-        data: What is learnt from.
+        ranker: A row of ``RANKERS``; trees if ``None``.
+        scaling: How features are scaled; if ``None``, as the ranker needs it.
+        categories: How categories are read; one-hot if ``None``.
+        data: The data to train on.
     """
     require_choice("--for", engine, ENGINES)
-    served = RANKERS_SERVED[engine]
+
+    # The ranker must be of a kind that the engine serves.
     ranker = ranker or TREES[0]
-    if ranker not in served:
+    rankers_served = RANKERS_SERVED[engine]
+    if ranker not in rankers_served:
         raise ConfigError(
-            f"{engine} cannot hold a ranker of kind {ranker}; with --for {engine} give "
-            f"--ranker {' or '.join(served)}, or leave --ranker out"
+            f"{engine} cannot serve a {ranker} ranker; with --for {engine} give "
+            f"--ranker {' or '.join(rankers_served)}, or leave --ranker out"
         )
+
+    # An engine sees neither the rest of the list nor text.
     if scaling == "list":
         raise ConfigError(
             f"{engine} scores one document at a time, so features cannot be scaled "
@@ -78,12 +83,18 @@ def servable(
             f"{engine} give --categories one-hot, or leave --categories out"
         )
     _require_features(engine, data)
-    plain = "data" if ranker == LINEAR else "none"
-    return Servable(ranker, scaling or plain, "one-hot" if data.categories else None)
+
+    # Linear models need features of comparable size; trees do not.
+    default_scaling = "data" if ranker == LINEAR else "none"
+    return EngineTraining(
+        ranker,
+        scaling or default_scaling,
+        ONE_HOT if data.categories else None,
+    )
 
 
 def _require_features(engine: str, data: RankingDataset) -> None:
-    """Reject features that an engine cannot name, or whose gaps it cannot tell."""
+    """Reject features with names or missing values that an engine cannot read."""
     if engine == "vespa":
         for name in data.categories:
             raise DataError(
@@ -93,9 +104,10 @@ def _require_features(engine: str, data: RankingDataset) -> None:
             )
         require_vespa_names(iter(data.feature_names))
     if engine == "ranklib":
-        for name, number in data.missing_values().items():
+        for name, n_missing in data.missing_values().items():
             if name not in data.categories:
                 raise DataError(
-                    f"{name!r} is missing in {number:,} documents, which RankLib would "
-                    "take for 0; say so (--missing 0), for the ranker to learn it"
+                    f"{name!r} is missing in {n_missing:,} documents. RankLib would "
+                    "read 0 there; train with --missing 0, so that the ranker learns "
+                    "the same"
                 )

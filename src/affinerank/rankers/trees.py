@@ -23,13 +23,12 @@ from affinerank.rankers.boosting import (
     Trees,
     boosted_row,
     jobs,
-    threads_for,
 )
 from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.tree_nodes import Tree, from_lightgbm
 from affinerank.rankers.tree_text import require_sound, trees_alone
 from affinerank.settings import require_at_least
-from affinerank.threads import usable_threads
+from affinerank.threads import threads_for
 
 TEXT = "model.txt"
 OBJECTIVES = {"auto": None, "native": True, "any-sign": False}
@@ -92,7 +91,7 @@ class TreeModel(Trees):
 
     def predict(self, features: Matrix) -> Floats:
         """Score documents from mapped features; NaN is missing."""
-        threads = usable_threads(0)
+        threads = threads_for(len(features))
         scores = self.booster().predict(features, num_threads=threads)
         return np.asarray(scores, dtype=np.float64)
 
@@ -271,4 +270,5 @@ ROW = boosted_row(
     load_trees,
     reads_categories=True,
     prior_rankers=PRIOR,
+    out_of_fold={"learning_rate": 0.15, "leaves": 8, "patience": 8},
 )

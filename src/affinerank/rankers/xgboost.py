@@ -23,12 +23,11 @@ from affinerank.rankers.boosting import (
     Trees,
     boosted_row,
     jobs,
-    threads_for,
 )
 from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.tree_nodes import Tree
 from affinerank.rankers.xgboost_json import document, nodes_of, sound_trees
-from affinerank.threads import usable_threads
+from affinerank.threads import threads_for, usable_threads
 
 if TYPE_CHECKING:
     from affinerank.rankers.tree_objective import Lesson
