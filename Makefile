@@ -1,4 +1,5 @@
-# `make demo` and `make test` set up all they need in .venv, from a fresh clone.
+# `make demo` and `make test` set up all they need in .venv, from a fresh clone; the demo
+# installs the core alone, the tests everything.
 PYTHON ?= python3
 BIN := .venv/bin
 # two processes; one that has nothing left takes over tests that the other has not begun
@@ -6,7 +7,8 @@ IN_TWO := -n 2 --dist worksteal
 
 .PHONY: demo test test-oldest quick lint fuzz tables docs benchmark dist audit clean
 
-demo: .venv/installed
+demo: .venv/core
+	rm -rf affinerank-demo
 	$(BIN)/affinerank demo
 
 test: .venv/installed lint
@@ -62,10 +64,18 @@ audit: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
 	$(BIN)/pip-audit --strict --no-deps --disable-pip -r constraints.txt
 
-.venv/installed: pyproject.toml constraints.txt
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# what the demo, and most users, need: no torch
+.venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit('AffineRank needs Python 3.11 or newer') if sys.version_info < (3, 11) else None"
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(PIP_INSTALL) -e .
+	touch $@
+
+# everything that tests, networks and pages need
+.venv/installed: .venv/core
+	$(PIP_INSTALL) -e ".[dev]"
 	touch $@
 
 clean:

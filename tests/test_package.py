@@ -56,7 +56,7 @@ def test_the_oldest_versions_tested_are_the_oldest_allowed() -> None:
     extras = project["optional-dependencies"]
     optional = [
         line
-        for name in ("delta", "export", "postgres", "sklearn", "xgboost")
+        for name in ("delta", "export", "networks", "postgres", "sklearn", "xgboost")
         for line in extras[name]
     ]
     allowed = {}

@@ -99,7 +99,10 @@ __all__ = [*_MODULE_OF]  # noqa: PLE0604
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'affinerank' has no attribute {name!r}")
-    return getattr(import_module(f"affinerank.{_MODULE_OF[name]}"), name)
+    from affinerank.extras import missing_library_named
+
+    with missing_library_named():
+        return getattr(import_module(f"affinerank.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -19,6 +19,10 @@ class ConfigError(AffineRankError):
     """A setting, a name or an option is not one the package knows."""
 
 
+class MissingLibraryError(ConfigError):
+    """A library that not everyone installs is needed, and is not there."""
+
+
 class AffineRankWarning(UserWarning):
     """The input was taken, and something about it is worth knowing."""
 

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
 from affinerank.errors import ConfigError
+from affinerank.extras import missing_library_named
 from affinerank.settings import hint
 
 
@@ -76,6 +77,8 @@ def later(path: str, **options: Any) -> Callable[..., Any]:
     module, name = path.split(":")
 
     def call(*arguments: Any, **more: Any) -> Any:
-        return getattr(import_module(module), name)(*arguments, **options, **more)
+        with missing_library_named():
+            function = getattr(import_module(module), name)
+        return function(*arguments, **options, **more)
 
     return call

@@ -4,19 +4,13 @@ import gzip
 import json
 import subprocess
 import sys
-from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from affinerank import demo
-from affinerank.bias.trust_test import TrustTest
-from affinerank.cli import display, main
-from affinerank.experiments.reproduce import reproduce
-from affinerank.rankers.ranker import JUDGED_BY
+from affinerank.cli import main
 
 GOOD = b"1 qid:1 1:0.5 2:1\n0 qid:1 1:0.7\n3 qid:2 2:1\n"
 
@@ -132,44 +126,23 @@ def test_wrong_arguments_are_one_sentence_and_exit_two(
     assert printed.err.count("\n") == 1
 
 
-def reproduce_small(folder: Path, plan: str, out: Path, **given: Any) -> Any:
-    """The same plan, on a smaller world and with fewer epochs."""
-    less = Path(plan).read_text().replace("yahoo-like:500", "yahoo-like:60")
-    path = folder / "demo.toml"
-    path.write_text(less.replace("epochs = 8", "epochs = 2"))
-    return reproduce(str(path), out, **given)
-
-
-def test_the_demo_goes_the_whole_path_and_reports(
+def test_the_demo_runs_every_command_it_prints(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "WORLD", "yahoo-like:300")
-    monkeypatch.setattr(demo, "SHAPE", ("hidden=8", "epochs=4"))
-    monkeypatch.setattr(demo, "reproduce", partial(reproduce_small, tmp_path))
-    assert main(["demo", "--json", "--out", str(tmp_path / "demo")]) == 0
-    about = json.loads(capsys.readouterr().out)
-    rates = [row["rate"] for row in about["by_rank"]]
-    assert rates[0] > 0.5 > rates[9]
-    values = {row["ranking"]: row["mean"] for row in about["rankings"]}
-    assert values["random"] + 0.1 < values["production"] < values["ideal"] == 1.0
-    assert values["production"] < values["posterior"]
-    assert about["estimation_error"] < 0.1
-    assert Path(about["report"]).is_file()
-
-
-def test_the_demo_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    trust = TrustTest(
-        found=True, p=1e-9, statistic=9.0, lead=0.1, lead_error=0.01, n_queries=20
-    )
-    row = {"rank": 1, "rate": 0.5, "relevant": 0.3, "alpha": 0.3, "beta": 0.6}
-    row |= {"alpha_estimated": 0.31, "beta_estimated": 0.6}
-    value = JUDGED_BY(np.array([1.0, 0.0]), np.array([1.0, 0.0]), np.array([0, 2]))
-    log = {"sessions": 1, "impressions": 2, "clicks": 1}
-    shown = demo.Demo("a world", {"ideal": value}, log, [row], 0.01, trust)
-    display.demonstration(shown, Path("report.html"))
+    monkeypatch.setattr(demo, "WORLD", "shop-like:60")
+    monkeypatch.setattr(demo, "CLICKS", "3000")
+    folder = tmp_path / "demo"
+    assert main(["demo", "--out", str(folder)]) == 0
     printed = capsys.readouterr().out
-    for word in ("alpha, estimated", "There is trust bias", "linear gain", "report.ht"):
-        assert word in printed
+    for step in demo.demo_steps():
+        assert f"$ {step.command}\n" in printed
+    names = {path.name for path in folder.iterdir()}
+    files = {"log.csv", "products.csv", "audit.html", "counts.parquet", "users.json"}
+    assert names >= files | {"model"}
+    assert "model is better than production" in printed.splitlines()[-3]
+    # The folder is not written over.
+    assert main(["demo", "--out", str(folder)]) == 2
+    assert "exists already" in capsys.readouterr().err
 
 
 def test_the_installed_command_answers_for_help() -> None:

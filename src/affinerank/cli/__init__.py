@@ -32,6 +32,7 @@ from affinerank.cli import (
 )
 from affinerank.cli.options import Result, command
 from affinerank.errors import AffineRankError, AffineRankWarning
+from affinerank.extras import missing_library_named
 from affinerank.files import one_line, remove_own_scratch
 
 DEBUG = "--debug"
@@ -114,7 +115,8 @@ def main(argv: list[str] | None = None) -> int:
         warnings.showwarning = _print_note  # type: ignore[assignment]
         try:
             given = [word for word in words if word != DEBUG]
-            result: Any = app(given, prog_name="affinerank", standalone_mode=False)
+            with missing_library_named():
+                result: Any = app(given, prog_name="affinerank", standalone_mode=False)
         except KeyboardInterrupt:
             result = 130
         except Exception as error:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
-from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -113,41 +112,6 @@ def description(about: About) -> None:
             f"linear gain, {found['queries_skipped']} queries without a relevant "
             "document skipped"
         )
-
-
-def demonstration(demo: Any, report: Path) -> None:
-    """Print what the demo showed."""
-    ranks = [row["rank"] for row in demo.by_rank]
-
-    def drawn(**names: str) -> None:
-        """Print values of each rank."""
-        rows = {key: [row[name] for row in demo.by_rank] for name, key in names.items()}
-        _by_rank(ranks, rows)
-
-    line(f"{demo.world}, a synthetic world, ranked by LambdaMART trained on 20 queries")
-    told(
-        demo.log,
-        "its users: {sessions:,} sessions, {impressions:,} impressions, {clicks:,} "
-        "clicks; position and trust bias as in the paper",
-    )
-    drawn(rate="clicked", relevant="relevant")
-    line("Clicks fall with the rank far faster than relevance: that is the bias.\n")
-    names = {"alpha": "alpha, true", "alpha_estimated": "alpha, estimated"}
-    drawn(**names, beta="beta, true", beta_estimated="beta, estimated")
-    line(
-        "How users click, estimated from their clicks alone, in the gauge of the truth "
-        f"(error E = {demo.estimation_error:.3f}; 0 is perfect, 0.5 useless)."
-    )
-    if demo.trust_bias is not None:
-        verdict = "is" if demo.trust_bias.found else "was not found to be"
-        line(f"There {verdict} trust bias (p = {demo.trust_bias.p:.1g}).\n")
-    judged = [{"ranking": name, "v": v} for name, v in demo.rankings.items()]
-    band = "{v.interval[0]:.3f} to {v.interval[1]:.3f}"
-    columns = {"ranking": "{ranking}", "nDCG@10": "{v.mean:.3f}", "95 % interval": band}
-    listed(judged, columns)
-    line(judged[0]["v"].name)
-    line("The networks learnt from the same clicks; full information from the labels.")
-    line(f"The paper's figures at this size, with what held: {report}")
 
 
 def simulated(about: About) -> None:
