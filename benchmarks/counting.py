@@ -1,7 +1,8 @@
 """Counting a click log: against the bare query, by size, and within its memory.
 
-Writes logs of ten rows per session into a temporary folder, in three shapes: every
-group new (two rows to a group), head-heavy (some 10,000 groups), Zipf. It prints
+Writes logs into a temporary folder, in four shapes: ten rows per session with every
+group new (two rows to a group), head-heavy (some 10,000 groups), or Zipf; and a hundred
+rows per session, each session with documents of its own (a million groups). It prints
 
 - seconds of our counting, unchecked, checked, and by the last click above, of the bare
   DuckDB query, of pandas and of polars over the same file, taken alternately: medians,
@@ -16,7 +17,7 @@ group new (two rows to a group), head-heavy (some 10,000 groups), Zipf. It print
   ``--within`` on the largest log.
 
     python benchmarks/counting.py [--rows 2e6 20e6 200e6] [--compare 20e6] [--repeats 3]
-        [--shapes new head zipf] [--integers] [--within 1GB]
+        [--shapes new head zipf long] [--integers] [--within 1GB]
         [--day 2e6] [--planted]
 
 A billion rows: ``--compare 0 --rows 1e9 --ways bare --integers --within 7GB`` (3 GB of
@@ -74,10 +75,26 @@ INTEGERS = """COPY (
         (k + 1)::int AS rank, hash(s * 10 + k) % (3 + k) = 0 AS clicked
     FROM sessions, range(10) AS u(k)
 ) TO '{log}' (FORMAT parquet)"""
+# Lists of 100 of a query's 127 documents, hardly two alike.
+LONG = """COPY (
+    SELECT s AS session_id, {query} AS query_id,
+        {document} (first + k * step) % 127 AS doc_id,
+        (k + 1)::int AS rank, hash(s * 100 + k) % (3 + k) = 0 AS clicked
+    FROM (
+        SELECT s, (hash(s) % 100)::BIGINT AS q, (hash(s + 1) % 127)::BIGINT AS first,
+            (hash(s + 2) % 126 + 1)::BIGINT AS step
+        FROM sessions
+    ), range(100) AS u(k)
+) TO '{log}' (FORMAT parquet)"""
+LONG_IDS = {  # whether ids are integers
+    True: {"query": "q", "document": ""},
+    False: {"query": "'q' || q", "document": "'d' || q || '-' ||"},
+}
 SHAPES = {  # the query of session s
     "new": "hash(s) % ({sessions} // 2)",
     "head": "hash(s) % 500",
     "zipf": "floor(pow({sessions} / 2, (hash(s) % 1000003) / 1000003.0))::BIGINT",
+    "long": "hash(s) % 100",
 }
 
 
@@ -91,11 +108,15 @@ PLANTED: dict[str, dict[str, object]] = {
     "clicked is neither 0 nor 1": {"clicked": None},
     "two documents at one rank": {"rank": 2},
     "one document at two ranks": {"doc_id": "2"},
-    "a list has gaps": {"rank": 12},
+    "a list has gaps": {},  # to a rank below the last
     "a session has more than one query": {"query_id": "1"},
     "a list starts deeper": {"rank": 2},
     "an impression is repeated": {"rank": 2, "doc_id": "2"},
 }
+
+
+def rows_per_session(shape: str) -> int:
+    return 100 if shape == "long" else 10
 
 
 def connected(folder: Path) -> duckdb.DuckDBPyConnection:
@@ -108,28 +129,34 @@ def connected(folder: Path) -> duckdb.DuckDBPyConnection:
 
 
 def write_log(rows: int, folder: Path, shape: str, integers: bool = False) -> Path:
-    log, sessions = folder / f"log{rows}.parquet", rows // 10
-    query = SHAPES[shape].format(sessions=sessions)
-    made = INTEGERS if integers else LOG
+    log, sessions = folder / f"log{rows}.parquet", rows // rows_per_session(shape)
+    if shape == "long":
+        copy = LONG.format(log=log, **LONG_IDS[integers])
+    else:
+        query = SHAPES[shape].format(sessions=sessions)
+        template = INTEGERS if integers else LOG
+        copy = template.format(log=log, sessions=sessions, query=query)
     with connected(folder) as connection:
         # A table is read by all cores, a range by one.
         numbers = f"SELECT range AS s FROM range({sessions})"  # noqa: S608
         connection.execute(f"CREATE TEMP TABLE sessions AS {numbers}")
-        connection.execute(made.format(log=log, sessions=sessions, query=query))
+        connection.execute(copy)
     return log
 
 
-def plant(log: Path, target: Path) -> None:
+def plant(log: Path, target: Path, length: int) -> None:
     """Write a session for each class of fault, with the columns of a log."""
     rows: list[dict[str, object]] = []
     for number, (what, change) in enumerate(PLANTED.items()):
-        for rank in range(1, 11):
+        for rank in range(1, length + 1):
             row = {"query_id": "0", "doc_id": str(rank), "rank": rank, "clicked": False}
             row["session_id"] = FIRST_PLANTED + number
             if what == "a list starts deeper":
                 row["rank"] = rank + 1
             elif rank == 3:
                 row |= change
+                if what == "a list has gaps":
+                    row["rank"] = length + 2
             rows.append(row)
     schema = pq.read_schema(log).remove_metadata()
     columns = {
@@ -144,7 +171,7 @@ def find_planted(shape: str, rows: int, folder: Path, integers: bool) -> None:
     logs = folder / "planted"
     logs.mkdir()
     log = write_log(rows, folder, shape, integers).rename(logs / "log.parquet")
-    plant(log, logs / "planted.parquet")
+    plant(log, logs / "planted.parquet", rows_per_session(shape))
     started = time.perf_counter()
     with open_table(str(logs), memory=MEMORY) as table:
         found = count_log(table, folder / "counts.parquet", bad_rows="drop")

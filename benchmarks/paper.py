@@ -11,6 +11,7 @@ the networks of its cells were trained.
 from __future__ import annotations
 
 import argparse
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from affinerank.data.catalog import DataSource
 from affinerank.experiments.cells import Group, groups_of
+from affinerank.experiments.fingerprint import CODE
 from affinerank.experiments.plan import Plan, read_plan
 from affinerank.experiments.report import write_figures, write_report
 from affinerank.experiments.results import (
@@ -48,10 +50,13 @@ def main() -> None:
         results = read_results(group_file(given.run, group))
         write_results(group_file(given.copy, group), [slim(r, plan) for r in results])
         report(group, results, plan)
+    if (given.run / CODE).exists():
+        shutil.copy(given.run / CODE, given.copy)  # without it, no copy is resumed
     if len(finished) == len(groups):
         merge_results(given.copy, groups)
         for group in groups:
             group_file(given.copy, group).unlink()
+        (given.copy / CODE).unlink(missing_ok=True)  # there is nothing to resume
         (given.copy / GROUPS).rmdir()
     write_figures(given.copy, ("png",))
     write_report(given.copy)

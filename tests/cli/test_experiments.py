@@ -159,6 +159,23 @@ def test_a_folder_of_another_plan_is_left_as_it_is(run: Path, capsys: Capture) -
     assert (run / "plan.toml").read_text() == before
 
 
+def test_other_code_does_not_resume_but_recomputes(
+    here: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = own_plan(here / "own.toml", name="mine", profile="", figures=())
+    arguments = ("reproduce", str(path), "--device", "cpu")
+    answered(capsys, *arguments)
+    before = (here / "own" / "results.parquet").stat().st_mtime_ns
+    monkeypatch.setattr("affinerank.experiments.runner.code_fingerprint", lambda: "x")
+    said = refused(capsys, *arguments)
+    assert said.startswith("affinerank: own: the code has changed since")
+    assert "--recompute" in said
+    assert (here / "own" / "results.parquet").stat().st_mtime_ns == before
+    assert answered(capsys, "report", "own")["cells"] == 1
+    assert answered(capsys, *arguments, "--recompute")["cells"] == 1
+    assert (here / "own" / "results.parquet").stat().st_mtime_ns > before
+
+
 def test_places_that_cannot_be_written_to(
     run: Path, here: Path, capsys: Capture
 ) -> None:

@@ -44,6 +44,60 @@ def good() -> Rows:
 
 
 @pytest.fixture
+def long_list() -> Callable[..., Rows]:
+    """Make lists of many documents, of the query's 151."""
+
+    def made(name: Any, length: int, first: int = 0) -> Rows:
+        documents = [f"d{(first + k) % 151}" for k in range(length)]
+        clicked = {documents[k] for k in range(first % 7, length, 29)}
+        return session(name, "q", *documents, clicked=clicked)
+
+    return made
+
+
+FAULTS_OF_LISTS = (
+    "an impression is repeated",
+    "two documents at one rank",
+    "one document at two ranks",
+    "a list has gaps",
+    "a session has more than one query",
+    "clicked is neither 0 nor 1",
+)
+
+
+@pytest.fixture(params=FAULTS_OF_LISTS)
+def fault_of_list(request: pytest.FixtureRequest) -> str:
+    """What can be wrong with a list, by its first words."""
+    return str(request.param)
+
+
+@pytest.fixture
+def faults_of_lists() -> tuple[str, ...]:
+    """All that can be wrong with a list, by the first words of each."""
+    return FAULTS_OF_LISTS
+
+
+@pytest.fixture
+def plant_in_list() -> Callable[[Rows, str, int], Rows]:
+    """Plant a fault of a list at a rank of a clean one."""
+
+    def planted(rows: Rows, fault: str, rank: int) -> Rows:
+        row = rows[rank - 1]
+        elsewhere = rows[rank - 8]["doc_id"]
+        changed: dict[str, Rows] = {
+            "an impression is repeated": [row, {**row, "clicked": 1}],
+            "two documents at one rank": [row, {**row, "doc_id": "new"}],
+            "one document at two ranks": [{**row, "doc_id": elsewhere}],
+            "a list has gaps": [],
+            "a session has more than one query": [{**row, "query_id": "other"}],
+            "clicked is neither 0 nor 1": [{**row, "clicked": None}],
+        }
+        return [*rows[: rank - 1], *changed[fault], *rows[rank:]]
+
+    return planted
+
+
+@pytest.fixture
 def write(tmp_path: Path) -> Callable[..., str]:
     """Write rows as a Parquet file; return its name."""
 

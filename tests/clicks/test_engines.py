@@ -24,10 +24,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from affinerank.cli import main
+from affinerank.clicks import faults
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.faults import LogFaultsError
-from affinerank.clicks.log import LogOptions
+from affinerank.clicks.log import LogOptions, normalised
 from affinerank.errors import AffineRankError, DataError
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
@@ -276,6 +277,53 @@ def test_all_find_the_same_faults_and_counts(
     assert counts.equals(expected[3])
     assert summary["dropped"]["sessions"] >= 6
     assert len(told) == {0: 15, 1: 14, 2: 9, 3: 14}[way]
+
+
+@pytest.mark.parametrize("kind", ["postgres", "spark"])
+def test_all_find_the_same_faults_in_long_lists(
+    kind: str,
+    tmp_path: Path,
+    long_list: Callable[..., Rows],
+    plant_in_list: Callable[..., Rows],
+    faults_of_lists: tuple[str, ...],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clean lists of 120 are not searched rank by rank; all faults are found."""
+    searched: list[Any] = []
+    search = faults._Search.of.__func__  # type: ignore[attr-defined]
+
+    def search_and_note(cls: Any, parts: Any, grouped: Any, rules: Any) -> Any:
+        searched.append(grouped)
+        return search(cls, parts, grouped, rules)
+
+    monkeypatch.setattr(faults._Search, "of", classmethod(search_and_note))
+    clean = [row for i in range(4) for row in long_list(f"s{i}", 120, first=i // 2)]
+    planted = list(clean)
+    for fault in faults_of_lists:
+        for rank in (1, 40, 41, 63, 64, 119, 120, 121, 130):
+            shown = long_list(f"{fault[:14]}{rank}", 140)
+            planted += plant_in_list(shown, fault, rank)
+    for name, rows in (("clean", clean), ("faulty", planted)):
+        log, place = pa.Table.from_pylist(rows), str(tmp_path / f"{name}.parquet")
+        pq.write_table(log, place)
+        with open_table(place) as table:
+            expected = faults.validate(normalised(table, LogOptions()))
+        given: dict[str, Any] = {"engine": "spark"}
+        if kind == "postgres":
+            place, given = request.getfixturevalue("postgres"), {"table": name}
+            filled(place, name, log)
+        else:
+            request.getfixturevalue("spark")
+        searched.clear()
+        with open_table(place, **given) as table:
+            report = faults.validate(normalised(table, LogOptions()))
+        told = sorted((found.what, found.number) for found in report.findings)
+        assert told == sorted((f.what, f.number) for f in expected.findings)
+        assert expected.plain == (name == "clean")
+        assert report.sessions == expected.sessions
+        assert (faults._by_rank in searched) == (name == "faulty")
+        assert len(told) == (0 if name == "clean" else 7)
 
 
 def delta_table(folder: Path, log: pa.Table) -> str:

@@ -9,6 +9,7 @@ from scipy import stats
 
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.movement import measure_movement
+from affinerank.errors import DataError
 
 Row = tuple[str, str, int, int]
 
@@ -91,11 +92,10 @@ def test_places_that_a_policy_drew_do_not_count() -> None:
     assert partly.moved.share == pytest.approx(20 / 170)
 
 
-def test_counts_of_before_that_know_the_exposure_are_of_a_policy() -> None:
+def test_the_exposure_comes_with_what_was_drawn() -> None:
     rows = [("q", "a", 1, 50), ("q", "a", 5, 50)]
-    known = counts_of(*rows, exposure=np.array([50.0, 50.0]))
-    assert "randomised" not in known.columns
-    assert measure_movement(known).randomised_share == 1
+    with pytest.raises(DataError, match=r"no column 'randomised'; .* count the log"):
+        counts_of(*rows, exposure=np.array([50.0, 50.0]))
 
 
 def test_declared_and_undeclared_logs_add_up() -> None:

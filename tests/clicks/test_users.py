@@ -1,4 +1,4 @@
-"""Users in files: written and read again, of earlier versions, and broken ones."""
+"""Users in files: written and read again, by segment, and broken ones."""
 
 import json
 from pathlib import Path
@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from affinerank.clicks.models.by_segment import SegmentedModel
-from affinerank.clicks.models.trust import EstimatedBy, TrustModel
+from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.users import load_users, save_users
 from affinerank.errors import DataError
-
-KEPT = Path(__file__).parents[1] / "kept"
 
 
 @pytest.mark.parametrize(
@@ -44,13 +42,20 @@ FAR = {
     "alpha": [[0.3, 0.1], [0.2, 0.3]],
     "beta": [[0.1, 0.1], [0.1, 0.1]],
 }
+SEGMENTS = {**GOOD, "model": "by-segment", "share": {}}
+UNNAMED = {key: value for key, value in GOOD.items() if key != "model"}
 DEPENDENT = {**GOOD, "model": "dependent-click", "depth": 3, "settings": {}}
 
 
 @pytest.mark.parametrize(
     ("about", "message"),
     [
-        ({**GOOD, "version": 2}, "version 1, got .* version 2"),
+        (
+            {**GOOD, "version": 2},
+            r"version 1, got .* version 2; make the file again \(affinerank estimate\)",
+        ),
+        (UNNAMED, "'model' is missing, found .*; expected one of trust, .*; make the"),
+        ({**SEGMENTS, "segments": {"a": UNNAMED}}, "the key 'model' is missing"),
         ({**GOOD, "format": "x"}, "format 'affinerank-users' .*got 'x'"),
         ({"alpha": [1]}, "not a user model"),
         ([], "not a user model"),
@@ -78,12 +83,12 @@ DEPENDENT = {**GOOD, "model": "dependent-click", "depth": 3, "settings": {}}
         ({**GOOD, "provenance": "me"}, "provenance .*got 'me'"),
         ({**GOOD, "estimated": 7}, "not a user model"),
         ({**GOOD, "estimated": {"method": "m"}}, "not a user model"),
-        ({**GOOD, "segments": {}}, "segments"),
-        ({**GOOD, "segments": [1]}, "not a user model"),
-        ({**GOOD, "segments": {"a": 1}}, "not a user model"),
-        ({**GOOD, "segments": {"a": ZETA | {"beta": [-5, 0]}}}, "rank 1 .* got -5"),
-        ({**GOOD, "segments": {"a": GOOD}, "share": {"b": 1}}, "shares {'b': 1.0}"),
-        ({**GOOD, "segments": {"a": GOOD}, "share": {"a": 0}}, "shares {'a': 0.0}"),
+        ({**SEGMENTS, "segments": {}}, "segments"),
+        ({**SEGMENTS, "segments": [1]}, "not a user model"),
+        ({**SEGMENTS, "segments": {"a": 1}}, "not a user model"),
+        ({**SEGMENTS, "segments": {"a": ZETA | {"beta": [-5, 0]}}}, "rank 1 .* got -5"),
+        ({**SEGMENTS, "segments": {"a": GOOD}, "share": {"b": 1}}, "shares {'b': 1.0}"),
+        ({**SEGMENTS, "segments": {"a": GOOD}, "share": {"a": 0}}, "shares {'a': 0.0}"),
         ({**FAR, "alpha": [0.3]}, r"alpha must be a list .*got shape \(1,\)"),
         ({**FAR, "alpha": [[0.3], [0.2, 0.1]]}, "not a user model"),
         ({**FAR, "beta": [[0.8, 0.1]]}, "the same ranks"),
@@ -127,39 +132,29 @@ def test_a_file_names_its_format_and_click_model(tmp_path: Path) -> None:
     assert about["model"] == TrustModel.name
 
 
-@pytest.mark.parametrize("name", ["users-eps", "users-zeta", "users-gauge"])
-def test_files_of_version_0_1_are_read(name: str) -> None:
-    expected = json.loads((KEPT / "expected.json").read_text())[name]
-    users = load_users(KEPT / f"{name}.json")
-    assert (users.identified, users.depth) == (expected["identified"], 10)
-    for part in ("alpha", "beta", "theta", "eps_plus", "eps_minus"):
-        if part in expected:
-            np.testing.assert_array_equal(getattr(users, part), expected[part])
-    about = json.loads((KEPT / f"{name}.json").read_text())
-    assert users.provenance == about["provenance"]
-    method = about["provenance"].get("estimated_by")
-    if method is None:
-        assert users.estimated is None
-    else:
-        assert users.estimated == EstimatedBy(
-            method, about["provenance"].get("features", True), 200.0
-        )
+@pytest.fixture
+def of_segments(tmp_path: Path) -> Path:
+    """A file with a model for each of two segments."""
+    models = {
+        "desktop": TrustModel.paper(depth=4),
+        "mobile": TrustModel.paper(eta=2.0, depth=4),
+    }
+    path = tmp_path / "users.json"
+    save_users(SegmentedModel(models, {"desktop": 0.7, "mobile": 0.3}), path)
+    return path
 
 
-def test_one_segment_of_a_file_of_version_0_1_is_read() -> None:
-    path = KEPT / "users-segments.json"
-    models = json.loads(path.read_text())["segments"]
-    for segment, about in models.items():
-        users = load_users(path, segment)
-        np.testing.assert_array_equal(users.alpha, about["alpha"])
+def test_one_segment_of_a_file_is_read(of_segments: Path) -> None:
+    users = load_users(of_segments, "mobile")
+    wanted = TrustModel.paper(eta=2.0, depth=4)
+    assert users.to_dict() == wanted.to_dict()
     with pytest.raises(DataError, match=r"segments 'desktop'.*, not for 'nowhere'"):
-        load_users(path, "nowhere")
+        load_users(of_segments, "nowhere")
 
 
-def test_all_segments_of_a_file_of_version_0_1_are_one_model() -> None:
-    path = KEPT / "users-segments.json"
-    users = load_users(path)
+def test_all_segments_of_a_file_are_one_model(of_segments: Path) -> None:
+    users = load_users(of_segments)
     assert isinstance(users, SegmentedModel)
-    assert tuple(users.models) == tuple(json.loads(path.read_text())["segments"])
+    assert users.share == {"desktop": 0.7, "mobile": 0.3}
     for segment, model in users.models.items():
-        assert model.to_dict() == load_users(path, segment).to_dict()
+        assert model.to_dict() == load_users(of_segments, segment).to_dict()

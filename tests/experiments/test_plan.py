@@ -19,7 +19,6 @@ from affinerank.experiments.plan import (
     with_data,
 )
 from affinerank.experiments.reproduce import plan_for
-from affinerank.experiments.upgrade import upgraded_row
 from affinerank.pipeline.worlds import Cell, click_rng
 from affinerank.settings import Spec
 
@@ -41,38 +40,8 @@ name = "mlp"
 hidden = [8]
 epochs = 2
 """
-# The same plan as version 0.1 wrote it, resolved.
-OLD = """
-name = "own"
-clicks = [1e3, 1e4]
-runs = 2
-
-[[data]]
-name = "tiny"
-source = "yahoo-like:30"
-
-[[settings]]
-eta = 1.0
-eps_minus_1 = 0.65
-
-[[grids]]
-estimators = ["full-information", "naive", "affine"]
-data = ["tiny"]
-settings = [{eta = 1.0, eps_minus_1 = 0.65}]
-clicks = [1e3, 1e4]
-users = ["true"]
-clips = ["none"]
-
-[network]
-hidden = [8]
-epochs = 2
-batch_queries = 32
-precision = "float32"
-"""
-
-
-# What version 0.1 drew first for a cell's clicks, and for its held-out clicks.
-OLD_DRAWS = (0.12298366001521466, 0.6136051564090679)
+# The first draw for a cell's clicks, and for its held-out clicks, in committed runs.
+COMMITTED_DRAWS = (0.12298366001521466, 0.6136051564090679)
 
 
 def own(**changes: str) -> Plan:
@@ -199,6 +168,7 @@ GRID = 'estimators = ["full-information", "naive", "affine"]'
         ("[1e3, 1e4]", "1e3", "clicks must be a list, got 1000.0"),
         ("[1e3, 1e4]", "[1e3, 0]", "clicks must be above 0 and finite"),
         ("[1e3, 1e4]", "[]", "clicks must name one or more"),
+        ("[1e3, 1e4]", "'largest'", "clicks[0] must be a number, got 'largest'"),
         (
             "[1e3, 1e4]",
             "[[[1e3]]]",
@@ -253,7 +223,7 @@ GRID = 'estimators = ["full-information", "naive", "affine"]'
         (
             GRID,
             'estimators = ["affine"]\nclips = ["10/n"]',
-            "clip must be a number or a rule",
+            "grids[0]: there is no key 'clips'; did you mean 'clicks'?",
         ),
         (
             GRID,
@@ -343,8 +313,6 @@ def test_a_grid_of_the_most_clicks_takes_the_plans() -> None:
     plan = own(most_clicks="true")
     assert plan.grids[0].clicks == (1e4,)
     assert parse_plan(tomllib.loads(plan.to_toml()), "again") == plan
-    old = OWN.replace("[[grids]]", '[[grids]]\nclicks = "largest"')
-    assert parse_plan(tomllib.loads(old), "old") == plan
 
 
 @pytest.mark.parametrize(
@@ -379,53 +347,6 @@ def test_coordinates_are_written_in_one_way(
     assert found == same
     assert canonical(coordinate, found) == found
     assert title in (None, title_of(coordinate, found))
-
-
-def test_plans_of_version_0_1_are_read_as_what_they_meant() -> None:
-    assert parse_plan(tomllib.loads(OLD), "old").production == "per-run"
-    assert parse_plan(tomllib.loads(OLD), "old") == own()
-    clipped = OLD.replace('clips = ["none"]', 'clips = ["none", "10/sqrt(n)"]')
-    estimated = clipped.replace('users = ["true"]', 'users = ["default"]')
-    plan = parse_plan(tomllib.loads(estimated), "old")
-    assert plan.grids[0].users == ("mixture",)
-    assert plan.grids[0].estimators == (
-        "full-information",
-        "naive",
-        "affine",
-        "affine(clip=10/sqrt(n))",
-    )
-
-
-def test_rows_of_version_0_1_are_read_as_the_cells_they_meant() -> None:
-    names = (
-        "data",
-        "eta",
-        "eps_minus_1",
-        "clicks",
-        "estimator",
-        "users",
-        "clip",
-        "run",
-    )
-
-    def cell(*values: object) -> Cell:
-        new = upgraded_row(dict(zip(names, values, strict=True)))
-        return Cell(**{name: new[name] for name in Cell.__dataclass_fields__})
-
-    none = (None, None, None)
-    assert cell("d", *none, "production", "true", "none", 1) == Cell(
-        "d", *none, "production", None, None, 1
-    )
-    assert cell("d", *none, "full-information", "true", "none", 1) == Cell(
-        "d", *none, "full-information", None, "mlp", 1
-    )
-    log = ("trust(eta=2, eps_minus_1=0.35)", "fixed", 1e4)
-    assert cell("d", 2.0, 0.35, 1e4, "affine", "default", "10/sqrt(n)", 0) == Cell(
-        "d", *log, "affine(clip=10/sqrt(n))", "mixture", "mlp", 0
-    )
-    assert cell("d", 2.0, 0.35, 1e4, "naive", "true", "none", 0) == Cell(
-        "d", *log, "naive", "true", "mlp", 0
-    )
 
 
 def test_groups_hold_every_cell_once_and_are_of_one_kind() -> None:
@@ -464,7 +385,7 @@ def test_a_cells_clicks_depend_on_its_coordinates_alone() -> None:
     assert len(set(values)) == len(values)
 
 
-def test_the_papers_clicks_are_those_of_version_0_1() -> None:
+def test_the_papers_clicks_are_those_of_committed_runs() -> None:
     cell = Cell(
         "yahoo-like",
         "trust(eta=1, eps_minus_1=0.65)",
@@ -475,8 +396,8 @@ def test_the_papers_clicks_are_those_of_version_0_1() -> None:
         "mlp",
         1,
     )
-    assert click_rng(cell, 0).random() == OLD_DRAWS[0]
-    assert click_rng(cell, 0, held_out=True).random() == OLD_DRAWS[1]
+    assert click_rng(cell, 0).random() == COMMITTED_DRAWS[0]
+    assert click_rng(cell, 0, held_out=True).random() == COMMITTED_DRAWS[1]
 
 
 def test_a_folder_of_real_sets_takes_the_place_of_the_worlds(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Results in files: those of earlier versions, and what is not results at all."""
+"""Results in files: written and read again, and what is not results at all."""
 
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,20 @@ import pytest
 from affinerank.errors import DataError
 from affinerank.experiments.results import read_results, write_results
 
-KEPT = Path(__file__).parents[1] / "kept" / "run" / "results.parquet"
+SAMPLE = Path(__file__).parents[1] / "samples" / "run" / "results.parquet"
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> pa.Table:
-    """Rows as they are written now."""
-    write_results(tmp_path / "whole.parquet", read_results(KEPT))
+    """Rows as they are written."""
+    write_results(tmp_path / "whole.parquet", read_results(SAMPLE))
     return pq.read_table(tmp_path / "whole.parquet")
 
 
 def test_rows_are_read_as_they_were_written(table: pa.Table, tmp_path: Path) -> None:
     again = read_results(tmp_path / "whole.parquet")
-    assert [row.cell for row in again] == [row.cell for row in read_results(KEPT)]
+    assert [row.cell for row in again] == [row.cell for row in read_results(SAMPLE)]
+    assert table.equals(pq.read_table(SAMPLE))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,7 @@ def test_wrong_columns_are_one_sentence(
     with pytest.raises(DataError) as caught:
         read_results(path)
     assert str(caught.value).startswith(f"{path}: not results of AffineRank")
+    assert str(caught.value).endswith("measure them again (affinerank reproduce)")
     assert "\n" not in str(caught.value)
 
 

@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from tests.fuzz import spoil
 from tests.fuzz.spoil import spoil_json, spoil_json_lines, spoil_table, spoil_text
 
-KEPT = Path(__file__).parents[1] / "kept"
+SAMPLES = Path(__file__).parents[1] / "samples"
 FEATURES = [f"f{i}" for i in range(1, 25)]
 RANKER = """{"format": "affinerank-ranker", "version": 1, "kind": "linear-model",
-"per_query_min_max": true, "categories": {"kind": ["a", "b"]},
+"scaling": "list", "categories": {"kind": ["a", "b"]},
 "provenance": {"trained_on": "clicks"}, "learnt_from": []}"""
 PLAN = """name = "small"
 runs = 1
@@ -250,7 +250,7 @@ def _counted(rng: Random, table: pa.Table) -> bytes:
 
 def _larger(rng: Random) -> Files:
     """Return counts that users can be estimated from."""
-    return {"counts.parquet": _counted(rng, pq.read_table(KEPT / "counts.parquet"))}
+    return {"counts.parquet": _counted(rng, pq.read_table(SAMPLES / "counts.parquet"))}
 
 
 def _features(rng: Random, name: Name) -> bytes:
@@ -276,7 +276,7 @@ def _ranker(kind: str, rng: Random) -> Files:
     files = {"ranker.json": json.dumps(about).encode()}
     files["model.json"] = json.dumps(numbers).encode()
     if kind:
-        folder = (KEPT / f"ranker-{kind}").iterdir()
+        folder = (SAMPLES / f"ranker-{kind}").iterdir()
         files = {path.name: path.read_bytes() for path in folder}
     files["ranker.json"] = _json(rng, files["ranker.json"])
     table = {"features.parquet": _features(rng, _named(rng))}
@@ -291,7 +291,7 @@ def _measured(rng: Random) -> Files:
         **_ranker("", rng),
         "counts.parquet": _counts(rng, name, context=context),
         "features.parquet": _features(rng, name),
-        "users.json": _json(rng, (KEPT / f"users-{kept}.json").read_bytes()),
+        "users.json": _json(rng, (SAMPLES / f"users-{kept}.json").read_bytes()),
     }
 
 
@@ -302,7 +302,7 @@ def _days(rng: Random) -> Files:
     for day in ("2026-01-30", "2026-01-31"):
         rng.setstate(state)  # of the same columns and types
         files[f"counts/{day}.parquet"] = _counts(rng, name)
-    return files | {"users.json": (KEPT / "users-eps.json").read_bytes()}
+    return files | {"users.json": (SAMPLES / "users-eps.json").read_bytes()}
 
 
 def _scored(rng: Random) -> Files:
@@ -388,7 +388,9 @@ def _with_sizes(side: str) -> Callable[[Random], Files]:
 
 def _plan(rng: Random) -> Files:
     text = rng.choice(("", "# a comment\n")) + PLAN
-    run = {f"run/{path.name}": path.read_bytes() for path in (KEPT / "run").iterdir()}
+    run = {
+        f"run/{path.name}": path.read_bytes() for path in (SAMPLES / "run").iterdir()
+    }
     return run | {"plan.toml": text.replace(" = ", rng.choice((" = ", "="))).encode()}
 
 

@@ -12,18 +12,18 @@ from affinerank.errors import DataError
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.tree_text import require_sound
 
-KEPT = Path(__file__).parents[1] / "kept" / "ranker-lightgbm"
-TEXT = (KEPT / "model.txt").read_text()
+SAMPLE = Path(__file__).parents[1] / "samples" / "ranker-lightgbm"
+TEXT = (SAMPLE / "model.txt").read_text()
 SPOIL = Path(__file__).with_name("spoilt_trees.py")
 
 
-def test_kept_trees_are_sound() -> None:
+def test_trees_as_lightgbm_writes_them_are_sound() -> None:
     assert require_sound(TEXT) == 24
     assert require_sound(TEXT.partition("\nparameters:")[0]) == 24
 
 
 def changed(pattern: str, new: str) -> str:
-    """The kept text with the first match replaced, and the sizes of trees as needed."""
+    """The text with the first match replaced, and the sizes of trees as needed."""
     text, n = re.subn(pattern, new, TEXT, count=1)
     assert n == 1
     more = len(text) - len(TEXT)
@@ -84,7 +84,7 @@ def test_what_lightgbm_would_trust_is_refused_with_its_name(
         assert require_sound(text) == 24
         return
     (tmp_path / "model.txt").write_text(text)
-    about = (KEPT / "ranker.json").read_text()
+    about = (SAMPLE / "ranker.json").read_text()
     (tmp_path / "ranker.json").write_text(about)
     with pytest.raises(DataError, match=named) as caught:
         load_ranker(tmp_path)
@@ -140,7 +140,7 @@ def test_what_lightgbm_says_of_a_file_is_not_printed(tmp_path: Path, line: str) 
     text = TEXT.replace("\nparameters:\n", f"\nparameters:\n{line}\n")
     assert text != TEXT
     (tmp_path / "model.txt").write_text(text)
-    (tmp_path / "ranker.json").write_text((KEPT / "ranker.json").read_text())
+    (tmp_path / "ranker.json").write_text((SAMPLE / "ranker.json").read_text())
     code = (
         "import sys, numpy as np; from affinerank.rankers.loading import load_ranker; "
         "load_ranker(sys.argv[1]).predict(np.zeros((2, 24), np.float32))"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import chdir
 from pathlib import Path
 from typing import Annotated
 
@@ -10,28 +11,33 @@ from typer import Argument, Option
 from affinerank.cli import display
 from affinerank.cli.options import OtherOutput, Result, Seed, require_writable
 from affinerank.errors import ConfigError
+from affinerank.files import new_folder
 from affinerank.progress import Progress
 
 
 def demo(
     *,
-    out: Annotated[Path, Option(metavar="RUN")] = Path("affinerank-demo"),
+    out: Annotated[Path, Option(metavar="FOLDER")] = Path("affinerank-demo"),
     seed: Seed = 0,
-    progress: Progress,
 ) -> Result:
-    """Show the whole path on a small synthetic world.
+    """Show the whole path, command by command, on the files of a small synthetic shop.
 
     Example: affinerank demo --out affinerank-demo
 
     Options:
-        out: Folder of the report.
+        out: New folder for the files that the commands write.
     """
-    from affinerank.demo import report_demo, run_demo
+    from affinerank.cli import main
+    from affinerank.demo import demo_steps
 
-    shown = run_demo(seed=seed, progress=progress)
-    written = report_demo(out, seed=seed, progress=progress)
-    about = {**shown.to_dict(), "report": str(written)}
-    return about, lambda _: display.demonstration(shown, written)
+    steps = demo_steps(seed)
+    with new_folder(out) as folder, chdir(folder):
+        for step in steps:
+            display.line(f"\n# {step.title}\n$ {step.command}\n")
+            if main([*step.words]) != 0:
+                raise ConfigError(f"the demo stopped at: {step.command}")
+    about = {"folder": str(out), "commands": [step.command for step in steps]}
+    return about, lambda _: display.line(f"\nfiles of all steps: {out}")
 
 
 def reproduce(
@@ -41,6 +47,7 @@ def reproduce(
     data: Path | None = None,
     relevant_above: float | None = None,
     out: Annotated[Path | None, Option(metavar="RUN")] = None,
+    recompute: bool = False,
     device: str = "auto",
     processes: Annotated[int | None, Option(min=1, max=64)] = None,
     seed: Annotated[int | None, Option(min=0, max=2**31 - 1)] = None,
@@ -57,7 +64,9 @@ def reproduce(
         data: Folder with real sets, in the place of worlds (field: beside them); real
             and field take that of AFFINERANK_DATA by default.
         relevant_above: Labels of --data above this are relevant; else the plan's.
-        out: Folder of the run (default: NAME-PROFILE); an interrupted run is resumed.
+        out: Folder of the run (default: NAME-PROFILE); an interrupted run is resumed,
+            if the code is the same.
+        recompute: Discard the finished cells of the folder, and measure all again.
         device: auto, cpu or cuda.
         processes: At work at once: one prepares while another trains; left out, 2, or 1
             for small plans.
@@ -80,6 +89,7 @@ def reproduce(
         seed=seed,
         device=device,
         processes=processes,
+        recompute=recompute,
         progress=progress,
     )
     return about, display.reproduced

@@ -15,7 +15,7 @@ from ibis import _
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import CONTEXT, KEYS
 from affinerank.clicks.engines import gathered, hashed, is_duckdb
-from affinerank.clicks.faults import Finding
+from affinerank.clicks.faults import WORD, Finding
 from affinerank.clicks.independence import Independence, independence_test
 from affinerank.clicks.rows import rows_of
 
@@ -30,7 +30,7 @@ def with_context(log: ir.Table, *, plain: bool = False) -> ir.Table:
     bits of one number: DuckDB finds those faster than it sorts.
     """
     if plain:
-        return _with_highest_bit(log)
+        return _add_last_click_by_bits(log)
     above = ibis.range_window(
         preceding=(None, 1), group_by=["session_id", "query_id"], order_by="rank"
     )
@@ -38,18 +38,46 @@ def with_context(log: ir.Table, *, plain: bool = False) -> ir.Table:
     return log.mutate(**{CONTEXT: ibis.coalesce(last, 0).cast("int64")})
 
 
-def _with_highest_bit(log: ir.Table) -> ir.Table:
-    """Find the last click above in the bits of a session; rank 1 is the lowest."""
+def _add_last_click_by_bits(log: ir.Table) -> ir.Table:
+    """Add the rank of the last click above; sessions have ranks 1 to n, n <= 126.
+
+    A session's clicks are the bits of two integers, ranks 1 to 63 and 64 to 126, of
+    which the first rank is the lowest bit.
+    """
     one = ibis.literal(1, "int64")
-    clicked = log.filter(log.clicked == 1)
-    clicked = clicked.select("session_id", bit=one << (clicked["rank"] - 1))
-    # By itself: DuckDB would keep a log that is joined with itself aside.
-    bits = gathered([clicked.group_by("session_id").agg(bits=_.bit.bit_or())])
-    log = log.left_join(bits, "session_id").drop("session_id_right")
-    above = (log.bits & ((one << (log["rank"] - 1)) - 1)).nullif(0)
-    highest = above.log2().floor().cast("int64")  # or one too high, by rounding
-    last = ibis.ifelse((one << highest) > above, highest, highest + 1)
-    return log.mutate(**{CONTEXT: last.coalesce(0)}).drop("bits")
+
+    # Two integers per session, computed first: DuckDB copies a log joined with itself.
+    clicks = log.filter(log.clicked == 1)
+    bit = one << ((clicks["rank"] - 1) % WORD)
+    is_deep = clicks["rank"] > WORD
+    clicks = clicks.select(
+        "session_id",
+        low_clicks=ibis.ifelse(is_deep, 0, bit),
+        high_clicks=ibis.ifelse(is_deep, bit, 0),
+    )
+    by_session = clicks.group_by("session_id").agg(
+        low_clicks=_.low_clicks.bit_or(), high_clicks=_.high_clicks.bit_or()
+    )
+    log = log.left_join(gathered([by_session]), "session_id")
+
+    # The clicks above this rank.
+    bits_above = (one << ((log["rank"] - 1) % WORD)) - 1
+    is_deep = log["rank"] > WORD
+    low_above = ibis.ifelse(is_deep, log.low_clicks, log.low_clicks & bits_above)
+    high_above = ibis.ifelse(is_deep, log.high_clicks & bits_above, 0)
+
+    last_click = ibis.ifelse(
+        high_above > 0, WORD + _highest_bit(high_above), _highest_bit(low_above)
+    )
+    log = log.mutate(**{CONTEXT: last_click.coalesce(0)})
+    return log.drop("session_id_right", "low_clicks", "high_clicks")
+
+
+def _highest_bit(bits: ir.Value) -> ir.Value:
+    """Return the place of the highest bit, from 1 on; null where there is none."""
+    bits = bits.nullif(0)
+    place = bits.log2().floor().cast("int64")  # from 0 on, or one too high by rounding
+    return ibis.ifelse((bits >> place) > 0, place + 1, place)
 
 
 def look_at_some_sessions(

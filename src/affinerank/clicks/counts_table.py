@@ -66,6 +66,11 @@ def checked_table(table: pa.Table) -> pa.Table:
         raise DataError(f"counts have a column unknown or there twice: {unknown[0]!r}")
     if (VALUES[0] in found) != (VALUES[1] in found):
         raise DataError(f"counts have one of {' and '.join(VALUES)}; expected both")
+    if EXPOSURE in found and RANDOMISED not in found:
+        raise DataError(
+            f"counts have {EXPOSURE} and no column {RANDOMISED!r}; expected both; "
+            "count the log again (affinerank count)"
+        )
     by_session = session_keys(found)
     keys = row_keys(found)
     names = (*keys, *NUMBERS, *(name for name in SUMMED if name in found))
@@ -97,13 +102,10 @@ def checked_table(table: pa.Table) -> pa.Table:
 def randomised_impressions(table: pa.Table) -> pa.ChunkedArray:
     """Return how many impressions of each row stood where a policy drew them.
 
-    Counts of before have no such column: all of them, if the exposure is known, for
-    then the log had propensities or the policy was named; else none.
+    Counts have no such column if their log declares no policy: then it is 0.
     """
     if RANDOMISED in table.column_names:
         return table[RANDOMISED]
-    if EXPOSURE in table.column_names:
-        return table["impressions"]
     return pc.multiply(table["impressions"], 0)
 
 

@@ -14,6 +14,7 @@ from operator import methodcaller, or_
 from typing import Any
 
 import ibis
+import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 from ibis import _
 
@@ -21,6 +22,7 @@ from affinerank.clicks.counts_table import session_keys
 from affinerank.clicks.engines import (
     engine_errors,
     gathered,
+    hashed,
     in_parts,
     is_duckdb,
     totals,
@@ -31,7 +33,12 @@ from affinerank.errors import DataError
 from affinerank.limits import ID_BYTES, MAX_RANK, MOST_VALUE
 from affinerank.progress import Progress, quiet
 
-BITS = 40  # ranks that fit into one integer, a bit each, with room to add them up
+# DuckDB's first pass keeps the ranks of a session as bits of two integers.
+WORD = 63  # ranks to an integer; its highest bit is free for something else
+REACH = 2 * WORD  # sessions of more rows are searched closely
+# Other engines add the bits up, too.
+BITS = 40  # ranks to an integer, with room to add up those of millions of rows
+WORDS = 3  # integers: ranks 1 to 120
 EXAMPLES = 3
 
 
@@ -64,8 +71,8 @@ class LogReport:
         findings: Faults first.
         repeats: Whether some impressions are there more than once.
         plain: Whether every session has one query (ranker, segment, ...) and the ranks
-            1, 2, ..., each once: queries have as many sessions as impressions at
-            rank 1.
+            1, 2, ... up to 126 at most, each once: queries have as many sessions as
+            impressions at rank 1.
         suspects: Ids of the only sessions that may have faults; ``None``: any may.
     """
 
@@ -171,10 +178,9 @@ class _Glance:
         parts: The log, in parts that have sessions whole.
         rows: Rows of the log.
         sessions: Sessions of the log.
-        odd: Sessions with a row that breaks or meets a rule on rows, or is deeper than
-            rank 63.
-        alike: Sessions that may have a document twice.
-        ragged: Sessions whose ranks are not 1, 2, ... up to 63 at most, which have a
+        odd: Sessions with a row that breaks or meets a rule on rows.
+        alike: Sessions that may have a document twice; of up to 126 rows, that do.
+        ragged: Sessions whose ranks are not 1, 2, ... up to 126 at most, which have a
             row that breaks a rule, or several queries (rankers, segments, ...).
         suspects: Ids of sessions that are alike or, unless most are, ragged, and which
             they are; ``None`` means that nothing is known: any session may be.
@@ -207,9 +213,13 @@ class _Glance:
             n = sum(totals(each, n=_.session_id.nunique())["n"] for each in by_session)
             if n < found["sessions"]:
                 return cls(in_parts(whole(parts), "session_id", done))
+        if found["alike"]:
+            table = _confirm_repeated_documents(parts, table)
+            found |= totals(table, alike=_.alike.sum())
         glance = cls(parts, done, **found)
         some = _.alike if glance.mostly_ragged else _.alike | _.ragged
-        suspects = gathered([table.filter(some)])
+        suspects = table.filter(some).select("session_id", "alike", "ragged")
+        suspects = gathered([suspects])
         for each in seen:  # counting needs the memory
             backend.raw_sql(f"DROP TABLE {each.get_name()}")
         return replace(glance, suspects=suspects)
@@ -230,10 +240,14 @@ class _Glance:
 def _glance(log: ir.Table) -> str:
     """Return DuckDB's query for one row per session, of what is to be looked at.
 
-    The bits of ranks 1 to n are the n lowest; with n rows, up to 63, none comes twice
-    then. The highest bit is that of all deeper ranks and of rows that break a rule. A
-    document that comes twice leaves fewer bits than rows in each of four sets, by other
-    parts of its hash; ten different documents look so in 7 % of sessions.
+    The ranks of a session are bits of two integers: 1 to 63, and 64 to 126. With n rows
+    and the n lowest bits, no rank comes twice. A row that breaks a rule sets the
+    highest bit of the second; a deeper rank sets none, so that a bit is missing.
+
+    A document that comes twice leaves fewer bits than rows in each of four sets, by
+    other parts of its hash. Ten different documents look so in 7 % of sessions, thirty
+    in most; ``documents`` is then a fingerprint of the session's documents, in any
+    order, by which :func:`_confirm_repeated_documents` tells.
     """
     rules = _row_rules(log, _bytes).values()
     fault = reduce(or_, (rule.holds for rule in rules if rule.fault))
@@ -241,18 +255,71 @@ def _glance(log: ir.Table) -> str:
     marked = {"fault": fault} | ({"note": reduce(or_, notes)} if notes else {})
     rows = ibis.to_sql(log.mutate(**marked), dialect="duckdb")
     noted, note = ("OR bool_or(note)", "note,") if notes else ("", "")
-    marks = [f"bit_or(1::UBIGINT << ((doc >> {8 * i}) & 63))" for i in range(4)]
-    alike = " AND ".join(f"bit_count({mark}) < count(*)" for mark in marks)
+    sets = [f"bit_or(1::UBIGINT << ((doc >> {8 * i}) & 63))" for i in range(4)]
+    alike = " AND ".join(f"bit_count({bits}) < count(*)" for bits in sets)
     return f"""
-        SELECT session_id, bit_or(place) >> 63 = 1 {noted} AS odd,
-            {alike} AS alike, count(*) > 63 OR min(key) < max(key) OR bit_or(place)
-                <> (1::UBIGINT << least(count(*), 63)::UBIGINT) - 1 AS ragged
+        SELECT session_id, size, odd, alike,
+            if(alike AND size <= {REACH}, hash(documents, size), NULL) AS documents,
+            several_keys OR size > {REACH}
+                OR low_ranks <> (1::UBIGINT << least(size, {WORD})) - 1
+                OR high_ranks <> (1::UBIGINT << (greatest(least(size, {REACH}), {WORD})
+                    - {WORD})) - 1 AS ragged
         FROM (
-            SELECT session_id, {note} hash(doc_id) AS doc,
-                hash({", ".join(session_keys(log.columns))}) AS key,
-                1::UBIGINT << if(fault, 63, least(rank - 1, 63))::UBIGINT AS place
-            FROM ({rows})
-        ) GROUP BY session_id"""  # noqa: S608
+            SELECT session_id, count(*)::UBIGINT AS size,
+                bit_or(low_rank) AS low_ranks, bit_or(high_rank) AS high_ranks,
+                bit_or(high_rank) >> 63 = 1 {noted} AS odd,
+                {alike} AS alike, bit_xor(doc) AS documents,
+                min(key) < max(key) AS several_keys
+            FROM (
+                SELECT session_id, {note} hash(doc_id) AS doc,
+                    hash({", ".join(session_keys(log.columns))}) AS key,
+                    CASE WHEN fault OR rank > {WORD} THEN 0::UBIGINT
+                        ELSE 1::UBIGINT << (rank - 1)::UBIGINT END AS low_rank,
+                    CASE WHEN fault THEN 1::UBIGINT << 63
+                        WHEN rank <= {WORD} OR rank > {REACH} THEN 0::UBIGINT
+                        ELSE 1::UBIGINT << (rank - {WORD + 1})::UBIGINT END AS high_rank
+                FROM ({rows})
+            ) GROUP BY session_id
+        )"""  # noqa: S608
+
+
+def _confirm_repeated_documents(
+    parts: Sequence[ir.Table], sessions: ir.Table
+) -> ir.Table:
+    """Keep the mark ``alike`` only where a session has a document twice.
+
+    Sessions with the same fingerprint have the same documents, so one of them is looked
+    at for all. Longer sessions have no fingerprint, and keep the mark.
+    """
+    fingerprinted = sessions.filter(_.documents.notnull())
+    examined = fingerprinted.group_by("documents").agg(
+        session_id=_.session_id.min(), size=_["size"].max()
+    )
+    examined = gathered([examined])
+
+    # The list of a session's documents stays in memory, unlike other groups.
+    rows = 4 * totals(examined, n=_["size"].sum())["n"]
+    repeated = gathered(
+        [
+            _fingerprints_with_repeats(part.join(few, "session_id"))
+            for part in parts
+            for few in in_parts(examined, "documents", rows)
+        ]
+    )
+    is_repeated = _.documents.isnull() | _.documents.isin(repeated.documents)
+    return sessions.mutate(alike=_.alike & is_repeated)
+
+
+def _fingerprints_with_repeats(rows: ir.Table) -> ir.Table:
+    """Return the fingerprints whose session has fewer different documents than rows."""
+    lists = rows.select("documents", doc=hashed(rows.doc_id)).group_by("documents")
+    lists = lists.agg(rows=_.count(), different=_list_unique(_.doc.collect()))
+    return lists.filter(_.different < _.rows).select("documents")
+
+
+@ibis.udf.scalar.builtin(name="list_unique")  # type: ignore[untyped-decorator]
+def _list_unique(values: dt.Array[dt.int64]) -> int:  # type: ignore[empty-body]
+    """DuckDB counts the different values of a list, and does not copy them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,21 +449,30 @@ def _bit_or(bits: int) -> int:  # type: ignore[empty-body]
 def _by_session(log: ir.Table) -> ir.Table:
     """One row per session; ranks as bits show whether some rank comes twice.
 
-    Powers of two add up to their bitwise or if and only if none comes twice.
+    Powers of two add up to their bitwise or if and only if none comes twice. Ranks 1 to
+    40 are bits of one integer, 41 to 80 of the next, 81 to 120 of the last.
     """
-    shift = ibis.ifelse(log["rank"] <= BITS, log["rank"], 0)
-    bit = ibis.ifelse(shift > 0, (shift * 0 + 1) << shift.cast("int32"), 0)
-    spark = log.get_backend().name == "pyspark"
-    rows = log.select("session_id", "rank", "query_id", bit=bit)
+    bits = {f"bit_{word}": _rank_bit(log["rank"], word) for word in range(WORDS)}
+    rows = log.select("session_id", "rank", "query_id", **bits)
+    bit_or = _bit_or if log.get_backend().name == "pyspark" else methodcaller("bit_or")
+    added = {f"added_{word}": rows[f"bit_{word}"].sum() for word in range(WORDS)}
+    seen = {f"seen_{word}": bit_or(rows[f"bit_{word}"]) for word in range(WORDS)}
     return rows.group_by("session_id").agg(
         rows=_.count(),
         low=_["rank"].min(),
         high=_["rank"].max(),
         query_low=_.query_id.min(),
         query_high=_.query_id.max(),
-        added=_.bit.sum(),
-        seen=_bit_or(rows.bit) if spark else rows.bit.bit_or(),
+        **added,
+        **seen,
     )
+
+
+def _rank_bit(rank: ir.Value, word: int) -> ir.Value:
+    """Return the rank's bit in one of the integers, 0 if it belongs to another."""
+    shift = rank - BITS * word
+    shift = ibis.ifelse((shift > 0) & (shift <= BITS), shift, 0)
+    return ibis.ifelse(shift > 0, (shift * 0 + 1) << shift.cast("int32"), 0)
 
 
 def _extremes(log: ir.Table, *, key: str, other: str) -> ir.Table:
@@ -419,8 +495,9 @@ def _extents(log: ir.Table) -> ir.Table:
 
 SEVERAL = _.low != _.high
 GAPS = _Rule(_.high - _.low + 1 != _.rows, "a list has gaps between its ranks")
+COMES_TWICE = [_[f"added_{word}"] != _[f"seen_{word}"] for word in range(WORDS)]
 SESSION_RULES = {
-    "crowded": _Rule((_.added != _.seen) | (_.high > BITS)),
+    "crowded": _Rule(reduce(or_, COMES_TWICE, _.high > BITS * WORDS)),
     "gaps": GAPS,
     "deep": _Rule(_.low > 1, "a list starts deeper than rank 1"),
     "mixed": _Rule(

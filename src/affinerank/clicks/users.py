@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from affinerank.clicks.models import CLICK_MODELS, ClickModel
-from affinerank.clicks.models.by_segment import SegmentedModel
+from affinerank.clicks.models import ClickModel, read_click_model
 from affinerank.clicks.models.model import FORMAT, VERSION, save_users
-from affinerank.defaults import CLICK_MODEL
 from affinerank.errors import AffineRankError, DataError
 from affinerank.files import PathLike, one_line
 from affinerank.plain_text import read_json
@@ -40,7 +38,8 @@ def _model(about: Mapping[str, Any], segment: str | None) -> ClickModel:
     if found != (FORMAT, VERSION):
         raise DataError(
             f"expected format {FORMAT!r} version {VERSION}, "
-            f"got {found[0]!r} version {found[1]!r}"
+            f"got {found[0]!r:.60} version {found[1]!r:.60}; make the file again "
+            "(affinerank estimate)"
         )
     if "segments" in about and segment is not None:
         if segment not in about["segments"]:
@@ -49,6 +48,4 @@ def _model(about: Mapping[str, Any], segment: str | None) -> ClickModel:
                 f"{', '.join(map(repr, about['segments']))}, not for {segment!r}"
             )
         about = about["segments"][segment]
-    if "segments" in about:  # version 0.1 does not name the model
-        return SegmentedModel.from_dict(about)
-    return CLICK_MODELS[about.get("model", CLICK_MODEL)].read(about)
+    return read_click_model(about)

@@ -21,7 +21,6 @@ added over sessions (:mod:`affinerank.evaluation.unseen`).
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +41,7 @@ from affinerank.estimators.correction import mean_click_rate
 from affinerank.evaluation.offpolicy import Estimate, Interval, by_query
 from affinerank.evaluation.unseen import Predicted
 from affinerank.progress import Progress, quiet
-from affinerank.threads import one_blas_thread
+from affinerank.threads import one_blas_thread, usable_cores
 
 REPLICATES = 20
 TRIES = 5
@@ -193,7 +192,7 @@ def _replicates(
         ]
 
     drawn = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(usable_cores()) as pool:
         for found in pool.map(both, rngs):
             drawn.append(found)
             progress("refitting users", len(drawn), len(rngs))

@@ -26,7 +26,6 @@ from affinerank.experiments.coordinates import (
     estimator_of,
     values_of,
 )
-from affinerank.experiments.upgrade import upgraded_plan
 from affinerank.pipeline.worlds import (
     PER_DATA_SET,
     PER_RUN,
@@ -189,13 +188,13 @@ class Plan:
 
 
 def read_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a plan's file, of this version or an older one."""
+    """Read a plan's file."""
     return parse_plan(read_toml(path), str(path))
 
 
 def parse_plan(raw: Mapping[str, Any], where: str) -> Plan:
     """Build a plan from parsed TOML."""
-    return from_table(Plan, upgraded_plan(raw), where)
+    return from_table(Plan, raw, where)
 
 
 def shipped_plan(name: str, profile: str = "laptop") -> Plan:

@@ -54,13 +54,14 @@ def reproduce(
     seed: int | None = None,
     device: str = "auto",
     processes: int | None = None,
+    recompute: bool = False,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run an experiment, or what is left of it, into ``folder``.
 
     Args:
         name: ``figure1`` and the like (``PLANS``), or the file of a plan.
-        folder: Of the run; an interrupted one is resumed.
+        folder: Of the run; an interrupted one is resumed, if the code is the same.
         profile: Size of a shipped plan.
         data: Folder with real sets, in the place of worlds; ``real`` takes that of the
             environment variable ``AFFINERANK_DATA`` by default.
@@ -68,6 +69,7 @@ def reproduce(
         seed: Of the first run (default: the plan's).
         device: ``auto``, ``cpu`` or ``cuda``.
         processes: How many work on it at once; left out, two, or one for small plans.
+        recompute: Discard the finished cells of the folder, and measure all again.
         progress: Called as rankers are trained.
 
     Returns:
@@ -79,8 +81,15 @@ def reproduce(
     )
     sets = sets_of(shipped_plan(name, profile), data) if name in PLANS else None
     usual = 2 if plan.profile in PROFILES[1:] else 1
-    how: dict[str, Any] = {"device": device, "processes": processes or usual}
-    root = run_plan(plan, folder, sets=sets, progress=progress, **how)
+    root = run_plan(
+        plan,
+        folder,
+        sets=sets,
+        device=device,
+        processes=processes or usual,
+        recompute=recompute,
+        progress=progress,
+    )
     written = [str(root / "results.parquet")]
     if find_spec("vl_convert"):
         from affinerank.experiments.report import write_figures, write_report

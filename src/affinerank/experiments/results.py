@@ -1,6 +1,7 @@
 """Results: one row per finished cell, as Parquet, in the folder of a run.
 
 RUN/plan.toml                what is measured, every setting written out
+RUN/code.json                which code measures it
 RUN/groups/group-*.parquet   the rows of each finished group
 RUN/results.parquet          all rows, once every group is finished
 """
@@ -24,7 +25,6 @@ from affinerank.errors import DataError
 from affinerank.experiments.cells import Group
 from affinerank.experiments.coordinates import values_of
 from affinerank.experiments.plan import Plan, read_plan
-from affinerank.experiments.upgrade import upgraded_row
 from affinerank.files import written_whole
 from affinerank.pipeline.worlds import Cell, Measured
 
@@ -69,6 +69,7 @@ _NARROW = {"per_query": pa.list_(pa.float32())}
 def open_folder(folder: str | os.PathLike[str], plan: Plan) -> Path:
     """Make the folder of a run, or resume in one of the same plan."""
     root = Path(folder)
+    require_same_plan(root, plan)
     try:
         (root / GROUPS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -79,12 +80,17 @@ def open_folder(folder: str | os.PathLike[str], plan: Plan) -> Path:
     if not path.exists():
         with written_whole(path) as aside:
             aside.write_text(plan.to_toml(), encoding="utf-8")
-    elif read_plan(path) != plan:
+    return root
+
+
+def require_same_plan(root: Path, plan: Plan) -> None:
+    """Reject the folder of a run of another plan."""
+    path = root / PLAN
+    if path.exists() and read_plan(path) != plan:
         raise DataError(
             f"{path}: the folder holds results of another plan; choose another "
             "folder, or remove this one"
         )
-    return root
 
 
 def group_file(root: Path, group: Group) -> Path:
@@ -100,14 +106,17 @@ def write_results(path: Path, results: Sequence[Result]) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """Read rows that :func:`write_results` wrote, or version 0.1."""
+    """Read rows that :func:`write_results` wrote."""
     try:
+        schema = _schema()
         table = pq.read_table(path, partitioning=None)
-        own = {field.name: field for field in _schema()}
-        typed = table.cast(pa.schema([own.get(f.name, f) for f in table.schema]))
-        return [_result(row) for row in typed.to_pylist()]
+        rows = table.select(schema.names).cast(schema).to_pylist()
+        return [_result(row) for row in rows]
     except Exception as error:  # what a broken file raises depends on where
-        raise DataError(f"{path}: not results of AffineRank ({error!r:.200})") from None
+        raise DataError(
+            f"{path}: not results of AffineRank ({error!r:.200}); measure them again "
+            "(affinerank reproduce)"
+        ) from None
 
 
 def load_run(folder: str | os.PathLike[str]) -> tuple[Plan, list[Result]]:
@@ -125,6 +134,19 @@ def load_results(folder: str | os.PathLike[str]) -> list[Result]:
         return read_results(root / MERGED)
     files = sorted((root / GROUPS).glob("group-*.parquet"))
     return [result for file in files for result in read_results(file)]
+
+
+def has_results(root: Path) -> bool:
+    """Whether the folder of a run holds finished cells."""
+    return (root / MERGED).exists() or any((root / GROUPS).glob("group-*.parquet"))
+
+
+def discard_results(root: Path) -> None:
+    """Remove all finished cells from the folder of a run."""
+    # All rows first: while they are there, they are what a report reads.
+    (root / MERGED).unlink(missing_ok=True)
+    for path in (root / GROUPS).glob("group-*.parquet"):
+        path.unlink(missing_ok=True)
 
 
 def merge_results(root: Path, groups: Iterable[Group]) -> None:
@@ -155,8 +177,7 @@ def _row(result: Result) -> dict[str, Any]:
 
 
 def _result(row: Mapping[str, Any]) -> Result:
-    new = upgraded_row(row)
-    found = _taken(Result, {**new, "cell": _taken(Cell, new)})
+    found = _taken(Result, {**row, "cell": _taken(Cell, row)})
     if len(found.alpha) != len(found.beta):
         raise ValueError("alpha and beta must have as many ranks")
     return found

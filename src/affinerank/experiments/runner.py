@@ -1,7 +1,8 @@
 """The runner: groups of a plan, one after another, until all are finished.
 
 Several runners may share a folder: each claims a group, trains it and writes its rows.
-A group that was not finished is trained again by the next runner.
+A group that was not finished is trained again by the next runner. What is finished was
+measured by one state of the code, or the run does not go on.
 """
 
 from __future__ import annotations
@@ -24,12 +25,21 @@ from affinerank.experiments.cells import Group, groups_of
 from affinerank.experiments.claims import claimed
 from affinerank.experiments.commit import source_commit
 from affinerank.experiments.coordinates import values_of
+from affinerank.experiments.fingerprint import (
+    code_fingerprint,
+    read_fingerprint,
+    require_same_code,
+    write_fingerprint,
+)
 from affinerank.experiments.plan import Plan
 from affinerank.experiments.results import (
     Result,
+    discard_results,
     group_file,
+    has_results,
     merge_results,
     open_folder,
+    require_same_plan,
     write_results,
 )
 from affinerank.pipeline.worlds import PRODUCTION, World
@@ -47,6 +57,7 @@ def run_plan(
     sets: str | os.PathLike[str] | None = None,
     device: str = "auto",
     processes: int = 1,
+    recompute: bool = False,
     progress: Progress = quiet,
 ) -> Path:
     """Finish every group of a plan, and merge their rows; return the folder.
@@ -54,26 +65,55 @@ def run_plan(
     What was finished before, or is finished meanwhile by other runners on the folder,
     is not done again. Data that are files are read from the folder ``sets``, if given.
     With several processes one draws clicks or estimates users while another trains.
+    If the code has changed since, the folder is refused; with ``recompute``, what was
+    finished is discarded and measured again.
     """
     machine = this_machine(device)  # a device that is not there leaves no folder
     groups, new = groups_of(plan), not Path(folder).exists()
-    root = open_folder(folder, plan)
+    root, code = Path(folder), code_fingerprint()
+    _begin(root, plan, code, recompute=recompute)
     todo = _unfinished(root, groups)
-    runner = _Runner(plan, root, device, machine, progress, todo, sets)
-    beside = partial(run_plan, plan, root, sets=sets, device=device)
+    runner = _Runner(plan, root, code, device, machine, progress, todo, sets)
+    beside = partial(_finish_beside, plan, root, code, device, sets)
     try:
         with _started(beside, max(min(processes, len(todo)), 1)):
-            while waiting := _unfinished(root, groups):
-                trained = [runner.train(group) for group in waiting]
-                if not any(trained):
-                    time.sleep(LOOK_AGAIN)
+            runner.finish(groups)
     except AffineRankError:  # a folder without results is nothing to resume
-        if new and len(_unfinished(root, groups)) == len(groups):
+        nothing_finished = len(_unfinished(root, groups)) == len(groups)
+        if new and nothing_finished and read_fingerprint(root) == code:
             shutil.rmtree(root)
         raise
     runner.report(0.0)
     merge_results(root, groups)
     return root
+
+
+def _begin(root: Path, plan: Plan, code: str, *, recompute: bool) -> None:
+    """Make the folder of a run, or resume in one of the same plan and code."""
+    # Nothing is written into a folder that is refused.
+    require_same_plan(root, plan)
+    if has_results(root) and not recompute:
+        require_same_code(root, code)
+
+    open_folder(root, plan)
+    if recompute:
+        discard_results(root)
+    if not has_results(root):
+        write_fingerprint(root, code)
+
+
+def _finish_beside(
+    plan: Plan,
+    root: Path,
+    code: str,
+    device: str,
+    sets: str | os.PathLike[str] | None,
+) -> None:
+    """Finish the groups of a run that another process began."""
+    groups = groups_of(plan)
+    todo = _unfinished(root, groups)
+    machine = this_machine(device)
+    _Runner(plan, root, code, device, machine, quiet, todo, sets).finish(groups)
 
 
 @contextmanager
@@ -113,12 +153,20 @@ class _Runner:
 
     plan: Plan
     root: Path
+    code: str
     device: str
     machine: Mapping[str, Any]
     progress: Progress
     todo: Sequence[Group]
     sets: str | os.PathLike[str] | None
     world: World | None = None
+
+    def finish(self, groups: Sequence[Group]) -> None:
+        """Train groups until all are finished, here or by other runners."""
+        while waiting := _unfinished(self.root, groups):
+            trained = [self.train(group) for group in waiting]
+            if not any(trained):
+                time.sleep(LOOK_AGAIN)
 
     def train(self, group: Group) -> bool:
         """Train a group if no other runner has it; return whether it was trained."""
@@ -127,7 +175,10 @@ class _Runner:
             if not mine or path.exists():
                 return False
             self.report(0.0)
-            write_results(path, self._measure(group))
+            results = self._measure(group)
+            # Another runner with other code may have begun the folder anew meanwhile.
+            require_same_code(self.root, self.code)
+            write_results(path, results)
         return True
 
     def report(self, under_way: float) -> None:

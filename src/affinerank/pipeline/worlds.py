@@ -582,7 +582,10 @@ def trained_jointly(cell: Cell) -> bool:
 
 
 def click_rng(cell: Cell, seed: int, *, held_out: bool = False) -> Rng:
-    """Return the stream of a cell's clicks: a function of its coordinates."""
+    """Return the stream of a cell's clicks: a function of its coordinates.
+
+    Committed runs drew their clicks by these numbers, so the numbers do not change.
+    """
     model, policy = cell.click_model or "", cell.policy or ""
     spec = Spec.parse(model)
     users: Any = spec.settings(CLICK_MODELS[spec.name].settings)

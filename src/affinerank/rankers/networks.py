@@ -116,7 +116,7 @@ class Networks:
 
 def load_network(folder: Path, about: dict[str, Any], n_features: int) -> Networks:
     """Read one network from a ranker's folder."""
-    settings = from_table(NetworkSettings, about.get("settings", {}), "settings")
+    settings = from_table(NetworkSettings, about["settings"], "settings")
     seeds = about.get("seeds")
     if not isinstance(seeds, list) or [type(seed) for seed in seeds] != [int]:
         raise ConfigError(f"seeds must be one whole number, got {seeds!r:.60}")

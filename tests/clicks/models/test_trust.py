@@ -265,26 +265,3 @@ def test_how_a_model_was_estimated_goes_through_plain_data() -> None:
     with pytest.warns(AffineRankWarning):
         assert model.to_depth(3).estimated == how
     assert TrustModel.paper().estimated is None
-
-
-@pytest.mark.parametrize(
-    ("provenance", "estimated"),
-    [
-        ({"family": "paper"}, None),
-        ({"estimated_by": "a method"}, EstimatedBy("a method", features=True)),
-        (
-            {"estimated_by": "a method", "features": False, "least_clicks": 9},
-            EstimatedBy("a method", features=False, least_clicks=9.0),
-        ),
-    ],
-)
-def test_a_model_of_version_0_1_is_read_from_its_provenance(
-    provenance: dict[str, Any], estimated: EstimatedBy | None
-) -> None:
-    about = {
-        "identified": "gauge",
-        "alpha": [1.0],
-        "beta": [0.0],
-        "provenance": provenance,
-    }
-    assert TrustModel.from_dict(about).estimated == estimated

@@ -1,5 +1,8 @@
 """Click models: how users click, as rows of one table."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from affinerank.clicks.models import (
     browsing,
     by_query,
@@ -10,9 +13,26 @@ from affinerank.clicks.models import (
     trust,
 )
 from affinerank.clicks.models.model import ClickModel, ClickModelKind, Shown
+from affinerank.errors import DataError
 from affinerank.tables import Table
 
 ROWS = (trust, position, cascade, browsing, dependent, by_query, by_segment)
 CLICK_MODELS: Table[ClickModelKind] = Table("click model", *(m.ROW for m in ROWS))
 
-__all__ = ["CLICK_MODELS", "ClickModel", "ClickModelKind", "Shown"]
+__all__ = [
+    "CLICK_MODELS",
+    "ClickModel",
+    "ClickModelKind",
+    "Shown",
+    "read_click_model",
+]
+
+
+def read_click_model(about: Mapping[str, Any]) -> ClickModel:
+    """Build the click model that ``about`` names, from what its ``to_dict`` gives."""
+    if "model" not in about:
+        raise DataError(
+            f"the key 'model' is missing, found {list(about)!r:.60}; expected one of "
+            f"{CLICK_MODELS.choices}; make the file again (affinerank estimate)"
+        )
+    return CLICK_MODELS[about["model"]].read(about)

@@ -178,9 +178,9 @@ class AffineModel(Users):
 
     @classmethod
     def from_dict(cls, about: Mapping[str, Any]) -> Self:
-        """Build from what :meth:`to_dict` gives, or gave in version 0.1."""
+        """Build from what :meth:`to_dict` gives."""
         known: dict[str, Any] = {"provenance": read_provenance(about)}
-        known["estimated"] = _estimated(about, known["provenance"])
+        known["estimated"] = _estimated(about)
         if about["identified"] != "eps":
             known |= {name: about[name] for name in ("alpha", "beta", "identified")}
             if about.get("span") is not None:
@@ -257,20 +257,15 @@ def read_provenance(about: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def _estimated(
-    about: Mapping[str, Any], provenance: Mapping[str, Any]
-) -> EstimatedBy | None:
-    """How the model was estimated; version 0.1 kept it in the provenance."""
-    if "estimated" in about:
-        found = about["estimated"]
-    elif "estimated_by" in provenance:
-        by = provenance["estimated_by"]
-        by = provenance["activation"] if by == "em" else by  # a method of its own now
-        found = {"features": True, "least_clicks": 200.0, **provenance, "method": by}
-    else:
+def _estimated(about: Mapping[str, Any]) -> EstimatedBy | None:
+    """Return how the model was estimated; ``None`` if it was given."""
+    if "estimated" not in about:
         return None
+    estimated = about["estimated"]
     return EstimatedBy(
-        str(found["method"]), bool(found["features"]), float(found["least_clicks"])
+        method=str(estimated["method"]),
+        features=bool(estimated["features"]),
+        least_clicks=float(estimated["least_clicks"]),
     )
 
 

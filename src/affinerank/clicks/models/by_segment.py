@@ -19,7 +19,6 @@ from affinerank.clicks.models.model import (
 )
 from affinerank.clicks.models.trust import PaperUsers, TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.defaults import CLICK_MODEL
 from affinerank.errors import ConfigError, DataError
 
 
@@ -150,14 +149,15 @@ class SegmentedModel(Users):
 
     @classmethod
     def from_dict(cls, about: Mapping[str, Any]) -> SegmentedModel:
-        """Build from what :meth:`to_dict` gives; version 0.1 had ``segments`` alone."""
-        from affinerank.clicks.models import CLICK_MODELS  # of which this is a row
+        """Build from what :meth:`to_dict` gives."""
+        # Imported here because this model is a row of the table that is read.
+        from affinerank.clicks.models import read_click_model
 
         models = {
-            name: CLICK_MODELS[one.get("model", CLICK_MODEL)].read(one)
-            for name, one in about["segments"].items()
+            name: read_click_model(segment_model)
+            for name, segment_model in about["segments"].items()
         }
-        share = {name: float(part) for name, part in about.get("share", {}).items()}
+        share = {name: float(part) for name, part in about["share"].items()}
         return cls(models, share, read_provenance(about))
 
     def _each(self, method: str, rows: ClickRows, size: int) -> Floats:
