@@ -19,7 +19,7 @@ class ConfigError(AffineRankError):
     """A setting, a name or an option is not one the package knows."""
 
 
-class MissingLibraryError(ConfigError):
+class MissingLibraryError(AffineRankError):
     """A library that not everyone installs is needed, and is not there."""
 
 

@@ -169,6 +169,28 @@ def test_one_pass_finds_what_a_close_search_finds(
     assert close.repeats == report.repeats
 
 
+@pytest.mark.parametrize("fault", ["an impression is repeated", "two documents at one"])
+@pytest.mark.parametrize("rank", [*RANKS, 80, 81, 82])
+def test_a_close_search_finds_the_one_rank_that_comes_twice(
+    fault: str,
+    rank: int,
+    long_list: LongList,
+    plant_in_list: Plant,
+    faults_of_lists: tuple[str, ...],
+    write: Write,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All that engines other than DuckDB have."""
+    monkeypatch.setattr(faults, "is_duckdb", lambda _: False)
+    [fault] = [what for what in faults_of_lists if what.startswith(fault)]
+    clean = long_list("clean", 120)
+    faulty = plant_in_list(long_list("faulty", max(rank, 120)), fault, rank)
+    with open_table(write(clean + faulty)) as table:
+        report = validate(normalised(table, LogOptions()))
+    assert numbers(report) == found_by_loop(faulty)
+    assert len(report.findings) == 1
+
+
 def test_a_document_that_repeats_is_found_in_all_sessions_that_show_it_so(
     long_list: LongList, write: Write
 ) -> None:
@@ -179,6 +201,9 @@ def test_a_document_that_repeats_is_found_in_all_sessions_that_show_it_so(
         if i % 4 == 1:
             shown[50]["doc_id"] = shown[9]["doc_id"]
         rows += random.Random(i).sample(shown, 60)
-    report, searched = report_of(write(rows))
-    assert numbers(report) == {"one document at two ranks of a session": 5}
-    assert searched == {1, 5, 9, 13, 17}
+    # The documents of the clean sessions, and one that is there twice.
+    longer = long_list(20, 62)
+    longer[61]["doc_id"] = longer[60]["doc_id"]
+    report, searched = report_of(write(rows + longer))
+    assert numbers(report) == {"one document at two ranks of a session": 6}
+    assert searched == {1, 5, 9, 13, 17, 20}
