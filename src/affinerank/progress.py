@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from threading import Event, Thread
-from time import monotonic
-from typing import Protocol
+from time import monotonic, process_time
+from typing import Any, Protocol
+
+START = "before the first stage"
 
 
 class Progress(Protocol):
@@ -18,6 +21,61 @@ class Progress(Protocol):
 
 def quiet(stage: str, done: int, total: int) -> None:
     """Report nothing."""
+
+
+def both(first: Progress, second: Progress) -> Progress:
+    """Return a callback that reports to two others."""
+
+    def report(stage: str, done: int, total: int) -> None:
+        first(stage, done, total)
+        second(stage, done, total)
+
+    return report
+
+
+@dataclass(slots=True)
+class StageTimes:
+    """How long each stage takes; a stage lasts until another one reports.
+
+    Attributes:
+        seconds: Of each stage that is over, by name.
+        cpu_seconds: The same, of all threads of the process.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    cpu_seconds: dict[str, float] = field(default_factory=dict)
+    _stage: str = START
+    _began: float = field(default_factory=monotonic)
+    _cpu_began: float = field(default_factory=process_time)
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Note that a stage is under way."""
+        del done, total
+        if stage != self._stage:
+            self.end_stage()
+            self._stage = stage
+
+    def end_stage(self) -> None:
+        """Add the time since the stage began to its total."""
+        now, cpu_now = monotonic(), process_time()
+        for total, elapsed in (
+            (self.seconds, now - self._began),
+            (self.cpu_seconds, cpu_now - self._cpu_began),
+        ):
+            total[self._stage] = total.get(self._stage, 0.0) + elapsed
+        self._began = now
+        self._cpu_began = cpu_now
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the stages in the order in which they began, as plain data."""
+        return [
+            {
+                "stage": stage,
+                "seconds": round(seconds, 2),
+                "cpu_seconds": round(self.cpu_seconds[stage], 2),
+            }
+            for stage, seconds in self.seconds.items()
+        ]
 
 
 @contextmanager

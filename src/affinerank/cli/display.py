@@ -78,6 +78,16 @@ def notes(about: About) -> None:
         line(f"  {name:<{width}}  {below}")
 
 
+def stage_times(stages: Sequence[Mapping[str, Any]]) -> None:
+    """Print how long each stage took."""
+    columns = {
+        "stage": "{stage}",
+        "seconds": "{seconds:.1f}",
+        "CPU seconds": "{cpu_seconds:.1f}",
+    }
+    listed(stages, columns)
+
+
 def description(about: About) -> None:
     """Print what ``describe`` found."""
     sizes, shares = about["documents_per_query"], about["label_shares"]

@@ -18,6 +18,7 @@ Options:
     relevant_above: Labels above this are relevant; sets of 0 to 2 need 0.
     seed: Seed of everything random.
     settings: A setting, as in epochs=12.
+    timings: Print how long each stage took.
     top_k: Show only the first K documents.
     users: User model, JSON.
 """
@@ -40,7 +41,7 @@ from typer import Argument, Option
 
 from affinerank.cli import display
 from affinerank.errors import ConfigError
-from affinerank.progress import Progress, in_lines
+from affinerank.progress import Progress, StageTimes, both, in_lines
 
 Readable = str | Path | None
 Result = tuple[Any, Callable[[Any], object]]  # plain data, and what draws them
@@ -264,19 +265,27 @@ def command(function: Callable[..., Result | None]) -> Callable[..., None]:
     hints = get_type_hints(function, include_extras=True)
     shared = {name: kind for name, kind in hints.items() if kind in SHARED}
 
-    def run(*, as_json: Json = False, **given: Any) -> None:
+    def run(*, timings: bool = False, as_json: Json = False, **given: Any) -> None:
         for name, kind in shared.items():
             given[name] = kind(**{f.name: given.pop(f.name) for f in fields(kind)})
+        times = StageTimes()
         if "progress" not in hints:
             result = function(**given)
         else:
             with bars() as progress:
-                result = function(**given, progress=progress)
-        if result is not None and as_json:
-            print(json.dumps(_plain(result[0]), indent=2, default=str, allow_nan=False))
-        elif result is not None:
-            about, draw = result
-            draw(about)
+                result = function(**given, progress=both(times, progress))
+        if result is None:
+            return
+        times.end_stage()
+        about, draw = result
+        if as_json:
+            if timings:
+                about = {**about, "timings": times.rows()}
+            print(json.dumps(_plain(about), indent=2, default=str, allow_nan=False))
+            return
+        draw(about)
+        if timings:
+            display.stage_times(times.rows())
 
     parameters: list[inspect.Parameter] = []
     for parameter in _parameters(function):
@@ -284,7 +293,10 @@ def command(function: Callable[..., Result | None]) -> Callable[..., None]:
             parameters += _parameters(shared[parameter.name])
         elif parameter.name != "progress":
             parameters.append(parameter)
-    parameters.append(_parameters(run)[0])
+    own = {parameter.name: parameter for parameter in _parameters(run)}
+    if "progress" in hints:
+        parameters.append(own["timings"])
+    parameters.append(own["as_json"])
     run.__name__, (run.__doc__, _) = function.__name__, _documented(function)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}

@@ -44,6 +44,7 @@ def _add_last_click_by_bits(log: ir.Table) -> ir.Table:
     A session's clicks are the bits of two integers, ranks 1 to 63 and 64 to 126, of
     which the first rank is the lowest bit.
     """
+    columns = log.columns
     one = ibis.literal(1, "int64")
 
     # Two integers per session, computed first: DuckDB copies a log joined with itself.
@@ -63,21 +64,21 @@ def _add_last_click_by_bits(log: ir.Table) -> ir.Table:
     # The clicks above this rank.
     bits_above = (one << ((log["rank"] - 1) % WORD)) - 1
     is_deep = log["rank"] > WORD
-    low_above = ibis.ifelse(is_deep, log.low_clicks, log.low_clicks & bits_above)
-    high_above = ibis.ifelse(is_deep, log.high_clicks & bits_above, 0)
-
-    last_click = ibis.ifelse(
-        high_above > 0, WORD + _highest_bit(high_above), _highest_bit(low_above)
+    log = log.mutate(
+        low_above=ibis.ifelse(is_deep, log.low_clicks, log.low_clicks & bits_above),
+        high_above=ibis.ifelse(is_deep, log.high_clicks & bits_above, 0),
     )
-    log = log.mutate(**{CONTEXT: last_click.coalesce(0)})
-    return log.drop("session_id_right", "low_clicks", "high_clicks")
 
-
-def _highest_bit(bits: ir.Value) -> ir.Value:
-    """Return the place of the highest bit, from 1 on; null where there is none."""
-    bits = bits.nullif(0)
-    place = bits.log2().floor().cast("int64")  # from 0 on, or one too high by rounding
-    return ibis.ifelse((bits >> place) > 0, place + 1, place)
+    # The last of them is the highest bit of the integer that has it.
+    is_high = log.high_above > 0
+    log = log.mutate(
+        last_word=ibis.ifelse(is_high, log.high_above, log.low_above).nullif(0),
+        ranks_before=ibis.ifelse(is_high, WORD, 0),
+    )
+    bit = log.last_word.log2().floor().cast("int64")  # or one too high, by rounding
+    place = ibis.ifelse((log.last_word >> bit) > 0, bit + 1, bit)
+    last_click = (log.ranks_before + place).coalesce(0)
+    return log.select(*columns, **{CONTEXT: last_click})
 
 
 def look_at_some_sessions(
