@@ -27,7 +27,7 @@ def with_context(log: ir.Table, *, plain: bool = False) -> ir.Table:
     """Add the rank of the last click above in the session; 0 for none.
 
     Where sessions are ``plain``, as :class:`LogReport` says, the clicks of each are the
-    bits of one number: DuckDB finds those faster than it sorts.
+    bits of two numbers: DuckDB finds those faster than it sorts.
     """
     if plain:
         return _add_last_click_by_bits(log)
