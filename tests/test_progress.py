@@ -16,7 +16,7 @@ def test_a_stage_lasts_until_another_reports(monkeypatch: pytest.MonkeyPatch) ->
     seconds, halves = count(step=1.0), count(step=0.5)
     monkeypatch.setattr(progress, "monotonic", lambda: next(seconds))
     monkeypatch.setattr(progress, "process_time", lambda: next(halves))
-    times = StageTimes(_began=progress.monotonic(), _cpu_began=progress.process_time())
+    times = StageTimes(_began=next(seconds), _cpu_began=next(halves))
     for stage in ("count", "count", "fit", "count"):
         times(stage, 1, 2)
     times.end_stage()

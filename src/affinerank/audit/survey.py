@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import ibis
 import ibis.expr.types as ir
 
 from affinerank.clicks.counting import count_log
 from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.engines import engine_errors, in_parts, totals
+from affinerank.clicks.engines import engine_errors, in_parts, parsed_once, totals
 from affinerank.clicks.faults import LogReport, validate, without_bad_sessions
 from affinerank.clicks.log import LogOptions, normalised
 from affinerank.errors import DataError
@@ -53,6 +54,8 @@ def survey_log(
         options: How the log is to be read.
         progress: Called at each step.
     """
+    normalised(table, options)  # wrong names are found before anything is read
+    table = parsed_once(table, Path(target).parent)
     log = normalised(table, options)
     try:
         counted = count_log(

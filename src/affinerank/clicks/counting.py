@@ -48,6 +48,7 @@ from affinerank.clicks.engines import (
     is_confined,
     is_duckdb,
     open_table,
+    parsed_once,
     spread,
     totals,
     watched,
@@ -132,9 +133,11 @@ def count_log(
     require_choice("context", context, get_args(Context))
     require_choice("bad_rows", bad_rows, ("error", "drop"))
     settings = options or LogOptions()
-    log = normalised(table, settings, timed=by_time)
+    normalised(table, settings, timed=by_time)  # wrong names are found before reading
     report, dropped = None, {"sessions": 0, "rows": 0}
     with work_folder(table) as folder:
+        table = parsed_once(table, folder)
+        log = normalised(table, settings, timed=by_time)
         rows = _rows(log)
         parts = spread(log, rows, folder, progress)
         if check:

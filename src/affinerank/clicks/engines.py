@@ -69,6 +69,7 @@ LEAST_FOR_DUCKDB = 60e6
 SIZED = 16  # one of so many groups, and of sessions, shows how many there are
 ROWS_TO_WEIGH = 100_000  # which show how much disk a row takes
 SECONDS_BETWEEN_LOOKS = 0.5
+TEXT_FILES = "affinerank_text_"  # begins the names of what DuckDB reads from text
 
 
 @contextmanager
@@ -184,6 +185,27 @@ def work_folder(table: ir.Table) -> Iterator[Path]:
     else:
         with scratch_folder() as folder:
             yield folder
+
+
+def parsed_once(log: ir.Table, folder: Path) -> ir.Table:
+    """Return a log of text files as one of a Parquet file, written into ``folder``.
+
+    Counting reads a log several times, and parsing text takes longest. A log that is no
+    text, or cannot be written, stays as it is; if it is to blame, reading it says so.
+    """
+    if not is_duckdb(log) or TEXT_FILES not in ibis.to_sql(log, dialect="duckdb"):
+        return log
+    import duckdb
+
+    file = folder / "parsed.parquet"
+    try:
+        copy_to(ibis.to_sql(log, dialect="duckdb"), file, log)
+    except duckdb.InterruptException:
+        raise  # a user stopped it
+    except duckdb.Error:
+        file.unlink(missing_ok=True)
+        return log
+    return log.get_backend().read_parquet(glob.escape(str(file)))
 
 
 def _setting(table: ir.Table, name: str) -> Any:
@@ -591,12 +613,14 @@ def _by_duckdb(
     if layout.format == "json":
         stated |= {"format": "newline_delimited", "maximum_object_size": LINE_BYTES}
         columns = dict.fromkeys(_json_names(connection.con, exact, stated), "VARCHAR")
-        return connection.read_json(exact, columns=columns, records="true", **stated)
+        stated |= {"table_name": f"{TEXT_FILES}{uuid.uuid4().hex}", "records": "true"}
+        return connection.read_json(exact, columns=columns, **stated)
     # What is strict has been checked; strict, DuckDB takes no mixed line ends.
     stated |= {"delim": layout.separator, "quote": '"', "escape": '"', "header": True}
     stated |= {"strict_mode": False, "allow_quoted_nulls": False}
     stated |= {"max_line_size": LINE_BYTES, "parallel": not layout.broken}
     columns = dict.fromkeys(layout.columns, "VARCHAR")
+    stated["table_name"] = f"{TEXT_FILES}{uuid.uuid4().hex}"
     return connection.read_csv(exact, columns=columns, **stated)
 
 
