@@ -211,17 +211,18 @@ def edited(folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def test_folders_of_older_versions_load(tmp_path: Path) -> None:
-    provenance = {"seed": 6, "queries": ["q7", 8]}
-    folder = edited(
-        tmp_path / "model", learnt_from=..., fill=..., provenance=provenance
-    )
-    loaded: Any = load_ranker(folder)
-    assert loaded.learnt_from == ("q7", "8")
-    assert loaded.provenance == provenance
-    assert loaded.mapping.fill is None
-    with pytest.raises(DataError, match="document 0, feature 1: the value is missing"):
-        loaded.predict(np.full((1, 3), np.nan, np.float32))
+def test_a_folder_must_say_all_that_its_format_has(tmp_path: Path) -> None:
+    for i, (key, message) in enumerate(
+        {
+            "learnt_from": "learnt_from must be a list of queries",
+            "scaling": "scaling must be one of list, data, none",
+            "categories": "categories must be an object",
+        }.items()
+    ):
+        changes: dict[str, Any] = {key: ...}
+        folder = edited(tmp_path / str(i), **changes)
+        with pytest.raises(DataError, match=message):
+            load_ranker(folder)
 
 
 def test_what_fills_missing_values_is_saved_with_the_ranker(tmp_path: Path) -> None:

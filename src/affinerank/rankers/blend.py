@@ -65,7 +65,7 @@ class BlendSettings:
     """
 
     trees: int = 300
-    leaves: int = 31
+    leaves: int = 15
     learning_rate: float = 0.1
     least_documents: int = 20
     ridge: tuple[float, ...] = field(default=LinearSettings().ridge)

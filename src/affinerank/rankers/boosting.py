@@ -41,7 +41,7 @@ class BoostedSettings:
     OURS: ClassVar[Mapping[str, str]]
 
     trees: int = 300
-    leaves: int = 31
+    leaves: int = 15
     learning_rate: float = 0.1
     truncation: int = 30
     least_documents: float = 20

@@ -140,25 +140,25 @@ def _require_format(description: Any) -> None:
     if (name, version) != FORMAT:
         raise DataError(
             f"expected format {FORMAT[0]!r} version {FORMAT[1]}, "
-            f"got {name!r:.60} version {version!r:.60}"
+            f"got {name!r:.60} version {version!r:.60}; train it again with this "
+            "version (affinerank train)"
         )
 
 
 def _origin(description: Description) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return how the ranker was trained, and the queries that it learnt from."""
     provenance = _value(description, "provenance", "an object", dict)
-    # Older versions keep the queries in the provenance.
-    with_queries = {"learnt_from": provenance.get("queries", []), **description}
     queries = _value(
-        with_queries, "learnt_from", "a list of queries", list, str, int, float
+        description, "learnt_from", "a list of queries", list, str, int, float
     )
     return provenance, tuple(str(query) for query in queries)
 
 
 def _mapping(description: Description) -> FeatureMapping:
-    """Read how raw features are mapped. Older versions leave entries out."""
+    """Read how raw features are mapped."""
     names = _value(description, "features", "a list of names", list, str)
-    scaling = _scaling(description)
+    expected = f"one of {', '.join(SCALINGS)}"
+    scaling = str(_value(description, "scaling", expected, str))
     fill = _numbers(description, "fill", len(names))
     low = _numbers(description, "low", len(names))
     high = _numbers(description, "high", len(names))
@@ -174,20 +174,9 @@ def _mapping(description: Description) -> FeatureMapping:
     )
 
 
-def _scaling(description: Description) -> str:
-    """Return how features are scaled."""
-    if "scaling" in description:
-        expected = f"one of {', '.join(SCALINGS)}"
-        return str(_value(description, "scaling", expected, str))
-    # Older versions only say whether features are scaled within the list.
-    within_list = _value(description, "per_query_min_max", "true or false", bool)
-    return "list" if within_list else "none"
-
-
 def _categories(description: Description) -> dict[str, tuple[str, ...]]:
     """Return the values of each category, in the order of their codes."""
-    with_default = {"categories": {}, **description}
-    entries = _value(with_default, "categories", "an object", dict)
+    entries = _value(description, "categories", "an object", dict)
     categories = {}
     for name in entries:
         values = _value(entries, name, "a list of values", list, str)
