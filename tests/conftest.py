@@ -19,27 +19,6 @@ settings.load_profile("any machine")
 # On a slow one, commands must not print how far they are into what tests compare.
 options.SECONDS_BETWEEN_LINES = TIMEOUT_MAX
 
-# Files that `make quick` leaves out: they train at length, or start a browser or Spark.
-SLOW = (
-    *("tests/audit", "tests/cli", "tests/experiments", "tests/tables"),
-    *("test_docs", "test_site", "test_benchmarks", "test_sklearn", "test_synthetic"),
-    *("test_injections", "tests/fuzz"),
-    *(
-        "test_refits",
-        "test_counting",
-        "test_engines",
-        "test_choice",
-        "test_recorded",
-        "test_training",
-    ),
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if any(part in item.path.as_posix() for part in SLOW):
-            item.add_marker("slow")
-
 
 @pytest.fixture(scope="session")
 def small_log(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, str]:

@@ -16,6 +16,8 @@ from affinerank.pipeline import prepare_simulation, train_production_ranker
 from affinerank.rankers.ranker import judge
 from affinerank.seeds import stage_rng
 
+pytestmark = pytest.mark.slow
+
 
 def test_trees_with_estimated_bias_beat_those_of_lightgbm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,28 +6,36 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
+from types import ModuleType
 from typing import Any
 
 import pytest
 from benchmarks.size import DOCUMENTED, SOURCE
 
-from affinerank.bias import METHODS
-from affinerank.clicks.models import CLICK_MODELS
-from affinerank.clicks.policies import POLICIES
-from affinerank.estimators import ESTIMATORS
-from affinerank.rankers import RANKERS
-from affinerank.rankers.losses import LOSSES
+import affinerank.bias
+import affinerank.clicks.models
+import affinerank.clicks.policies
+import affinerank.estimators
+import affinerank.rankers
+import affinerank.rankers.losses
 from affinerank.tables import Table
 
-TABLES: dict[str, Table[Any]] = {
-    "estimators": ESTIMATORS,
-    "bias": METHODS,
-    "clicks/models": CLICK_MODELS,
-    "clicks/policies": POLICIES,
-    "rankers": RANKERS,
-    "rankers/losses": LOSSES,
-}
+# Every table, and the module that makes it: its rows stand beside that module.
+TABLES: list[tuple[ModuleType, Table[Any]]] = [
+    (affinerank.estimators, affinerank.estimators.ESTIMATORS),
+    (affinerank.bias, affinerank.bias.METHODS),
+    (affinerank.clicks.models, affinerank.clicks.models.CLICK_MODELS),
+    (affinerank.clicks.policies, affinerank.clicks.policies.POLICIES),
+    (affinerank.rankers, affinerank.rankers.RANKERS),
+    (affinerank.rankers.losses, affinerank.rankers.losses.LOSSES),
+]
 DEFAULTS = "defaults.py"
+
+
+def folder_of(module: ModuleType) -> str:
+    """Return the folder of a module, seen from the package."""
+    assert module.__file__ is not None
+    return str(Path(module.__file__).parent.relative_to(SOURCE))
 
 
 def literals(path: Path) -> Iterator[tuple[str, int]]:
@@ -45,29 +53,36 @@ def literals(path: Path) -> Iterator[tuple[str, int]]:
             yield str(node.value), node.lineno
 
 
-def test_a_key_stands_in_its_row_and_among_the_defaults_alone() -> None:
-    keys = {key for table in TABLES.values() for key in table}
-    found: dict[str, set[str]] = {}
+def places_of_keys() -> dict[str, set[str]]:
+    """Modules where the key of a table stands as a string; defaults aside."""
+    keys = {key for _, table in TABLES for key in table}
+    places: dict[str, set[str]] = {}
     for path in SOURCE.rglob("*.py"):
         where = str(path.relative_to(SOURCE))
         for text, _ in literals(path):
             if text in keys and where != DEFAULTS:
-                found.setdefault(text, set()).add(where)
-    for folder, table in TABLES.items():
+                places.setdefault(text, set()).add(where)
+    return places
+
+
+def test_a_key_stands_in_its_row_and_among_the_defaults_alone() -> None:
+    places = places_of_keys()
+    for module, table in TABLES:
+        folder = folder_of(module)
         for key in table:
-            own = {where for where in found.get(key, ()) if where.startswith(folder)}
-            assert len(own) <= 1, f"{key!r} stands in {sorted(own)}"
-    rows = tuple(folder.split("/", maxsplit=1)[0] for folder in TABLES)
-    for key, places in found.items():
-        homes = {where.split("/")[0] for where in places}
-        assert homes <= set(rows), f"{key!r} stands in {sorted(places)}"
-        tables = [folder for folder, table in TABLES.items() if key in table]
-        assert len(places) <= len(tables), f"{key!r} stands in {sorted(places)}"
+            here = {where for where in places.get(key, ()) if where.startswith(folder)}
+            assert len(here) <= 1, f"{key!r} stands in {sorted(here)}"
+
+    rooms = {folder_of(module).split("/")[0] for module, _ in TABLES}
+    for key, where in places.items():
+        assert {place.split("/")[0] for place in where} <= rooms, f"{key!r}: {where}"
+        tables = [table for _, table in TABLES if key in table]
+        assert len(where) <= len(tables), f"{key!r} stands in {sorted(where)}"
 
 
-@pytest.mark.parametrize("folder", TABLES)
-def test_rows_are_called_by_their_keys_and_have_titles(folder: str) -> None:
-    for key, row in TABLES[folder].items():
+@pytest.mark.parametrize("table", [table for _, table in TABLES], ids=lambda t: t.kind)
+def test_rows_are_called_by_their_keys_and_have_titles(table: Table[Any]) -> None:
+    for key, row in table.items():
         assert row.name == key
         assert row.title
         assert row.title[0].isupper()

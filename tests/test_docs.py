@@ -13,6 +13,8 @@ import affinerank
 from affinerank.cli import main
 from affinerank.clicks.counts_table import COLUMNS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 PAGES = (
     "README.md",

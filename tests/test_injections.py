@@ -12,12 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from tests.experiments.conftest import as_in_the_paper
 from tests.experiments.test_report import plan_of
 
 from affinerank.cli import main
 from affinerank.experiments.report import report_page
 from affinerank.page import html_page, html_table
+
+pytestmark = pytest.mark.slow
 
 ENDS = ("", '">', "'>", "</script>", "</title>", "</style>", "-->", "]]>", "</pre>")
 ELEMENTS = (

@@ -11,6 +11,8 @@ import pytest
 
 import affinerank
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
 

@@ -38,6 +38,8 @@ from affinerank.cli import main
 from affinerank.clicks.users import load_users
 from affinerank.sklearn_rows import read_rows
 
+pytestmark = pytest.mark.slow
+
 USERS = TrustModel.from_eps(
     [1.0, 0.8, 0.6, 0.5, 0.4, 0.3], [0.95] * 6, [0.6, 0.3, 0.2, 0.1, 0.1, 0.1]
 )

@@ -19,6 +19,8 @@ from affinerank.data.catalog import load
 from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.progress import quiet
 
+pytestmark = pytest.mark.slow
+
 WriteLog = Callable[..., str]
 QUERIES, SESSIONS, DEPTH = 40, 60, 5
 

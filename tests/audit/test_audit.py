@@ -32,6 +32,8 @@ from affinerank.errors import ConfigError
 from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.progress import quiet
 
+pytestmark = pytest.mark.slow
+
 WriteLog = Callable[..., str]
 World = tuple[ClickCounts, dict[tuple[str, str], float]]
 ROWS = [  # q1 twice with one list, once with another; q2 once; s5 has a fault

@@ -7,6 +7,8 @@ import pytest
 from affinerank.charts import Spec, save_figure
 from affinerank.errors import ConfigError, DataError
 
+pytestmark = pytest.mark.slow
+
 SPEC: Spec = {
     "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
     "data": {"values": [{"rank": 1, "rate": 0.5}, {"rank": 2, "rate": 0.25}]},

@@ -14,6 +14,8 @@ from affinerank.audit import audit_file
 from affinerank.cli import main
 from affinerank.clicks.counts import ClickCounts
 
+pytestmark = pytest.mark.slow
+
 Capture = pytest.CaptureFixture[str]
 WriteLog = Callable[..., str]
 

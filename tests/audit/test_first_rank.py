@@ -15,6 +15,8 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.progress import quiet
 
+pytestmark = pytest.mark.slow
+
 World = tuple[ClickCounts, dict[tuple[str, str], float]]
 
 

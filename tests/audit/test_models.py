@@ -20,6 +20,8 @@ from affinerank.data.catalog import load
 from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.progress import quiet
 
+pytestmark = pytest.mark.slow
+
 BY_RANK = View("by rank", np.arange(2))
 BY_CLICK = View("by rank and last click", np.arange(2), context=True)
 

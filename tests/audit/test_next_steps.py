@@ -19,6 +19,8 @@ from affinerank.clicks.rows import ClickRows
 from affinerank.pipeline.swap_plan import plan_swaps
 from affinerank.progress import quiet
 
+pytestmark = pytest.mark.slow
+
 World = tuple[ClickCounts, dict[tuple[str, str], float]]
 DAYS = 10.0
 

@@ -5,10 +5,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from affinerank.audit.changes import worth
 from affinerank.audit.findings import Audit, Block, Column, Question, Section, Step
 from affinerank.audit.page import ROWS_LISTED, audit_page
+
+pytestmark = pytest.mark.slow
 
 COLUMNS = (
     Column("Name", "{name}"),

@@ -11,6 +11,8 @@ from affinerank.arrays import Ints
 from affinerank.bias.swaps import rank_effect
 from affinerank.clicks.rows import ClickRows
 
+pytestmark = pytest.mark.slow
+
 
 def rows_of(
     doc: Ints, query: Ints, rank: Ints, impressions: ArrayLike, clicks: ArrayLike

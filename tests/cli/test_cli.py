@@ -12,6 +12,8 @@ import pytest
 from affinerank import demo
 from affinerank.cli import main
 
+pytestmark = pytest.mark.slow
+
 GOOD = b"1 qid:1 1:0.5 2:1\n0 qid:1 1:0.7\n3 qid:2 2:1\n"
 
 

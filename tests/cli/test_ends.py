@@ -17,7 +17,10 @@ from benchmarks import ends
 from affinerank.cli import main, run
 from affinerank.files import this_process
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX"),
+]
 
 
 def start(*words: str, folder: Path, **more: object) -> "subprocess.Popen[str]":

@@ -12,7 +12,10 @@ from affinerank.cli import display, main
 from affinerank.clicks.users import load_users
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
-pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),
+]
 
 Capture = pytest.CaptureFixture[str]
 WORLD = "yahoo-like:80"

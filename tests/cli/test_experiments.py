@@ -11,6 +11,8 @@ from affinerank.cli import display, main
 from affinerank.experiments.plan import Grid, shipped_plan
 from affinerank.experiments.results import open_folder
 
+pytestmark = pytest.mark.slow
+
 Capture = pytest.CaptureFixture[str]
 SMOKE = ("--profile", "smoke", "--device", "cpu")
 

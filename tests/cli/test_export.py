@@ -15,6 +15,8 @@ from affinerank.rankers.networks import Networks, initial_parameters
 from affinerank.rankers.ranker import Ranker
 from affinerank.rankers.trees import fit_lambdamart
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("onnxruntime")
 NAMES = tuple(f"f{i}" for i in range(1, 11))
 

@@ -20,6 +20,8 @@ from affinerank.cli import app, main, options
 from affinerank.defaults import CORRECTION
 from affinerank.estimators import ESTIMATORS
 
+pytestmark = pytest.mark.slow
+
 
 def commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
     for name, command in group.commands.items():

@@ -10,6 +10,8 @@ import pytest
 import affinerank as ar
 from affinerank.cli import main
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trained(

@@ -13,6 +13,8 @@ from affinerank import RankingDataset, write_parquet
 from affinerank.cli import main, options
 from affinerank.progress import in_lines
 
+pytestmark = pytest.mark.slow
+
 HEAD = "session_id,query_id,doc_id,rank,clicked"
 
 

@@ -19,6 +19,8 @@ from affinerank.cli import main
 from affinerank.clicks.counts import ClickCounts
 from affinerank.data.parquet import write_parquet
 
+pytestmark = pytest.mark.slow
+
 Captured = pytest.CaptureFixture[str]
 
 

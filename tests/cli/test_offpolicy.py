@@ -20,6 +20,8 @@ from affinerank.data.catalog import DataSource
 from affinerank.pipeline import prepare_simulation, train_production_ranker
 from affinerank.pipeline.judges import RANKS
 
+pytestmark = pytest.mark.slow
+
 WORLD = "yahoo-like:300"
 
 

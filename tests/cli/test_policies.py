@@ -11,6 +11,8 @@ import pytest
 
 from affinerank.cli import main
 
+pytestmark = pytest.mark.slow
+
 KEYS = ["query_id", "doc_id", "rank"]
 POLICY = "plackett-luce(temperature=0.7)"
 

@@ -12,6 +12,8 @@ import pytest
 
 from affinerank.cli import main
 
+pytestmark = pytest.mark.slow
+
 LOG = {
     "session_id": "visit",
     "query_id": "search",

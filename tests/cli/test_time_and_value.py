@@ -11,6 +11,8 @@ import pytest
 
 from affinerank.cli import main
 
+pytestmark = pytest.mark.slow
+
 WORLD, MOMENT = "yahoo-like:60", "2026-01-08T00:00:00Z"
 Capture = pytest.CaptureFixture[str]
 

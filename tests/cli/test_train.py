@@ -28,6 +28,8 @@ from affinerank.pipeline import (
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.ranker import judge, score
 
+pytestmark = pytest.mark.slow
+
 SMALL = NetworkSettings(
     hidden=(32, 16),
     dropout=(0.0, 0.1),

@@ -16,6 +16,8 @@ from affinerank.pipeline import prepare_simulation, train, train_production_rank
 from affinerank.rankers.ranker import judge, score
 from affinerank.rankers.trees import TreeSettings
 
+pytestmark = pytest.mark.slow
+
 TREES = ["--ranker", "lightgbm", "--set", "trees=4", "--set", "leaves=4"]
 
 

@@ -14,6 +14,8 @@ from affinerank.clicks.context import with_context
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.errors import ConfigError, DataError
 
+pytestmark = pytest.mark.slow
+
 
 def counted(path: Path, rows: dict[str, Any], **how: Any) -> tuple[ar.ClickCounts, Any]:
     pq.write_table(pa.table(rows), path / "log.parquet")

@@ -28,7 +28,10 @@ from affinerank.clicks.log import LogOptions
 from affinerank.errors import AffineRankError, ConfigError, DataError
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
-pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),
+]
 
 Rows = list[dict[str, Any]]
 Count = Callable[..., Any]

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from affinerank.clicks.counts import ClickCounts
 from affinerank.errors import ConfigError, DataError
 
+pytestmark = pytest.mark.slow
+
 # A session: its query, and (document, clicked) from rank 1 on.
 Session = tuple[int, list[tuple[int, bool]]]
 

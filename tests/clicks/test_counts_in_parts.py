@@ -11,6 +11,8 @@ from affinerank.clicks.counts import CountsInParts
 from affinerank.clicks.rows import ClickRows, document_ids, rows_of
 from affinerank.data.dataset import RankingDataset
 
+pytestmark = pytest.mark.slow
+
 
 def drawn(seed: int, *, text: bool) -> ClickCounts:
     rng = np.random.default_rng(seed)

@@ -27,6 +27,8 @@ from affinerank.clicks.days import day_of, days_in
 from affinerank.errors import ConfigError, DataError
 from affinerank.files import this_process
 
+pytestmark = pytest.mark.slow
+
 DAYS = ("2026-01-30", "2026-01-31", "2026-02-01")
 
 

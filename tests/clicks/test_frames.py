@@ -13,7 +13,10 @@ import pytest
 import affinerank as ar
 from affinerank.clicks.faults import LogFaultsError
 
-pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),
+]
 
 LOG: dict[str, list[Any]] = {
     "session_id": [1, 1, 2, 2],

@@ -20,6 +20,8 @@ from affinerank.clicks.importers import ImportedLog, import_ubi, read_tiangong
 from affinerank.errors import DataError
 from affinerank.limits import LINE_BYTES
 
+pytestmark = pytest.mark.slow
+
 SEARCHES: list[dict[str, Any]] = [
     {
         "query_id": "e1",

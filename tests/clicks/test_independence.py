@@ -17,6 +17,8 @@ from affinerank.clicks.traffic import Simulation, Traffic
 from affinerank.data.catalog import load
 from affinerank.pipeline.simulation import prepare_simulation
 
+pytestmark = pytest.mark.slow
+
 
 def click_rows(
     *rows: tuple[int, ...], sessions: float = 1000, **more: Any

@@ -26,7 +26,10 @@ from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.limits import ID_BYTES, LINE_BYTES, TEXT_DEPTH
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
-pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),
+]
 
 Rows = list[dict[str, Any]]
 Count = Callable[..., Any]

@@ -14,7 +14,10 @@ from affinerank.clicks.faults import LogReport, validate
 from affinerank.clicks.log import LogOptions, normalised
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
-pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),
+]
 
 Rows = list[dict[str, Any]]
 LongList = Callable[..., Rows]

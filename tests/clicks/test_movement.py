@@ -11,6 +11,8 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.movement import measure_movement
 from affinerank.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 Row = tuple[str, str, int, int]
 
 

@@ -10,6 +10,8 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.log import LogOptions
 from affinerank.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 Count = Callable[..., Any]
 Rows = list[dict[str, Any]]
 

@@ -13,6 +13,8 @@ from affinerank.clicks.counts import ClickCounts, CountsInParts
 from affinerank.clicks.log import LogOptions
 from affinerank.clicks.ranker_times import METADATA_KEY, MOST_RANKERS
 
+pytestmark = pytest.mark.slow
+
 Count = Callable[..., Any]
 Rows = list[dict[str, Any]]
 

@@ -18,6 +18,8 @@ from affinerank.clicks.rows import (
 from affinerank.data.dataset import RankingDataset
 from affinerank.errors import AffineRankWarning, DataError
 
+pytestmark = pytest.mark.slow
+
 
 def dataset(query_ids: Any, doc_ids: Any) -> RankingDataset:
     rows = np.arange(len(doc_ids), dtype=np.float32)[:, None]

@@ -18,6 +18,8 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.movement import measure_movement
 from affinerank.data.catalog import DataSource
 
+pytestmark = pytest.mark.slow
+
 WORLD = "shop-like:40"
 CLICKS = 4_000
 

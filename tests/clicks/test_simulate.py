@@ -23,6 +23,8 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.settings import Spec
 
+pytestmark = pytest.mark.slow
+
 SIZES = (1, 2, 5, 12)
 RNG = np.random.default_rng(3)
 

@@ -12,6 +12,8 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.users import load_users, save_users
 from affinerank.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "users",

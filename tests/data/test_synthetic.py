@@ -19,6 +19,8 @@ from affinerank.pipeline.production import train_production_ranker
 from affinerank.rankers.ranker import Ranker, judge, score
 from affinerank.rankers.trees import ROW, fit_lambdamart
 
+pytestmark = pytest.mark.slow
+
 N_QUERIES = 2_000
 DRAWS = 5
 FULL_SIZE = {

@@ -24,6 +24,8 @@ from affinerank.pipeline.weighing import weigh
 
 from .conftest import USERS, World
 
+pytestmark = pytest.mark.slow
+
 DCG = RankWeights.of_metric(Metric("DCG", 4))
 TWO_LEVELS = "two-level"
 Draw = Callable[..., World]

@@ -11,6 +11,8 @@ from affinerank.experiments.figures import LABEL_ROOM, LOOKS, _labelled, draw
 from affinerank.experiments.results import Result
 from affinerank.pipeline.worlds import Cell
 
+pytestmark = pytest.mark.slow
+
 MODEL = "trust(eta=1, eps_minus_1=0.65)"
 NAMES = {
     ("affine", "true"): "Affine",

@@ -21,6 +21,8 @@ from affinerank.experiments.runner import run_plan
 from affinerank.pipeline.worlds import DataSet
 from affinerank.settings import Spec
 
+pytestmark = pytest.mark.slow
+
 PLAN = Plan(
     name="tiny",
     data=(DataSet("tiny", "yahoo-like:40"),),

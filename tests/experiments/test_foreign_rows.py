@@ -27,6 +27,8 @@ from affinerank.rankers import RANKERS, Fitted, RankerKind
 from affinerank.settings import Spec
 from affinerank.tables import Table
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Power:

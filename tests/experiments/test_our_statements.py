@@ -16,6 +16,8 @@ from affinerank.experiments.results import Result
 from affinerank.experiments.statements import Finding
 from affinerank.pipeline.worlds import Cell
 
+pytestmark = pytest.mark.slow
+
 CLICKS = (1e4, 1e5, 1e6)
 NOISE = (-2e-4, -1e-4, 1e-4, 2e-4)
 Values = dict[str, float]

@@ -18,6 +18,8 @@ from affinerank.experiments.series import Summary, points_of
 from affinerank.experiments.statements import AFFINE, below_full, judge_statements
 from affinerank.pipeline.worlds import Cell
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parents[2] / "docs"
 RUN = DOCS / "paper-run"
 RUNS = sorted(path.parent for path in DOCS.glob("*-run/plan.toml"))

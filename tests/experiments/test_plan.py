@@ -22,6 +22,8 @@ from affinerank.experiments.reproduce import plan_for
 from affinerank.pipeline.worlds import Cell, click_rng
 from affinerank.settings import Spec
 
+pytestmark = pytest.mark.slow
+
 OWN = """
 name = "own"
 click_models = ["trust(eta=1.0, eps_minus_1=0.65)"]

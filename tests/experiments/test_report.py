@@ -25,6 +25,8 @@ from affinerank.experiments.results import (
 from affinerank.experiments.series import Summary
 from affinerank.pipeline.worlds import DataSet
 
+pytestmark = pytest.mark.slow
+
 Results = Callable[..., list[Result]]
 
 FIGURES = ("figure1", "figure2", "figure3")

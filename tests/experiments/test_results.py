@@ -10,6 +10,8 @@ import pytest
 from affinerank.errors import DataError
 from affinerank.experiments.results import read_results, write_results
 
+pytestmark = pytest.mark.slow
+
 SAMPLE = Path(__file__).parents[1] / "samples" / "run" / "results.parquet"
 
 

@@ -33,6 +33,8 @@ from affinerank.experiments.runner import run_plan
 from affinerank.pipeline.worlds import Cell, DataSet
 from affinerank.settings import Spec
 
+pytestmark = pytest.mark.slow
+
 ACTIVATIONS = ("soft-min-max", "softmax", "sigmoid")
 TINY = Plan(
     name="tiny",

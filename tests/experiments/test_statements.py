@@ -12,6 +12,8 @@ from affinerank.experiments.results import Result
 from affinerank.experiments.statements import STATEMENTS, Finding, judge_statements
 from affinerank.pipeline.worlds import Cell
 
+pytestmark = pytest.mark.slow
+
 VERDICTS = {"held": True, "failed": False, None: None}
 
 

@@ -26,6 +26,8 @@ from affinerank.pipeline.worlds import (
 )
 from affinerank.rankers import RANKERS
 
+pytestmark = pytest.mark.slow
+
 DATA = DataSet("tiny", "yahoo-like:40", validation_share=0.5)
 CELL = Cell("tiny", "trust(eta=1)", "fixed", 1e4, "affine", "true", "mlp", 0)
 NETWORK = RANKERS["mlp"].settings(hidden=(8,), epochs=2, device="cpu")

@@ -52,6 +52,8 @@ from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.trees import TreeSettings
 
+pytestmark = pytest.mark.slow
+
 TREES = ChoiceSettings(
     (TREE_RANKER,), TreeSettings(trees=6, leaves=4, learning_rate=0.3, threads=1)
 )

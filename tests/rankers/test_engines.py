@@ -17,6 +17,8 @@ from affinerank.rankers import Ranker, score, xgboost
 from affinerank.rankers.export import export_ranker
 from affinerank.rankers.trees import TreeModel
 
+pytestmark = pytest.mark.slow
+
 forest = parity.forest
 CASES = [
     (kind, scaling, reader)

@@ -32,6 +32,8 @@ from affinerank.rankers.training import (
     fit_networks,
 )
 
+pytestmark = pytest.mark.slow
+
 SMALL = NetworkSettings(
     hidden=(16, 8), dropout=(0.0, 0.1), epochs=3, batch_queries=4, device="cpu"
 )

@@ -17,7 +17,10 @@ from affinerank.experiments.plan import shipped_plan
 from affinerank.experiments.results import read_results
 from affinerank.pipeline.worlds import PRODUCTION, World
 
-pytestmark = pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning"),
+]
 
 HERE = Path(__file__).parent
 VALUES: dict[str, list[float | None]] = json.loads((HERE / "values.json").read_text())

@@ -17,6 +17,8 @@ from affinerank.estimators import ESTIMATORS
 from affinerank.rankers import RANKERS
 from affinerank.rankers.losses import LOSSES, Loss
 
+pytestmark = pytest.mark.slow
+
 WORLD = "yahoo-like:60"
 Capture = pytest.CaptureFixture[str]
 

@@ -18,6 +18,8 @@ from affinerank.pipeline.training import ranker_settings
 from affinerank.rankers import RANKERS, Ranker, Targets
 from affinerank.rankers.loading import load_ranker
 
+pytestmark = pytest.mark.slow
+
 DEPTH, SESSIONS, QUERIES, SIZE = 5, 40_000, 30, 8
 SMALL = {
     "mlp": ("hidden=8", "epochs=4", "device=cpu", "learning_rate=0.1"),

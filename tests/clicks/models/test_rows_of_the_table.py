@@ -29,6 +29,8 @@ from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.pipeline.simulation import users_of
 from affinerank.settings import Spec
 
+pytestmark = pytest.mark.slow
+
 Pattern = tuple[int, ...]
 Rate = Callable[[int, int, float], float]  # P(click) of rank, last click, relevance
 SESSIONS = 20_000

@@ -12,6 +12,8 @@ from affinerank.clicks.models.trust import EstimatedBy, PaperUsers, TrustModel
 from affinerank.clicks.rows import rows_of
 from affinerank.errors import AffineRankWarning, ConfigError, DataError
 
+pytestmark = pytest.mark.slow
+
 # Rank: P(click | relevant), P(click | not), with theta * eps written out.
 PAPER: dict[tuple[int, float], dict[int, tuple[float, float]]] = {
     (1, 0.65): {

@@ -31,6 +31,8 @@ from affinerank.clicks.policies.swap import Swap
 from affinerank.clicks.policies.team_draft import TeamDraft
 from affinerank.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = np.array([1, 2, 3, 7])
 STARTS = np.cumsum(LENGTHS) - LENGTHS
 SCORES = np.array([0.0, 1.0, 0.5, 2.0, 0.0, -1.0, *np.linspace(1, -1, 7)])
