@@ -1,0 +1,125 @@
+"""Public names, and the modules that they are loaded from at first use."""
+
+from .audit import audit_file as audit_file
+from .bias import METHODS as METHODS
+from .bias.gauge import gauge_error as gauge_error
+from .bias.method import EstimationSettings as EstimationSettings
+from .clicks.counting import count_log as count_log
+from .clicks.counting import open_table as open_table
+from .clicks.counts import ClickCounts as ClickCounts
+from .clicks.frames import count as count
+from .clicks.log import LogOptions as LogOptions
+from .clicks.models import CLICK_MODELS as CLICK_MODELS
+from .clicks.models.trust import TrustModel as TrustModel
+from .clicks.policies import POLICIES as POLICIES
+from .clicks.rows import ClickRows as ClickRows
+from .clicks.rows import rows_of as rows_of
+from .clicks.simulate import simulate_counts as simulate_counts
+from .clicks.simulate import write_session_log as write_session_log
+from .clicks.traffic import Traffic as Traffic
+from .clicks.users import load_users as load_users
+from .clicks.users import save_users as save_users
+from .data.catalog import DataSource as DataSource
+from .data.catalog import Splits as Splits
+from .data.catalog import load as load
+from .data.dataset import RankingDataset as RankingDataset
+from .data.features import FeatureMapping as FeatureMapping
+from .data.letor import read_letor as read_letor
+from .data.parquet import read_parquet as read_parquet
+from .data.parquet import write_parquet as write_parquet
+from .errors import AffineRankError as AffineRankError
+from .errors import AffineRankWarning as AffineRankWarning
+from .errors import ConfigError as ConfigError
+from .errors import DataError as DataError
+from .estimators import ESTIMATORS as ESTIMATORS
+from .estimators import Estimator as Estimator
+from .estimators import Evidence as Evidence
+from .estimators import Weights as Weights
+from .estimators.correction import corrected as corrected
+from .metrics import Metric as Metric
+from .metrics import MetricValues as MetricValues
+from .pipeline import debias as debias
+from .pipeline import estimate_users as estimate_users
+from .pipeline import evaluate_from_clicks as evaluate_from_clicks
+from .pipeline import evaluate_rankers as evaluate_rankers
+from .pipeline import feature_importance as feature_importance
+from .pipeline import prepare_simulation as prepare_simulation
+from .pipeline import ranker_settings as ranker_settings
+from .pipeline import train as train
+from .pipeline import train_production_ranker as train_production_ranker
+from .pipeline import train_safe as train_safe
+from .pipeline import weigh as weigh
+from .rankers import RANKERS as RANKERS
+from .rankers.blend import Blend as Blend
+from .rankers.blend import BlendSettings as BlendSettings
+from .rankers.loading import load_ranker as load_ranker
+from .rankers.losses import LOSSES as LOSSES
+from .rankers.mlp import NetworkSettings as NetworkSettings
+from .rankers.ranker import Ranker as Ranker
+from .rankers.ranker import judge as judge
+from .rankers.ranker import score as score
+from .rankers.trees import TreeSettings as TreeSettings
+from .sklearn import AffineRanker as AffineRanker
+
+__all__ = [
+    "CLICK_MODELS",
+    "ESTIMATORS",
+    "LOSSES",
+    "METHODS",
+    "POLICIES",
+    "RANKERS",
+    "AffineRankError",
+    "AffineRankWarning",
+    "AffineRanker",
+    "Blend",
+    "BlendSettings",
+    "ClickCounts",
+    "ClickRows",
+    "ConfigError",
+    "DataError",
+    "DataSource",
+    "EstimationSettings",
+    "Estimator",
+    "Evidence",
+    "FeatureMapping",
+    "LogOptions",
+    "Metric",
+    "MetricValues",
+    "NetworkSettings",
+    "Ranker",
+    "RankingDataset",
+    "Splits",
+    "Traffic",
+    "TreeSettings",
+    "TrustModel",
+    "Weights",
+    "audit_file",
+    "corrected",
+    "count",
+    "count_log",
+    "debias",
+    "estimate_users",
+    "evaluate_from_clicks",
+    "evaluate_rankers",
+    "feature_importance",
+    "gauge_error",
+    "judge",
+    "load",
+    "load_ranker",
+    "load_users",
+    "open_table",
+    "prepare_simulation",
+    "ranker_settings",
+    "read_letor",
+    "read_parquet",
+    "rows_of",
+    "save_users",
+    "score",
+    "simulate_counts",
+    "train",
+    "train_production_ranker",
+    "train_safe",
+    "weigh",
+    "write_parquet",
+    "write_session_log",
+]
