@@ -80,7 +80,6 @@ def fit_chosen(
         progress: Called as training advances.
     """
     kind = RANKERS[ranker]
-    to_the_end = replace(settings, patience=None)
 
     # Nothing to choose, as of a linear model: train once; and once more without the
     # held-out queries, if that is asked for.
@@ -89,17 +88,18 @@ def fit_chosen(
             ranker,
             lists,
             seeds=seeds,
-            settings=to_the_end,
+            settings=settings,
             checkpoint=checkpoint,
             progress=progress,
         )
         if held is None or not keep_outside:
             return fitted
-        outside = fit_all(ranker, lists.part(~held), seeds=seeds, settings=to_the_end)
+        outside = fit_all(ranker, lists.part(~held), seeds=seeds, settings=settings)
         pairs = zip(fitted, outside, strict=True)
         return [replace(one, outside=other.kept) for one, other in pairs]
 
     # Nothing to choose by: the last rate, and the full length.
+    to_the_end = replace(settings, patience=None)
     tried = list(kind.rates if rates is None else rates) or [settings.learning_rate]
     if held is None:
         return fit_all(
