@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, joint
 from affinerank.bias.assumptions import (
     Assumption,
     clicked_lists,
@@ -32,6 +31,7 @@ from affinerank.clicks.rows import ClickRows
 from affinerank.clicks.traffic import Simulation, Traffic
 from affinerank.data.catalog import load
 from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.support.arrays import Floats, Ints, joint
 
 DEPTH, PER_QUERY = 10, 20
 CLICKED = np.array([0.1, 0.9])  # after examination: not relevant, relevant

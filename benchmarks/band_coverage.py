@@ -38,8 +38,8 @@ from affinerank.data.features import FeatureMapping
 from affinerank.defaults import METHOD, METHOD_FROM_SWAPS
 from affinerank.pipeline import prepare_simulation
 from affinerank.pipeline.simulation import users_of
-from affinerank.progress import quiet
-from affinerank.seeds import stage_rng
+from affinerank.support.progress import quiet
+from affinerank.support.seeds import stage_rng
 
 DEPTH = 10
 

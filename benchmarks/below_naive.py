@@ -29,7 +29,7 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.defaults import PRIOR
 from affinerank.estimators import ESTIMATORS, Evidence, Weights, posterior
 from affinerank.rankers import RANKERS, mlp
-from affinerank.seeds import stage_rng
+from affinerank.support.seeds import stage_rng
 from benchmarks.ranking_sets import DataSet, data_sets, ndcg
 
 CLICKS = (1e3, 1e4, 1e5)

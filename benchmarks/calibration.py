@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.clicks.traffic import Simulation
@@ -33,8 +32,9 @@ from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.simulation import relevance_of
 from affinerank.pipeline.weighing import learns_of, weigh
 from affinerank.rankers import RANKERS
-from affinerank.seeds import stage_rng
-from affinerank.settings import from_pairs
+from affinerank.support.arrays import Floats
+from affinerank.support.seeds import stage_rng
+from affinerank.support.settings import from_pairs
 
 ABOVE = 2.0
 COMPARED = (ESTIMATOR, "direct", CORRECTION)

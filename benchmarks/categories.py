@@ -19,7 +19,7 @@ from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.pipeline import prepare_simulation, ranker_settings, train
 from affinerank.rankers.ranker import judge, score
-from affinerank.seeds import stage_rng
+from affinerank.support.seeds import stage_rng
 
 VALUES, NUMBERS, DOCS = 50, 5, 20
 ABOVE = 2.0

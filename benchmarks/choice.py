@@ -44,7 +44,7 @@ from affinerank.pipeline.choice import (
 )
 from affinerank.rankers import judge, score
 from affinerank.rankers.mlp import NetworkSettings
-from affinerank.seeds import stage_rng
+from affinerank.support.seeds import stage_rng
 
 
 def main() -> None:

@@ -39,7 +39,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import xgboost
 
-from affinerank.arrays import Floats, Ids, Ints, Matrix
 from affinerank.bias import EstimationSettings
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
@@ -61,7 +60,8 @@ from affinerank.rankers import judge, score
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.trees import TreeSettings
-from affinerank.seeds import stage_rng
+from affinerank.support.arrays import Floats, Ids, Ints, Matrix
+from affinerank.support.seeds import stage_rng
 
 Scorer = Callable[[RankingDataset], Floats]
 

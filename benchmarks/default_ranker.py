@@ -32,7 +32,7 @@ import numpy as np
 
 import affinerank as ar
 from affinerank.clicks.traffic import Traffic
-from affinerank.seeds import stage_rng
+from affinerank.support.seeds import stage_rng
 from benchmarks.ranking_sets import DataSet, Parts, data_sets, ndcg
 
 CLICKS = (3e3, 3e4, 3e5, 3e6)

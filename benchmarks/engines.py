@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import AffineRankError
 from affinerank.rankers import RANKERS, Ranker, Targets, linear, score, trees, xgboost
 from affinerank.rankers.engines import MISSING_IS_ZERO, TREE_ENGINES, fold_features
 from affinerank.rankers.export import export_ranker
 from affinerank.rankers.parity import Cut, cuts_of, lies_between
+from affinerank.support.errors import AffineRankError
 
 # A linear model is a ranking expression for Vespa, and the harness reads trees alone.
 EXPRESSION = """

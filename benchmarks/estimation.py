@@ -35,7 +35,6 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.bias.em.estimate import fit_em
 from affinerank.bias.em.run import Run
 from affinerank.bias.gauge import gauge_error
@@ -53,7 +52,6 @@ from affinerank.clicks.traffic import Traffic, prepare
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import AffineRankError, AffineRankWarning
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import train_production_ranker, weigh
 from affinerank.pipeline.lists import Lists
@@ -62,7 +60,9 @@ from affinerank.pipeline.weighing import with_clip
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.ranker import judge, predict_all, score
 from affinerank.rankers.training import fit_networks
-from affinerank.seeds import stage_rng
+from affinerank.support.arrays import Floats, Ints, Matrix
+from affinerank.support.errors import AffineRankError, AffineRankWarning
+from affinerank.support.seeds import stage_rng
 
 BASELINE, DEFAULT = "soft-min-max", "levels+features"
 EM = (BASELINE, "softmax", "sigmoid")

@@ -26,7 +26,7 @@ from affinerank.pipeline import prepare_simulation, train_production_ranker, wei
 from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.rankers import judge, predict_all, score
 from affinerank.rankers.mlp import NetworkSettings
-from affinerank.seeds import stage_rng
+from affinerank.support.seeds import stage_rng
 
 
 def main() -> None:

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from affinerank.arrays import Floats
 from affinerank.defaults import (
     BASELINE,
     CLIP,
@@ -41,7 +40,8 @@ from affinerank.defaults import (
 from affinerank.estimators import ESTIMATORS
 from affinerank.pipeline.worlds import PRODUCTION, TRUE, Cell, DataSet, World
 from affinerank.rankers import RANKERS
-from affinerank.settings import from_pairs
+from affinerank.support.arrays import Floats
+from affinerank.support.settings import from_pairs
 
 CLIPPED = f"{CORRECTION}(clip={CLIP})"
 LEVELS = (3e3, 3e4, 3e5, 3e6)

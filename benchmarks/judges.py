@@ -42,7 +42,7 @@ from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.simulation import users_of
 from affinerank.pipeline.weighing import users_for, weigh
 from affinerank.rankers import judge, score
-from affinerank.seeds import stage_rng
+from affinerank.support.seeds import stage_rng
 
 YAHOO, MSLR = "yahoo-like:500", "mslr-like:150"
 RIGHT, STEEP = "trust(eta=1,eps_minus_1=0.65)", "trust(eta=2,eps_minus_1=0.35)"

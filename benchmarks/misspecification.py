@@ -37,7 +37,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.independence import independence_test
 from affinerank.clicks.models.browsing import BrowsingModel
@@ -49,7 +48,6 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.data.reading import Split
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, QUICK
-from affinerank.errors import AffineRankError
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import train, train_chosen, train_production_ranker
 from affinerank.pipeline.choice import KEEP, ChoiceSettings
@@ -58,7 +56,9 @@ from affinerank.pipeline.simulation import relevance_of, users_of
 from affinerank.rankers.linear import LinearSettings, fit_linear
 from affinerank.rankers.ranker import JUDGED_BY, score
 from affinerank.rankers.targets import Targets
-from affinerank.seeds import stage_rng
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import AffineRankError
+from affinerank.support.seeds import stage_rng
 
 LOG, JUDGED, LABELLED = (  # disjoint
     ("yahoo-like:300", "train"),

@@ -29,17 +29,17 @@ from functools import partial
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Rng
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import AffineRankWarning
 from affinerank.evaluation.offpolicy import decide
 from affinerank.metrics import discount
 from affinerank.pipeline import evaluate_from_clicks
 from affinerank.rankers.linear import LinearModel
 from affinerank.rankers.ranker import Ranker
+from affinerank.support.arrays import Floats, Ints, Rng
+from affinerank.support.errors import AffineRankWarning
 
 N_QUERIES, N_DOCS, SHOWN = 200, 12, 10
 SESSIONS_PER_QUERY = 100

@@ -20,7 +20,6 @@ from functools import partial
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.clicks.simulate import simulate_counts
@@ -45,7 +44,8 @@ from affinerank.pipeline import train_production_ranker, weigh
 from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.weighing import learns_of
 from affinerank.rankers import score
-from affinerank.seeds import stage_rng
+from affinerank.support.arrays import Floats, Ints
+from affinerank.support.seeds import stage_rng
 
 Found = dict[str, tuple[Estimate, float, float]]
 

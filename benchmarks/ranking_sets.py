@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 import affinerank as ar
-from affinerank.arrays import Floats
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.letor import read_letor
+from affinerank.support.arrays import Floats
 
 MQ2008 = "MQ2008"
 RESULTS_PAGE = 20  # documents of a shop's two pages

@@ -29,10 +29,10 @@ from polars import col
 from scipy import stats
 
 import affinerank as ar
-from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.bias.method import EstimationSettings
 from affinerank.pipeline.estimation import estimate_from_rows, filled_features
-from affinerank.progress import quiet
+from affinerank.support.arrays import Floats, Ints, Matrix
+from affinerank.support.progress import quiet
 
 # Yandex: pages have ten ranks.
 DEPTH = 10

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from affinerank.arrays import Floats, Matrix
 from affinerank.bias.em.activations import ACTIVATIONS
 from affinerank.bias.em.estimate import EMFit, fit_em
 from affinerank.bias.em.run import EMSettings, Parameters, Run
@@ -42,14 +41,15 @@ from affinerank.clicks.rows import rows_of
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import AffineRankWarning
 from affinerank.pipeline import prepare_simulation, weigh
 from affinerank.pipeline.lists import side_by_side
-from affinerank.progress import Progress, quiet
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.training import fit_networks
-from affinerank.seeds import stage_rng
+from affinerank.support.arrays import Floats, Matrix
+from affinerank.support.errors import AffineRankWarning
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.seeds import stage_rng
 
 MOST = 2000  # iterations with the relevance held fixed
 

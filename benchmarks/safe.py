@@ -37,7 +37,7 @@ from affinerank.pipeline import (
 )
 from affinerank.pipeline.simulation import users_of
 from affinerank.rankers import judge, score
-from affinerank.seeds import stage_rng
+from affinerank.support.seeds import stage_rng
 
 LOG, JUDGED = "yahoo-like:300", "yahoo-like:1500"  # its test queries: disjoint
 TRUE = {

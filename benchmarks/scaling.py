@@ -16,7 +16,7 @@ from affinerank.data.catalog import DataSource
 from affinerank.data.features import SCALINGS
 from affinerank.pipeline import prepare_simulation, ranker_settings, train
 from affinerank.rankers.ranker import judge, score
-from affinerank.seeds import stage_rng
+from affinerank.support.seeds import stage_rng
 
 TREES = ["trees=100"]
 SETTINGS = {"lightgbm": TREES, "xgboost": TREES, "mlp": ["hidden=64,32", "epochs=16"]}

@@ -22,8 +22,8 @@ import lightgbm
 
 import affinerank as ar
 from affinerank.data.catalog import DataSource
-from affinerank.progress import StageTimes
-from affinerank.seeds import stage_rng
+from affinerank.support.progress import StageTimes
+from affinerank.support.seeds import stage_rng
 
 Calls = list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
 

@@ -25,7 +25,7 @@ from affinerank.estimators import ESTIMATORS
 from affinerank.pipeline import prepare_simulation, train, train_production_ranker
 from affinerank.rankers import Ranker, judge, score, trees
 from affinerank.rankers.tree_objective import LambdaObjective
-from affinerank.seeds import stage_rng
+from affinerank.support.seeds import stage_rng
 
 FEATURES = 136
 

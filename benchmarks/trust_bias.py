@@ -25,7 +25,7 @@ from affinerank.clicks.simulate import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.catalog import DataSource
 from affinerank.pipeline import estimate_users, prepare_simulation
-from affinerank.seeds import stage_rng
+from affinerank.support.seeds import stage_rng
 
 FAR_AHEAD = 5.0  # standard errors by which a lead leaves no doubt
 CLEARLY = 2.0

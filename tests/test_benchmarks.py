@@ -14,7 +14,7 @@ from affinerank.data.catalog import DataSource
 from affinerank.data.features import FeatureMapping
 from affinerank.pipeline import prepare_simulation, train_production_ranker
 from affinerank.rankers.ranker import judge
-from affinerank.seeds import stage_rng
+from affinerank.support.seeds import stage_rng
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ import affinerank.clicks.policies
 import affinerank.estimators
 import affinerank.rankers
 import affinerank.rankers.losses
-from affinerank.tables import Table
+from affinerank.support.registry import Table
 
 # Every table, and the module that makes it: its rows stand beside that module.
 TABLES: list[tuple[ModuleType, Table[Any]]] = [

@@ -143,7 +143,7 @@ def test_the_page_of_formats_names_every_column_of_counts() -> None:
     assert set(COLUMNS) <= named
 
 
-@pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning")
+@pytest.mark.filterwarnings("ignore::affinerank.support.errors.AffineRankWarning")
 @pytest.mark.parametrize("estimator", ["affine", "naive", "mixture-based", "posterior"])
 def test_the_page_of_formats_names_the_columns_that_labels_have(
     estimator: str, small_log: tuple[str, str, str]

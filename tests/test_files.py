@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from affinerank.errors import DataError
-from affinerank.files import (
+from affinerank.support.errors import DataError
+from affinerank.support.files import (
     is_stale,
     new_folder,
     require_other_files,

@@ -18,7 +18,7 @@ from tests.experiments.test_report import plan_of
 
 from affinerank.cli import main
 from affinerank.experiments.report import report_page
-from affinerank.page import html_page, html_table
+from affinerank.output.html import html_page, html_table
 
 pytestmark = pytest.mark.slow
 

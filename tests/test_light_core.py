@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.test_whole_path import LOG_COLUMNS, PRODUCTS, SHOP
 
-from affinerank.errors import MissingLibraryError
-from affinerank.extras import missing_library_named
+from affinerank.support.errors import MissingLibraryError
+from affinerank.support.extras import missing_library_named
 
 # A process that has neither torch, nor what came with it.
 WITHOUT_TORCH = """

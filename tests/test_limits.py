@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from affinerank import limits
+from affinerank.support import limits
 
 TABLE = Path(__file__).parents[1] / "docs" / "limits.md"
 ROW = re.compile(r"\| `([A-Z_]+)` \| ([^|]+) \| ([^|]+) \|")

@@ -13,11 +13,11 @@ from affinerank.cli import main
 from affinerank.clicks.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import read_parquet
-from affinerank.errors import DataError
 from affinerank.pipeline import train
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.trees import TreeSettings
+from affinerank.support.errors import DataError
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")

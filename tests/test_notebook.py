@@ -16,7 +16,7 @@ import pytest
 import affinerank as ar
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.evaluation.rank_weights import RankWeights
-from affinerank.notebook import ROWS_SHOWN, Tabular
+from affinerank.output.blocks import ROWS_SHOWN, Tabular
 from affinerank.pipeline import OffPolicySettings
 
 ROOT = Path(__file__).parent.parent

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from affinerank import limits
-from affinerank.errors import ConfigError, DataError
-from affinerank.plain_text import read_json, read_text, read_toml
+from affinerank.support import limits
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.text_files import read_json, read_text, read_toml
 
 DEEP = limits.TEXT_DEPTH
 

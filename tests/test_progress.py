@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from affinerank import progress
 from affinerank.cli import main
-from affinerank.progress import START, StageTimes, both
+from affinerank.support import progress
+from affinerank.support.progress import START, StageTimes, both
 
 
 def test_a_stage_lasts_until_another_reports(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,9 @@ def test_a_request_to_outside_would_be_seen() -> None:
 def test_the_api_page_has_every_public_name(site: Path) -> None:
     page = (site / "api.html").read_text()
     for name in affinerank.__all__:
-        home = "affinerank.errors" if name.endswith(("Error", "Warning")) else None
+        home = (
+            "affinerank.support.errors" if name.endswith(("Error", "Warning")) else None
+        )
         anchor = f"{home or 'affinerank'}.{name}"
         # Tables have no docstring of their own; the page names them.
         assert f'id="{anchor}"' in page or f"<code>{name}</code>" in page, anchor

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from affinerank import threads
-from affinerank.threads import (
+from affinerank.support import threads
+from affinerank.support.threads import (
     blas_threads_for,
     in_parallel,
     one_blas_thread,

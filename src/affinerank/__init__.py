@@ -13,7 +13,7 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     """Load a public name; if a library is missing, say how to install it."""
-    from affinerank.extras import missing_library_named
+    from affinerank.support.extras import missing_library_named
 
     with missing_library_named():
         return _load(name)

@@ -27,10 +27,6 @@ from .data.features import FeatureMapping as FeatureMapping
 from .data.letor import read_letor as read_letor
 from .data.parquet import read_parquet as read_parquet
 from .data.parquet import write_parquet as write_parquet
-from .errors import AffineRankError as AffineRankError
-from .errors import AffineRankWarning as AffineRankWarning
-from .errors import ConfigError as ConfigError
-from .errors import DataError as DataError
 from .estimators import ESTIMATORS as ESTIMATORS
 from .estimators import Estimator as Estimator
 from .estimators import Evidence as Evidence
@@ -60,6 +56,10 @@ from .rankers.ranker import judge as judge
 from .rankers.ranker import score as score
 from .rankers.trees import TreeSettings as TreeSettings
 from .sklearn import AffineRanker as AffineRanker
+from .support.errors import AffineRankError as AffineRankError
+from .support.errors import AffineRankWarning as AffineRankWarning
+from .support.errors import ConfigError as ConfigError
+from .support.errors import DataError as DataError
 
 __all__ = [
     "CLICK_MODELS",

@@ -26,10 +26,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from affinerank.arrays import Floats, Ints
-from affinerank.errors import ConfigError, DataError
-from affinerank.notebook import Tabular
-from affinerank.plackett_luce import rank_chances
+from affinerank.output.blocks import Tabular
+from affinerank.support.arrays import Floats, Ints
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.plackett_luce import rank_chances
 
 Gain = Literal["linear", "exponential"]
 Empty = Literal["skip", "0", "1"]

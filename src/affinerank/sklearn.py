@@ -12,8 +12,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.errors import ConfigError, warn
-from affinerank.files import PathLike
+from affinerank.support.errors import ConfigError, warn
+from affinerank.support.files import PathLike
 
 try:
     from sklearn.base import BaseEstimator
@@ -25,7 +25,6 @@ except ImportError:
         "pip install 'affinerank[sklearn]'"
     ) from None
 
-from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.users import load_users
@@ -35,8 +34,9 @@ from affinerank.estimators import ESTIMATORS
 from affinerank.pipeline import gain_over_logged, train
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import score
-from affinerank.settings import from_table
 from affinerank.sklearn_rows import numbered, read_rows
+from affinerank.support.arrays import Floats
+from affinerank.support.settings import from_table
 
 # How X is read: as rankers take features, NaN for what is missing.
 MATRIX = {"dtype": np.float32, "ensure_all_finite": "allow-nan"}

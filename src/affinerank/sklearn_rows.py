@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Bools, Ids, Ints, Matrix, joint, reject_rows
 from affinerank.clicks.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import DataError
+from affinerank.support.arrays import Bools, Ids, Ints, Matrix, joint, reject_rows
+from affinerank.support.errors import DataError
 
 
 def read_rows(

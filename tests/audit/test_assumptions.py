@@ -17,7 +17,7 @@ from affinerank.clicks.simulate import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.catalog import load
 from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.progress import quiet
+from affinerank.support.progress import quiet
 
 pytestmark = pytest.mark.slow
 

@@ -28,9 +28,9 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.simulate import write_session_log
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.catalog import load
-from affinerank.errors import ConfigError
 from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.progress import quiet
+from affinerank.support.errors import ConfigError
+from affinerank.support.progress import quiet
 
 pytestmark = pytest.mark.slow
 

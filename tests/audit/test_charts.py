@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from affinerank.charts import Spec, save_figure
-from affinerank.errors import ConfigError, DataError
+from affinerank.output.charts import Spec, save_figure
+from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from affinerank.arrays import Floats
 from affinerank.audit import first_rank
 from affinerank.audit.facts import facts_of
 from affinerank.audit.first_rank import FirstRank, judge_first_rank
@@ -13,7 +12,8 @@ from affinerank.bias.pooling import RankPools
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows, rows_of
-from affinerank.progress import quiet
+from affinerank.support.arrays import Floats
+from affinerank.support.progress import quiet
 
 pytestmark = pytest.mark.slow
 

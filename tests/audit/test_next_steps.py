@@ -17,7 +17,7 @@ from affinerank.cli import main
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.rows import ClickRows
 from affinerank.pipeline.swap_plan import plan_swaps
-from affinerank.progress import quiet
+from affinerank.support.progress import quiet
 
 pytestmark = pytest.mark.slow
 

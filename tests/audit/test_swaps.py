@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Ints
 from affinerank.bias.swaps import rank_effect
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Ints
 
 pytestmark = pytest.mark.slow
 

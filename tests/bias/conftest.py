@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.bias.logs import click_rows
 
-from affinerank.arrays import Floats
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Floats
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Floats, Ints
 from affinerank.bias.mixture.population import Population
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Floats, Ints
 
 
 def click_rows(

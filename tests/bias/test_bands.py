@@ -6,7 +6,7 @@ import pytest
 from affinerank.bias.bands import Bands, replicate_bands
 from affinerank.bias.gauge import display_gauge, inference_gauge
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.errors import ConfigError
+from affinerank.support.errors import ConfigError
 
 USERS = TrustModel.from_zeta([0.9, 0.5], [0.5, 0.1])
 OTHERS = [

@@ -18,7 +18,6 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.clicks.users import load_users
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.pipeline import prepare_simulation
 from affinerank.pipeline.estimation import (
     estimate_from_rows,
@@ -26,6 +25,7 @@ from affinerank.pipeline.estimation import (
     filled_features,
 )
 from affinerank.rankers.mlp import NetworkSettings
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 # A network of one epoch has learnt nothing, and the EM says so.
 pytestmark = pytest.mark.filterwarnings(

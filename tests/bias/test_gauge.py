@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from affinerank.arrays import Floats
 from affinerank.bias.gauge import display_gauge, gauge_error, inference_gauge
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.errors import DataError
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import DataError
 
 Case = tuple[TrustModel, TrustModel, list[float]]
 

@@ -15,9 +15,9 @@ from affinerank.data.catalog import DataSource
 from affinerank.defaults import EM, METHOD, METHOD_FROM_SWAPS
 from affinerank.pipeline import prepare_simulation
 from affinerank.pipeline.estimation import filled_features
-from affinerank.progress import quiet
 from affinerank.rankers.mlp import NetworkSettings
-from affinerank.seeds import stage_rng
+from affinerank.support.progress import quiet
+from affinerank.support.seeds import stage_rng
 
 # A network of one epoch has learnt nothing, and the EM says so.
 pytestmark = pytest.mark.filterwarnings(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tests.bias.logs import click_rows
 
 from affinerank.bias.pooling import RankPools, pool_ranks, pooled
-from affinerank.errors import ConfigError, DataError
+from affinerank.support.errors import ConfigError, DataError
 
 ROWS = st.lists(
     st.tuples(st.integers(1, 9), st.integers(0, 50), st.floats(0, 1)),

@@ -11,8 +11,8 @@ from affinerank.bias import METHODS, EstimationSettings
 from affinerank.bias.listwise import QueryLists
 from affinerank.bias.pairwise import Pairs
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
-from affinerank.progress import quiet
+from affinerank.support.errors import DataError
+from affinerank.support.progress import quiet
 
 THETA = np.array([1.0, 0.6, 0.35, 0.3, 0.1])
 SETTINGS = EstimationSettings(replicates=0)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.arrays import Floats
 from affinerank.bias.swap_plan import (
     Board,
     design,
@@ -21,6 +20,7 @@ from affinerank.clicks.rows import ClickRows
 from affinerank.defaults import JUDGE
 from affinerank.metrics import discount
 from affinerank.pipeline.weighing import weigh
+from affinerank.support.arrays import Floats
 
 LOGS, WITHIN, SIZE, LENGTH, DEPTH, SESSIONS = 100, 0.2, 100, 10, 5, 500
 RANK = np.arange(1, LENGTH + 1)

@@ -9,7 +9,6 @@ from scipy import stats
 from scipy.special import logit
 from tests.bias.logs import population
 
-from affinerank.arrays import Floats
 from affinerank.bias.mixture.comparison import (
     as_far_as_known,
     best_model,
@@ -22,6 +21,7 @@ from affinerank.bias.mixture.search import aligned_fit
 from affinerank.bias.pooling import RankPools, pool_cells
 from affinerank.bias.trust_test import TrustTest, trust_test
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Floats
 
 # Not a test of its own.
 test_for_trust.__test__ = False  # type: ignore[attr-defined]

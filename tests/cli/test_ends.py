@@ -15,7 +15,7 @@ import pytest
 from benchmarks import ends
 
 from affinerank.cli import main, run
-from affinerank.files import this_process
+from affinerank.support.files import this_process
 
 pytestmark = [
     pytest.mark.slow,

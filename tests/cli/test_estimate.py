@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from affinerank.charts import bias_figure
 from affinerank.cli import display, main
 from affinerank.clicks.users import load_users
+from affinerank.output.charts import bias_figure
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
 pytestmark = [

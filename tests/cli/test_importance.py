@@ -52,7 +52,7 @@ def test_other_clicks_say_what_features_are_worth(trained: Any, capsys: Any) -> 
     assert "did not learn from; hold queries out" in capsys.readouterr().err
 
 
-@pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning")
+@pytest.mark.filterwarnings("ignore::affinerank.support.errors.AffineRankWarning")
 def test_validation_says_what_features_are_worth(
     small_log: tuple[str, str, str],
 ) -> None:

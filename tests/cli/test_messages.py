@@ -11,7 +11,7 @@ import pytest
 
 from affinerank import RankingDataset, write_parquet
 from affinerank.cli import main, options
-from affinerank.progress import in_lines
+from affinerank.support.progress import in_lines
 
 pytestmark = pytest.mark.slow
 

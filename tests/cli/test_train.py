@@ -18,7 +18,6 @@ from affinerank.clicks.simulate import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.pipeline import (
     prepare_simulation,
     train,
@@ -27,6 +26,7 @@ from affinerank.pipeline import (
 )
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.ranker import judge, score
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import pytest
 import affinerank as ar
 from affinerank.clicks.context import with_context
 from affinerank.clicks.counting import count_log, open_table
-from affinerank.errors import ConfigError, DataError
+from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow
 

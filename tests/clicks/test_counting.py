@@ -25,7 +25,7 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.engines import in_parts, spread
 from affinerank.clicks.faults import LogFaultsError
 from affinerank.clicks.log import LogOptions
-from affinerank.errors import AffineRankError, ConfigError, DataError
+from affinerank.support.errors import AffineRankError, ConfigError, DataError
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
 pytestmark = [

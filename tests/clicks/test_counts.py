@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from affinerank.clicks.counts import ClickCounts
-from affinerank.errors import ConfigError, DataError
+from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow
 

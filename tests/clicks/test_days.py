@@ -24,8 +24,8 @@ from affinerank.cli import main
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.days import day_of, days_in
-from affinerank.errors import ConfigError, DataError
-from affinerank.files import this_process
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.files import this_process
 
 pytestmark = pytest.mark.slow
 
@@ -441,13 +441,13 @@ def test_a_folder_that_is_being_changed_is_waited_for_then_refused(
     folder = os.open(counts, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
     try:
-        monkeypatch.setattr("affinerank.files.SECONDS_FOR_LOCK", 0.2)
+        monkeypatch.setattr("affinerank.support.files.SECONDS_FOR_LOCK", 0.2)
         assert f"{counts}: another process" in refused(capsys, *words)
         assert contents(counts) == {}
         assert f"{counts}: another process" in refused(
             capsys, "--into", counts, "--remove", DAYS[0]
         )
-        monkeypatch.setattr("affinerank.files.SECONDS_FOR_LOCK", 60)
+        monkeypatch.setattr("affinerank.support.files.SECONDS_FOR_LOCK", 60)
         Timer(1, fcntl.flock, [folder, fcntl.LOCK_UN]).start()
         assert main(["count", *map(str, words)]) == 0
     finally:

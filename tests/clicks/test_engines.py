@@ -29,7 +29,7 @@ from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.faults import LogFaultsError
 from affinerank.clicks.log import LogOptions, normalised
-from affinerank.errors import AffineRankError, DataError
+from affinerank.support.errors import AffineRankError, DataError
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
 pytestmark = [

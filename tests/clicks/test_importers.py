@@ -17,8 +17,8 @@ import pytest
 
 from affinerank.cli import main
 from affinerank.clicks.importers import ImportedLog, import_ubi, read_tiangong
-from affinerank.errors import DataError
-from affinerank.limits import LINE_BYTES
+from affinerank.support.errors import DataError
+from affinerank.support.limits import LINE_BYTES
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ import pytest
 
 from affinerank.clicks.faults import LogFaultsError
 from affinerank.clicks.log import LogOptions
-from affinerank.errors import ConfigError, DataError
+from affinerank.support.errors import ConfigError, DataError
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
 pytestmark = [

@@ -22,8 +22,8 @@ import pytest
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.faults import LogFaultsError
 from affinerank.clicks.log_files import layouts
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
-from affinerank.limits import ID_BYTES, LINE_BYTES, TEXT_DEPTH
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.support.limits import ID_BYTES, LINE_BYTES, TEXT_DEPTH
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
 pytestmark = [

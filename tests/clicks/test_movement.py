@@ -9,7 +9,7 @@ from scipy import stats
 
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.movement import measure_movement
-from affinerank.errors import DataError
+from affinerank.support.errors import DataError
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.log import LogOptions
-from affinerank.errors import DataError
+from affinerank.support.errors import DataError
 
 pytestmark = pytest.mark.slow
 

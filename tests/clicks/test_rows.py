@@ -16,7 +16,7 @@ from affinerank.clicks.rows import (
     rows_of,
 )
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import AffineRankWarning, DataError
+from affinerank.support.errors import AffineRankWarning, DataError
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from affinerank.arrays import Bools, Floats, Ints
 from affinerank.clicks.counting import count_log, open_table
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import Shown
@@ -20,8 +19,9 @@ from affinerank.clicks.policies.swap import Swap
 from affinerank.clicks.simulate import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
-from affinerank.settings import Spec
+from affinerank.support.arrays import Bools, Floats, Ints
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.support.settings import Spec
 
 pytestmark = pytest.mark.slow
 

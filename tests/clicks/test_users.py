@@ -10,7 +10,7 @@ import pytest
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.users import load_users, save_users
-from affinerank.errors import DataError
+from affinerank.support.errors import DataError
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from affinerank.data.catalog import PUBLIC_SETS, DataSource, load
-from affinerank.errors import ConfigError, DataError
+from affinerank.support.errors import ConfigError, DataError
 
 
 def lay_out(root: Path, *names: str) -> Path:

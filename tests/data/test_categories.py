@@ -20,12 +20,12 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.data.parquet import read_parquet, write_parquet
 from affinerank.data.reading import Chosen
-from affinerank.errors import AffineRankWarning, DataError
 from affinerank.pipeline import prepare_simulation, ranker_settings, train
 from affinerank.rankers.export import export_ranker
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.ranker import score
-from affinerank.seeds import stage_rng
+from affinerank.support.errors import AffineRankWarning, DataError
+from affinerank.support.seeds import stage_rng
 
 NAN = float("nan")
 TEXT = """query_id,doc_id,brand,price,in_stock,size

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.data.reading import parse_split
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 
 def small() -> RankingDataset:
@@ -41,7 +41,7 @@ def test_scattered_rows_are_grouped_stably_with_a_note_and_can_be_restored() -> 
     assert data.source_rows.tolist() == [0, 2, 1, 3, 4]
 
 
-@pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning")
+@pytest.mark.filterwarnings("ignore::affinerank.support.errors.AffineRankWarning")
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30))
 def test_any_order_of_query_ids_can_be_restored(query_ids: list[int]) -> None:
     rows = np.arange(len(query_ids), dtype=float)[:, None]

@@ -9,7 +9,7 @@ import pytest
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import ConfigError
+from affinerank.support.errors import ConfigError
 
 NAN = np.nan
 

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
-from affinerank import limits
 from affinerank.data import letor
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.letor import compact_ids, read_letor
-from affinerank.errors import AffineRankError, AffineRankWarning, DataError
+from affinerank.support import limits
+from affinerank.support.errors import AffineRankError, AffineRankWarning, DataError
 
 TWO_QUERIES = (
     b"2 qid:10 1:0.5 3:-2\n0 qid:10 2:1e-3 # docid = G1 inc = 1\n1 qid:7 1:4\n"
@@ -351,7 +351,7 @@ lines = st.lists(
 ).map(b"".join)  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning")
+@pytest.mark.filterwarnings("ignore::affinerank.support.errors.AffineRankWarning")
 @settings(
     max_examples=400,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from affinerank.data import mapped
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.data.mapped import empty_matrix, release, taken
 from affinerank.data.parquet import read_parquet, write_parquet
-from affinerank.errors import AffineRankWarning, DataError
+from affinerank.support import large_arrays as mapped
+from affinerank.support.errors import AffineRankWarning, DataError
+from affinerank.support.large_arrays import empty_matrix, release, taken
 
 
 def owner(matrix: np.ndarray) -> object:

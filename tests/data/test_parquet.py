@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from affinerank import limits
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import read_parquet, write_parquet
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.support import limits
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 GOOD: dict[str, Any] = {
     "query_id": ["a", "a", "b"],

@@ -7,10 +7,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from affinerank.arrays import Bools, Floats
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.shop import FEATURES, SHOP, search_text
 from affinerank.data.synthetic import generate_world
+from affinerank.support.arrays import Bools, Floats
 
 N_QUERIES = 1_000
 

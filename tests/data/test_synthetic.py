@@ -8,16 +8,16 @@ from functools import cache
 import numpy as np
 import pytest
 
-from affinerank.arrays import Floats
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
 from affinerank.data.reading import SPLITS, Split
 from affinerank.data.synthetic import CHUNK, WORLDS, generate_world
-from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.rankers.ranker import Ranker, judge, score
 from affinerank.rankers.trees import ROW, fit_lambdamart
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import Chosen
 from affinerank.data.tables import read_table
-from affinerank.errors import DataError
+from affinerank.support.errors import DataError
 
 TEXT = """query_id,doc_id,label,price,rating
 007,a,1,9.5,

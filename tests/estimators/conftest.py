@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from affinerank.arrays import Floats
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.estimators import ESTIMATORS, Evidence, Fold, Weights
+from affinerank.support.arrays import Floats
 
 USERS = TrustModel.paper(depth=10)
 

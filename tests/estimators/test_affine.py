@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import Evidence, Weights, affine
+from affinerank.support.errors import ConfigError, DataError
 
 from .conftest import USERS, Log, logs, one_row
 

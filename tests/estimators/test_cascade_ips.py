@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import AffineRankWarning
 from affinerank.estimators.cascade_ips import stay_rates
 from affinerank.pipeline.weighing import weigh
+from affinerank.support.errors import AffineRankWarning
 
 STAY = 0.4
 ATTRACTION = {0: (0.5, 0.2, 0.9, 0.3), 1: (0.1, 0.8, 0.6, 0.7)}

@@ -9,7 +9,6 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.estimators import (
     ESTIMATORS,
     Division,
@@ -26,6 +25,7 @@ from affinerank.estimators.correction import (
     standard_error,
 )
 from affinerank.estimators.evidence import parse_clip
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 from .conftest import one_row
 

@@ -8,10 +8,10 @@ from scipy.special import expit
 
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError
 from affinerank.estimators import Evidence, Fold, direct
 from affinerank.estimators.evidence import CLICKS
 from affinerank.estimators.prior import RHO_GUESS
+from affinerank.support.errors import ConfigError
 
 USERS = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])
 SCORES = (np.array([0.0, 1.0, 0.2, 0.2]), np.array([0.2, 0.2, -1.0, 2.0]))

@@ -5,7 +5,6 @@ import pytest
 
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError
 from affinerank.estimators import (
     Division,
     Evidence,
@@ -17,6 +16,7 @@ from affinerank.estimators import (
 )
 from affinerank.estimators.correction import smoothed_variance
 from affinerank.estimators.evidence import CLICKS
+from affinerank.support.errors import ConfigError
 
 USERS = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])  # alpha .5 and .4
 # Two documents of a query of 10 sessions and one never shown; one of another query.

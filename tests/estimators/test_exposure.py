@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.arrow import pa
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.exposure import with_exposure
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies.plackett_luce import PlackettLuce
 from affinerank.clicks.rows import rows_of
-from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import (
     Division,
     Evidence,
@@ -20,6 +18,8 @@ from affinerank.estimators import (
     intervention_aware,
     policy_aware,
 )
+from affinerank.support.arrow import pa
+from affinerank.support.errors import ConfigError, DataError
 
 USERS = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])
 RELEVANCE = np.array([0.9, 0.3, 0.6])

@@ -8,7 +8,6 @@ from hypothesis import given
 
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ExpectedExposure
-from affinerank.errors import DataError
 from affinerank.estimators import (
     Division,
     Evidence,
@@ -17,6 +16,7 @@ from affinerank.estimators import (
     policy_aware,
 )
 from affinerank.estimators.correction import click_variance
+from affinerank.support.errors import DataError
 
 from .conftest import USERS, Log, logs, one_row
 from .test_unbiased import by, expected, relevances, shown, trusting_users

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from affinerank.arrays import Floats
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import AffineRankError, ConfigError
 from affinerank.estimators import ESTIMATORS, Weights
 from affinerank.estimators.correction import click_variance, standard_error
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import AffineRankError, ConfigError
 
 from .conftest import USERS, Log, logs
 

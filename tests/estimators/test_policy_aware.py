@@ -6,11 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from affinerank.arrays import Floats
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows, ExpectedExposure
-from affinerank.errors import DataError
 from affinerank.estimators import Division, Evidence, Weights, policy_aware
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import DataError
 
 USERS = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])  # alpha .5 and .4
 RELEVANCE = np.array([0.9, 0.3, 0.6])

@@ -7,10 +7,8 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
-from affinerank.arrays import Floats, Ints
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError
 from affinerank.estimators import Evidence, Fold, Weights, affine, posterior
 from affinerank.estimators.evidence import CLICKS
 from affinerank.estimators.prior import spread_around, stacked_prior
@@ -19,6 +17,8 @@ from affinerank.estimators.unit import UnitLink
 from affinerank.pipeline import folds as pipeline_folds
 from affinerank.pipeline.weighing import learns_of
 from affinerank.rankers import RANKERS
+from affinerank.support.arrays import Floats, Ints
+from affinerank.support.errors import ConfigError
 
 USERS = TrustModel.from_zeta([0.9, 0.7, 0.5, 0.4], [0.4, 0.2, 0.1, 0.05])
 QUERIES, SIZE = 40, 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from affinerank.arrays import Floats
 from affinerank.estimators.prior import _polished
+from affinerank.support.arrays import Floats
 
 HESSIAN = np.array([[2.0, 1.0], [1.0, 3.0]])
 TOP = np.array([1.0, -1.0])

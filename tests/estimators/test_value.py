@@ -10,9 +10,9 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import Values, rows_of
 from affinerank.defaults import BASELINE, CORRECTION, JUDGE, LABELS
-from affinerank.errors import ConfigError, DataError
 from affinerank.pipeline.judgments import save_judgments
 from affinerank.pipeline.weighing import weigh
+from affinerank.support.errors import ConfigError, DataError
 
 N, RELEVANCE = 3, 0.4
 WORTH = (1.0, 5.0)  # a click is worth one of these, each half of the time

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from affinerank.arrays import Floats, Ints
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.metrics import ranks_by_score
+from affinerank.support.arrays import Floats, Ints
 
 USERS = TrustModel.paper(depth=6)
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from affinerank.arrays import Floats, Rng
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows, rows_of
@@ -15,6 +14,7 @@ from affinerank.estimators import Weights
 from affinerank.evaluation.clusters import UserClusters
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.pipeline.weighing import weigh
+from affinerank.support.arrays import Floats, Rng
 
 QUERIES, DEPTH, USERS, BUCKETS = 8, 4, 200, 50
 ALPHA, BETA = np.array([0.3, 0.2, 0.15, 0.1]), np.array([0.1, 0.05, 0.03, 0.01])

@@ -9,7 +9,6 @@ import pytest
 
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
 from affinerank.estimators import ESTIMATORS, Weights, affine, ips, naive
 from affinerank.evaluation.offpolicy import (
     Decision,
@@ -29,6 +28,7 @@ from affinerank.evaluation.rank_weights import (
 )
 from affinerank.metrics import Metric
 from affinerank.pipeline.weighing import learns_of, weigh
+from affinerank.support.errors import DataError
 
 from .conftest import USERS, World
 

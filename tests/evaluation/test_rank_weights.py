@@ -6,7 +6,6 @@ import pytest
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import ConfigError
 from affinerank.evaluation.rank_weights import (
     RankWeights,
     centred,
@@ -17,6 +16,7 @@ from affinerank.evaluation.rank_weights import (
     shown_weights,
 )
 from affinerank.metrics import Metric
+from affinerank.support.errors import ConfigError
 
 DATA = RankingDataset.from_rows(
     np.zeros((5, 1)), ["q", "q", "q", "r", "r"], doc_ids=["a", "b", "c", "a", "b"]

@@ -9,7 +9,6 @@ import pytest
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.defaults import CORRECTION, EM
-from affinerank.errors import ConfigError, DataError
 from affinerank.estimators.correction import mean_click_rate
 from affinerank.evaluation.rank_weights import RankWeights, centred, over_logged
 from affinerank.evaluation.refits import (
@@ -21,6 +20,7 @@ from affinerank.evaluation.refits import (
 )
 from affinerank.metrics import Metric, ranks_by_score
 from affinerank.pipeline.weighing import weigh
+from affinerank.support.errors import ConfigError, DataError
 
 from .conftest import USERS, World
 

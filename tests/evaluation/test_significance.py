@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from affinerank.errors import DataError
 from affinerank.evaluation.significance import (
     Comparison,
     compare_queries,
     compare_runs,
     corrected,
 )
+from affinerank.support.errors import DataError
 
 
 def test_welch_does_not_take_spreads_for_the_same() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.arrays import Floats
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.estimators import Fold, affine
@@ -26,6 +25,7 @@ from affinerank.evaluation.unseen import (
 )
 from affinerank.metrics import Metric
 from affinerank.pipeline.weighing import weigh
+from affinerank.support.arrays import Floats
 
 from .conftest import USERS, World
 

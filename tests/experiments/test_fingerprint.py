@@ -8,7 +8,6 @@ from types import ModuleType
 
 import pytest
 
-from affinerank.errors import DataError
 from affinerank.estimators import ESTIMATORS, Evidence, Weights
 from affinerank.experiments import fingerprint, runner
 from affinerank.experiments.cells import cells_of, groups_of
@@ -19,7 +18,8 @@ from affinerank.experiments.reproduce import outcome
 from affinerank.experiments.results import MERGED, group_file, load_results
 from affinerank.experiments.runner import run_plan
 from affinerank.pipeline.worlds import DataSet
-from affinerank.settings import Spec
+from affinerank.support.errors import DataError
+from affinerank.support.settings import Spec
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,6 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies import POLICIES, Placements, PolicyKind
 from affinerank.clicks.policies.policy import list_places
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Weights
 from affinerank.experiments.cells import cells_of
 from affinerank.experiments.plan import Grid, Plan, read_plan
@@ -24,8 +23,9 @@ from affinerank.experiments.reproduce import outcome, reproduce
 from affinerank.experiments.results import load_results
 from affinerank.pipeline.worlds import DataSet
 from affinerank.rankers import RANKERS, Fitted, RankerKind
-from affinerank.settings import Spec
-from affinerank.tables import Table
+from affinerank.support.errors import ConfigError
+from affinerank.support.registry import Table
+from affinerank.support.settings import Spec
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.experiments.cells import cells_of, groups_of
 from affinerank.experiments.coordinates import canonical, title_of
 from affinerank.experiments.plan import (
@@ -20,7 +19,8 @@ from affinerank.experiments.plan import (
 )
 from affinerank.experiments.reproduce import plan_for
 from affinerank.pipeline.worlds import Cell, click_rng
-from affinerank.settings import Spec
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.support.settings import Spec
 
 pytestmark = pytest.mark.slow
 

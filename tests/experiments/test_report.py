@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.charts import save_figure
-from affinerank.errors import ConfigError, DataError
 from affinerank.experiments.figures import LOOKS, draw
 from affinerank.experiments.plan import Plan, shipped_plan
 from affinerank.experiments.report import report_page, write_figures, write_report
@@ -23,7 +21,9 @@ from affinerank.experiments.results import (
     write_results,
 )
 from affinerank.experiments.series import Summary
+from affinerank.output.charts import save_figure
 from affinerank.pipeline.worlds import DataSet
+from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow
 

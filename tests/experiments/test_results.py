@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from affinerank.errors import DataError
 from affinerank.experiments.results import read_results, write_results
+from affinerank.support.errors import DataError
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 
-from affinerank.errors import DataError
 from affinerank.experiments.cells import cells_of, groups_of
 from affinerank.experiments.claims import claimed
 from affinerank.experiments.plan import Grid, Plan, shipped_plan, with_data
@@ -31,7 +30,8 @@ from affinerank.experiments.results import (
 )
 from affinerank.experiments.runner import run_plan
 from affinerank.pipeline.worlds import Cell, DataSet
-from affinerank.settings import Spec
+from affinerank.support.errors import DataError
+from affinerank.support.settings import Spec
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,6 @@ import pytest
 
 from affinerank.bias import EstimationSettings
 from affinerank.data.reading import Split
-from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import Weights
 from affinerank.pipeline.estimation import estimate_from_rows
 from affinerank.pipeline.lists import fit_all
@@ -25,6 +24,7 @@ from affinerank.pipeline.worlds import (
     trained_jointly,
 )
 from affinerank.rankers import RANKERS
+from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from affinerank.arrays import Floats, Ints, Rng
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.data.dataset import RankingDataset
@@ -21,6 +20,7 @@ from affinerank.data.features import FeatureMapping
 from affinerank.metrics import discount
 from affinerank.rankers.linear import LinearModel
 from affinerank.rankers.ranker import Ranker
+from affinerank.support.arrays import Floats, Ints, Rng
 
 N_QUERIES, N_DOCS, SHOWN = 150, 12, 10
 USERS = TrustModel.paper(depth=SHOWN)

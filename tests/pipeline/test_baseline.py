@@ -3,8 +3,8 @@
 import pytest
 
 from affinerank.clicks.counts import ClickCounts
-from affinerank.errors import ConfigError
 from affinerank.pipeline.baseline import choose_baseline
+from affinerank.support.errors import ConfigError
 
 SESSIONS = {"old": 900, "new": 80, "test": 20}
 

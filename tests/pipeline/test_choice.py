@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Floats
 from affinerank.cli import main
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
@@ -28,7 +27,6 @@ from affinerank.defaults import (
     RANKER,
 )
 from affinerank.defaults import TREES as TREE_RANKER
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.evaluation.rank_effects import POWER
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
 from affinerank.pipeline import choice as module
@@ -46,11 +44,13 @@ from affinerank.pipeline.choice import (
 )
 from affinerank.pipeline.judges import RANKS
 from affinerank.pipeline.weighing import weigh
-from affinerank.progress import Progress, quiet
 from affinerank.rankers import Ranker, score
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.trees import TreeSettings
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.support.progress import Progress, quiet
 
 pytestmark = pytest.mark.slow
 

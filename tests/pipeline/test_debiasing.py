@@ -17,11 +17,11 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, ESTIMATOR
-from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Weights
 from affinerank.estimators.correction import standard_error
 from affinerank.pipeline import debias, prepare_simulation, save_labels, weigh
 from affinerank.pipeline.weighing import learns_of
+from affinerank.support.errors import ConfigError, DataError
 
 USERS = TrustModel.paper(depth=3)
 COUNTS = ClickCounts.from_columns(

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from affinerank.arrays import Floats
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.clicks.simulate import simulate_counts
@@ -17,6 +16,7 @@ from affinerank.evaluation.rank_weights import DCG_10, over_logged
 from affinerank.pipeline import prepare_simulation
 from affinerank.pipeline.judges import RANKS, SWAPS, second_judge
 from affinerank.pipeline.weighing import weigh
+from affinerank.support.arrays import Floats
 
 TRUE = TrustModel.paper(depth=10)
 WRONG = TrustModel.paper(eta=2, depth=10)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from affinerank.cli import main
-from affinerank.errors import DataError
 from affinerank.pipeline.judgments import save_judgments
+from affinerank.support.errors import DataError
 
 LABELS = pa.table(
     {

@@ -14,7 +14,6 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, EM
-from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import ESTIMATORS, Estimator, affine
 from affinerank.evaluation.refits import mean_alpha
 from affinerank.pipeline import prepare_simulation, train_production_ranker
@@ -25,6 +24,7 @@ from affinerank.pipeline.offpolicy import (
     gain_over_logged,
 )
 from affinerank.rankers.ranker import Ranker
+from affinerank.support.errors import ConfigError, DataError
 
 KNOWN = TrustModel.paper(depth=120)
 GAUGE = TrustModel(

@@ -5,10 +5,10 @@ import pytest
 
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import DataError
 from affinerank.pipeline import describe, train_production_ranker
 from affinerank.pipeline.description import profile_production
 from affinerank.rankers.ranker import judge, score
+from affinerank.support.errors import DataError
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.errors import AffineRankWarning, ConfigError
 from affinerank.estimators import Weights
 from affinerank.pipeline.lists import Lists
 from affinerank.pipeline.recipe import fit_chosen, held_out_queries, require_recipe
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, RankerKind
+from affinerank.support.errors import AffineRankWarning, ConfigError
 
 # Held-out values after each of five epochs, by rate and ranker.
 TRACES = {

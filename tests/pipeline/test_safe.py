@@ -16,7 +16,6 @@ from affinerank.clicks.rows import rows_of
 from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import ConfigError
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import (
     ChoiceSettings,
@@ -29,6 +28,7 @@ from affinerank.pipeline.safe import Step, evaluate_shares, largest_safe_share
 from affinerank.rankers import score
 from affinerank.rankers.blend import spread_within_lists
 from affinerank.rankers.loading import load_ranker
+from affinerank.support.errors import ConfigError
 
 FEATURE = "production"
 TREES = ["trees=30", "leaves=8", "learning_rate=0.2"]

@@ -12,7 +12,6 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.pipeline import train
 from affinerank.rankers.blend import (
     Blend,
@@ -25,6 +24,7 @@ from affinerank.rankers.export import export_ranker
 from affinerank.rankers.linear import LinearModel
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.ranker import Member, Ranker, score
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 SMALL = BlendSettings(trees=20, leaves=6, learning_rate=0.2, least_documents=5)
 BRANDS = ("nike", "puma", "asics", "hoka")

@@ -9,8 +9,6 @@ import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from affinerank.arrays import Floats
-from affinerank.errors import DataError
 from affinerank.rankers import Fitted, Validation
 from affinerank.rankers.best_networks import judge_of
 from affinerank.rankers.click_likelihood import ClickBatch, click_loss
@@ -20,6 +18,8 @@ from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.networks import Networks
 from affinerank.rankers.targets import ClickTargets
 from affinerank.rankers.training import NetworkTrainer, fit_networks
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import DataError
 
 SMALL = NetworkSettings(
     hidden=(16, 8), dropout=(0.0, 0.1), epochs=3, batch_queries=4, device="cpu"

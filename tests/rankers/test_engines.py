@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from benchmarks import export as parity
 
-from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import Ranker, score, xgboost
 from affinerank.rankers.export import export_ranker
 from affinerank.rankers.trees import TreeModel
+from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow
 

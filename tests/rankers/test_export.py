@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import Ranker, export, mlp, trees
 from affinerank.rankers.blend import Blend, production_of
 from affinerank.rankers.export import export_ranker
@@ -25,6 +24,7 @@ from affinerank.rankers.networks import Networks, initial_parameters
 from affinerank.rankers.onnx_graph import build_model
 from affinerank.rankers.ranker import Member
 from affinerank.rankers.trees import TreeModel, fit_lambdamart
+from affinerank.support.errors import ConfigError, DataError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 NAMES = ("title", "body", "clicks")

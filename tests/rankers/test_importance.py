@@ -10,11 +10,11 @@ import pytest
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import DataError
 from affinerank.rankers import Ranker, Targets
 from affinerank.rankers.blend import Blend
 from affinerank.rankers.importance import by_gain, by_permutation
 from affinerank.rankers.ranker import Member
+from affinerank.support.errors import DataError
 
 QUERIES = 2000
 

@@ -13,7 +13,6 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit
 
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import Fitted, Ranker, Targets, Validation
 from affinerank.rankers.best_networks import judge_of
 from affinerank.rankers.export import export_ranker
@@ -26,6 +25,7 @@ from affinerank.rankers.linear import (
 )
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.targets import ClickTargets
+from affinerank.support.errors import ConfigError, DataError
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(2.0, [1.0, 3.0, 0.5], (400, 3)).astype(np.float32)

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affinerank.errors import DataError
 from affinerank.rankers import losses
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.losses import LOSSES, Loss
+from affinerank.support.errors import DataError
 
 
 def of(

@@ -9,11 +9,11 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 
-from affinerank.errors import ConfigError
 from affinerank.pipeline.training import ranker_settings
 from affinerank.rankers import RANKERS, Targets, parameters
 from affinerank.rankers.parameters import for_features
-from affinerank.settings import from_table, to_toml
+from affinerank.support.errors import ConfigError
+from affinerank.support.settings import from_table, to_toml
 
 NAMES = ("price", "rating", "age")
 KINDS = pytest.mark.parametrize("kind", ["lightgbm", "xgboost"])

@@ -18,7 +18,6 @@ from tests.rankers.planted_faults import TREE_FAULTS, below_for_at_most
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import (
     Ranker,
     engines,
@@ -40,6 +39,7 @@ from affinerank.rankers.parity import (
 from affinerank.rankers.ranker import score
 from affinerank.rankers.tree_nodes import from_lightgbm, numbered_breadth_first
 from affinerank.rankers.trees import TreeModel
+from affinerank.support.errors import ConfigError, DataError
 
 F = np.float32
 NAMES = ("price", "rating", "age", "text")

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from affinerank.arrays import Floats
-from affinerank.errors import ConfigError
 from affinerank.metrics import Metric
 from affinerank.rankers.lists import Batch, Lists
 from affinerank.rankers.losses import LOSSES, Loss
 from affinerank.rankers.pl_rank import Sampling, expected_dcg, pl_rank
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import ConfigError
 
 SCORES = np.array([0.3, -0.8, 1.1, 0.2])
 WEIGHTS = np.array([1.5, -0.7, 0.4, -2.0])  # of either sign

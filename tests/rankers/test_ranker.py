@@ -13,7 +13,6 @@ import pytest
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import Metric
 from affinerank.rankers import (
     RANKERS,
@@ -36,7 +35,8 @@ from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.networks import Networks, initial_parameters
 from affinerank.rankers.trees import fit_lambdamart
-from affinerank.settings import from_table
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.settings import from_table
 
 NAMES = ("a", "b", "c")
 FEATURES = np.random.default_rng(0).random((60, 3)).astype(np.float32)

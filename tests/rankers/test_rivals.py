@@ -12,7 +12,6 @@ import torch
 import xgboost
 from scipy.stats import norm
 
-from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import RANKERS, Targets
 from affinerank.rankers.heckman import HeckmanSettings, mills, probit
 from affinerank.rankers.lists import Batch, Lists
@@ -21,6 +20,7 @@ from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.tower_training import TowerTrainer
 from affinerank.rankers.trees import TreeSettings
 from affinerank.rankers.xgboost import XGBoostSettings
+from affinerank.support.errors import ConfigError, DataError
 
 SIZES = np.array([4, 3])
 WORTH: dict[str, Callable[[float], float]] = {

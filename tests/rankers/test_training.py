@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 
-from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import Metric
 from affinerank.rankers import Fitted, Targets, Validation, predict_all
 from affinerank.rankers.best_networks import HeldOut
@@ -31,6 +30,7 @@ from affinerank.rankers.training import (
     choose_device,
     fit_networks,
 )
+from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affinerank.errors import DataError
 from affinerank.metrics import Metric
 from affinerank.rankers.likelihood import Clicks
 from affinerank.rankers.targets import ClickTargets
 from affinerank.rankers.tree_objective import ClickObjective, LambdaObjective
+from affinerank.support.errors import DataError
 
 Arrays = tuple[np.ndarray, np.ndarray]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from affinerank import limits
-from affinerank.errors import DataError
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.tree_text import require_sound
+from affinerank.support import limits
+from affinerank.support.errors import DataError
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "ranker-lightgbm"
 TEXT = (SAMPLE / "model.txt").read_text()

@@ -11,9 +11,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from affinerank import threads
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import Metric
 from affinerank.rankers import Fitted, Ranker, Targets, Validation
 from affinerank.rankers.best_networks import HeldOut, judge_of
@@ -26,6 +24,8 @@ from affinerank.rankers.trees import (
     fit_lambdamart,
     fit_trees,
 )
+from affinerank.support import threads
+from affinerank.support.errors import ConfigError, DataError
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.random((400, 3)).astype(np.float32)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import Ranker, Targets, xgboost
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.targets import ClickTargets
 from affinerank.rankers.xgboost import XGBoostSettings, fit_xgboost
 from affinerank.rankers.xgboost_json import nodes_of
+from affinerank.support.errors import ConfigError, DataError
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.random((1000, 3)).astype(np.float32)

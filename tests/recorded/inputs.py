@@ -5,10 +5,10 @@ from functools import cache
 import numpy as np
 
 import affinerank as ar
-from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.clicks.traffic import Simulation
 from affinerank.pipeline.lists import Lists
 from affinerank.rankers.targets import Targets
+from affinerank.support.arrays import Bools, Floats, Ints, Matrix
 
 YAHOO, MSLR, WIDE = "yahoo-like:60", "mslr-like:40", "yahoo-like:200"
 CLIP = "10/sqrt(n)"

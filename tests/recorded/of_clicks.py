@@ -29,7 +29,7 @@ from affinerank.clicks.counting import count_log, open_table
 from affinerank.estimators.correction import standard_error
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.metrics import discount, ranks_by_score
-from affinerank.seeds import stage_rng
+from affinerank.support.seeds import stage_rng
 
 Pairs = Iterator[tuple[str, Any]]
 

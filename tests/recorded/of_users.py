@@ -22,7 +22,6 @@ from tests.recorded.inputs import (
 from tests.recorded.of_clicks import Pairs, numbers
 
 import affinerank as ar
-from affinerank.arrays import Matrix
 from affinerank.audit.run import audit
 from affinerank.bias.em.activations import ACTIVATIONS
 from affinerank.bias.em.estimate import EMFit, fit_em, resampled
@@ -41,6 +40,7 @@ from affinerank.evaluation.rank_weights import RankWeights
 from affinerank.pipeline import OffPolicySettings, gain_over_logged
 from affinerank.pipeline.estimation import filled_features
 from affinerank.rankers.lists import Lists
+from affinerank.support.arrays import Matrix
 
 EM_NETWORK = ar.NetworkSettings(
     hidden=(8, 4), epochs=3, batch_queries=8, learning_rate=0.02, device="cpu"

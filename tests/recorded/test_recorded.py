@@ -19,7 +19,7 @@ from affinerank.pipeline.worlds import PRODUCTION, World
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning"),
+    pytest.mark.filterwarnings("ignore::affinerank.support.errors.AffineRankWarning"),
 ]
 
 HERE = Path(__file__).parent

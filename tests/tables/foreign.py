@@ -11,18 +11,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.bias.method import Estimate, Method
 from affinerank.clicks.models import ClickModelKind, Shown
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies import Placements, PolicyKind
 from affinerank.clicks.policies.policy import list_places
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError
 from affinerank.estimators import Estimator, Evidence, Weights
 from affinerank.estimators.correction import click_variance
-from affinerank.progress import Progress
 from affinerank.rankers.ranker import Fitted, RankerKind
+from affinerank.support.arrays import Bools, Floats, Ints, Matrix
+from affinerank.support.errors import ConfigError
+from affinerank.support.progress import Progress
 
 # Estimator: the mean alpha and beta of all impressions of a document.
 

@@ -13,10 +13,10 @@ from affinerank.clicks.models import CLICK_MODELS, Shown
 from affinerank.clicks.rows import ClickRows
 from affinerank.clicks.users import load_users, save_users
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import ConfigError
 from affinerank.pipeline.training import ranker_settings
 from affinerank.rankers import RANKERS, Ranker, Targets
 from affinerank.rankers.loading import load_ranker
+from affinerank.support.errors import ConfigError
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +81,7 @@ def test_clicks_are_what_alpha_and_beta_expect(name: str) -> None:
 
 
 @models
-@pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning")
+@pytest.mark.filterwarnings("ignore::affinerank.support.errors.AffineRankWarning")
 def test_a_click_model_is_the_same_after_its_file(name: str, tmp_path: Path) -> None:
     users = users_of(name)
     save_users(users, tmp_path / "users.json")

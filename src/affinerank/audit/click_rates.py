@@ -9,8 +9,8 @@ from scipy import stats
 
 from affinerank.audit.facts import Facts, same_documents
 from affinerank.audit.findings import Block, Column, Question, Section
-from affinerank.charts import Spec, lines_by_rank
 from affinerank.clicks.counts import ClickCounts
+from affinerank.output.charts import Spec, lines_by_rank
 
 GROUPS_SHOWN = 8
 QUESTION = Question("click_rates", "How often is each rank clicked?", None)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from affinerank.arrays import Floats, joint
 from affinerank.audit.first_rank import FirstRank, judge_first_rank
 from affinerank.bias import Estimate, EstimationSettings
 from affinerank.bias.assumptions import DEPENDENT, Assumption, check_assumptions
@@ -27,10 +26,11 @@ from affinerank.clicks.rows import (
 )
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import METHOD
-from affinerank.errors import AffineRankWarning, DataError
 from affinerank.pipeline.debiasing import debias
 from affinerank.pipeline.estimation import estimate_users
-from affinerank.progress import Progress
+from affinerank.support.arrays import Floats, joint
+from affinerank.support.errors import AffineRankWarning, DataError
+from affinerank.support.progress import Progress
 
 if TYPE_CHECKING:
     from affinerank.audit.survey import LogSurvey

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from affinerank.charts import Spec
-from affinerank.notebook import Tabular
+from affinerank.output.blocks import Tabular
+from affinerank.output.charts import Spec
 
 Mark = Literal["good", "care", "bad", "unknown"]
 

@@ -25,11 +25,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse, stats
 
-from affinerank.arrays import Bools, Floats, Ints
 from affinerank.bias.pooling import RankPools
 from affinerank.clicks.rows import ClickRows
-from affinerank.data.mapped import blocks
 from affinerank.estimators.correction import corrected, standard_error
+from affinerank.support.arrays import Bools, Floats, Ints
+from affinerank.support.large_arrays import blocks
 
 LEAST_IMPRESSIONS = 20
 LEVEL = 0.05

@@ -10,9 +10,9 @@ from affinerank.audit.findings import Block, Column, Question, Section
 from affinerank.audit.models import models_block, models_text
 from affinerank.bias.assumptions import COUNT_CONTEXT, rank_status
 from affinerank.bias.overlap import Overlap
-from affinerank.charts import bias_figure
 from affinerank.clicks.counts_table import CONTEXT
 from affinerank.estimators import ESTIMATORS
+from affinerank.output.charts import bias_figure
 
 # Something one would like to know, whether clicks determine it, and why.
 Parameter = tuple[str, Literal["yes", "partly", "no", "never"], str]

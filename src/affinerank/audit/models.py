@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from affinerank.audit.findings import Block, Column
 from affinerank.bias import Estimate
 from affinerank.bias.mixture.comparison import CLEAR, Compared, best_model
-from affinerank.charts import lines_by_rank
+from affinerank.output.charts import lines_by_rank
 
 TITLE = "Which users predict held-out sessions"
 MODELS = (

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrow import pa, pc
 from affinerank.audit.assumptions import contradictions
 from affinerank.audit.facts import Facts
 from affinerank.audit.findings import Block, Column, Step
@@ -17,8 +16,9 @@ from affinerank.bias import Estimate
 from affinerank.bias.requirements import LEAST_DOCUMENTS
 from affinerank.clicks.counts import ClickCounts
 from affinerank.defaults import METHOD
-from affinerank.errors import DataError
 from affinerank.pipeline.swap_plan import SwapPlan, plan_swaps
+from affinerank.support.arrow import pa, pc
+from affinerank.support.errors import DataError
 
 SWAPPED_SHARE = 0.1
 WANTED_PRECISION = 0.1

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from affinerank.audit.findings import Audit, Block, Column, Mark, Section, Step
-from affinerank.page import html_page, html_table
+from affinerank.output.html import html_page, html_table
 
 ROWS_LISTED = 20
 EXAMPLES = 3

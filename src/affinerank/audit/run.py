@@ -25,9 +25,9 @@ from affinerank.audit.findings import Audit, Section, Step
 from affinerank.audit.next_steps import next_steps
 from affinerank.clicks.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import ConfigError
-from affinerank.files import scratch_folder
-from affinerank.progress import Progress, quiet
+from affinerank.support.errors import ConfigError
+from affinerank.support.files import scratch_folder
+from affinerank.support.progress import Progress, quiet
 
 if TYPE_CHECKING:
     from affinerank.audit.survey import LogSurvey

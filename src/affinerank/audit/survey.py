@@ -15,9 +15,9 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.engines import engine_errors, in_parts, parsed_once, totals
 from affinerank.clicks.faults import LogReport, validate, without_bad_sessions
 from affinerank.clicks.log import LogOptions, normalised
-from affinerank.errors import DataError
-from affinerank.files import PathLike
-from affinerank.progress import Progress
+from affinerank.support.errors import DataError
+from affinerank.support.files import PathLike
+from affinerank.support.progress import Progress
 
 DAY = 86_400.0
 

@@ -5,7 +5,7 @@ from affinerank.bias.em.method import ROWS as _EM
 from affinerank.bias.listwise import ROW as _LISTWISE
 from affinerank.bias.method import Estimate, EstimationSettings, Method
 from affinerank.bias.mixture.method import ROWS as _MIXTURES
-from affinerank.tables import Table
+from affinerank.support.registry import Table
 
 METHODS: Table[Method] = Table(
     "method",

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from affinerank.arrays import Ints, joint
 from affinerank.bias.method import Estimate
 from affinerank.clicks.independence import (
     LEVEL,
@@ -18,6 +17,7 @@ from affinerank.clicks.independence import (
     sessions_without_click,
 )
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Ints, joint
 
 Verdict = Literal["found", "not found", "unknown"]
 Status = Literal["yes", "partly", "no"]

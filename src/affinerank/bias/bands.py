@@ -8,10 +8,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.bias.gauge import Gauge
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.errors import ConfigError
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

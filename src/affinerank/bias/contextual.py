@@ -19,7 +19,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.bias.method import Estimate, EstimationSettings, Method
 from affinerank.bias.overlap import overlap_of, require_connected
 from affinerank.bias.pooling import RankPools, pool_ranks, pooled
@@ -27,7 +26,8 @@ from affinerank.bias.requirements import require_estimable
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
+from affinerank.support.arrays import Floats, Ints, Matrix
+from affinerank.support.errors import DataError
 
 RIDGE = 0.1
 HIGHEST = 1.0 - 1e-6  # click rate

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.bias.listwise import RANK_RIDGE, RIDGE, QueryLists, by_features
 from affinerank.bias.method import Estimate, EstimationSettings
-from affinerank.errors import warn
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import warn
 
 ROUNDS, CLOSE = 200, 1e-3
 MOST = 10.0  # times that a click counts, as Hager et al. (2024) have it

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Floats
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import DataError
 
 Gauge = Callable[[TrustModel], TrustModel]
 

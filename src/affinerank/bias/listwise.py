@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.bias.method import Estimate, EstimationSettings, Method
 from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.requirements import require_estimable
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.threads import one_blas_thread
+from affinerank.support.arrays import Floats, Ints, Matrix
+from affinerank.support.threads import one_blas_thread
 
 RIDGE, RANK_RIDGE = 1.0, 0.1  # features in units of their spread
 TO_THE_LEAST = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-6}

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.bias.bands import Bands, replicate_bands
 from affinerank.bias.gauge import GaugeError, display_gauge, inference_gauge
 from affinerank.bias.overlap import Overlap
 from affinerank.bias.pooling import LEAST_CLICKS, RankPools
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError
-from affinerank.notebook import Tabular
+from affinerank.output.blocks import Tabular
 from affinerank.rankers.mlp import NetworkSettings
+from affinerank.support.arrays import Floats, Ints, Matrix
+from affinerank.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from affinerank.bias.mixture.comparison import Compared
@@ -193,7 +193,7 @@ class HeldOutLogs:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A row of ``METHODS``, quick to import by :func:`~affinerank.tables.later`.
+    """A row of ``METHODS``; it is quick to import, by ``later``.
 
     Attributes:
         name: Its key.

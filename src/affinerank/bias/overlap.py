@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from affinerank.arrays import Ints
 from affinerank.bias.pooling import RankPools, pooled
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
+from affinerank.support.arrays import Ints
+from affinerank.support.errors import DataError
 
 LEAST_SHARED = 30
 

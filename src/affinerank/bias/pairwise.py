@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints
 from affinerank.bias.listwise import RIDGE, QueryLists, by_features, minimised
 from affinerank.bias.method import Estimate, EstimationSettings
-from affinerank.seeds import stage_rng
+from affinerank.support.arrays import Floats, Ints
+from affinerank.support.seeds import stage_rng
 
 POWER = 0.5  # 1 / (1 + p)
 ROUNDS = 20

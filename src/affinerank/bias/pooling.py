@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError, DataError
+from affinerank.support.arrays import Floats, Ints
+from affinerank.support.errors import ConfigError, DataError
 
 LEAST_CLICKS = 200
 REACH = 20  # distances to the last click above that are told apart

@@ -6,7 +6,7 @@ import numpy as np
 
 from affinerank.bias.pooling import RankPools
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
+from affinerank.support.errors import DataError
 
 LEAST_QUERIES = 10
 LEAST_DOCUMENTS = 200

@@ -38,8 +38,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Floats, Ints
 
 ROUNDS = 40
 MOST = 1e9  # sessions

@@ -33,8 +33,8 @@ import numpy as np
 from scipy import stats
 from scipy.special import logit
 
-from affinerank.arrays import Floats
 from affinerank.bias.mixture.population import Population
+from affinerank.support.arrays import Floats
 
 LEVEL = 0.05
 MIN_CLICKED_QUERIES = 20

@@ -31,9 +31,9 @@ from affinerank.cli import (
     ranking,
 )
 from affinerank.cli.options import Result, command
-from affinerank.errors import AffineRankError, AffineRankWarning
-from affinerank.extras import missing_library_named
-from affinerank.files import one_line, remove_own_scratch
+from affinerank.support.errors import AffineRankError, AffineRankWarning
+from affinerank.support.extras import missing_library_named
+from affinerank.support.files import one_line, remove_own_scratch
 
 DEBUG = "--debug"
 

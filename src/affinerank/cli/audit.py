@@ -16,7 +16,7 @@ from affinerank.cli.options import (
     Seed,
     require_writable,
 )
-from affinerank.progress import Progress
+from affinerank.support.progress import Progress
 
 
 def audit(
@@ -41,7 +41,7 @@ def audit(
     """
     from affinerank.audit import audit_file
     from affinerank.audit.page import audit_page
-    from affinerank.files import written_whole
+    from affinerank.support.files import written_whole
 
     require_writable(output, suffix=".html", reads=[source, data])
     options = reading.options(list_id=of.list_id)

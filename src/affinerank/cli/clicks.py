@@ -23,8 +23,8 @@ from affinerank.cli.options import (
     require_writable,
 )
 from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
-from affinerank.errors import ConfigError
-from affinerank.progress import Progress
+from affinerank.support.errors import ConfigError
+from affinerank.support.progress import Progress
 
 
 def simulate(

@@ -10,7 +10,7 @@ from typer import Argument
 from affinerank.cli import display
 from affinerank.cli.options import Data, DataOptions, Result, Seed, require_writable
 from affinerank.defaults import RELEVANT_ABOVE
-from affinerank.progress import Progress
+from affinerank.support.progress import Progress
 
 
 def describe(

@@ -19,8 +19,8 @@ from affinerank.cli.options import (
     require_writable,
 )
 from affinerank.defaults import ESTIMATOR
-from affinerank.errors import ConfigError
-from affinerank.progress import Progress
+from affinerank.support.errors import ConfigError
+from affinerank.support.progress import Progress
 
 
 def debias(

@@ -19,8 +19,8 @@ from affinerank.cli.options import (
     load,
     require_writable,
 )
-from affinerank.errors import ConfigError
-from affinerank.progress import Progress
+from affinerank.support.errors import ConfigError
+from affinerank.support.progress import Progress
 
 AUTO = "auto"
 
@@ -56,8 +56,8 @@ def estimate(
         replicates: Resamples behind the bands of the EM.
     """
     from affinerank.bias.method import EstimationSettings
-    from affinerank.charts import bias_figure, figure_format, save_figure
     from affinerank.clicks.users import save_users
+    from affinerank.output.charts import bias_figure, figure_format, save_figure
     from affinerank.pipeline import estimate_users
 
     how = EstimationSettings(
@@ -93,7 +93,7 @@ def _network(method: str, settings: list[str], seed: int) -> Any:
             raise ConfigError("--set is for methods that train a network as they go")
         return None
     from affinerank.rankers.mlp import NetworkSettings
-    from affinerank.settings import from_pairs
+    from affinerank.support.settings import from_pairs
 
     return from_pairs(
         NetworkSettings, ["learning_rate=0.004", f"data_seed={seed}", *settings]

@@ -18,8 +18,8 @@ from affinerank.cli.options import (
     load,
 )
 from affinerank.defaults import CORRECTION, RELEVANT_ABOVE
-from affinerank.errors import ConfigError, DataError
-from affinerank.progress import Progress
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.progress import Progress
 
 
 def evaluate(

@@ -10,9 +10,9 @@ from typer import Argument, Option
 
 from affinerank.cli import display
 from affinerank.cli.options import OtherOutput, Result, Seed, require_writable
-from affinerank.errors import ConfigError
-from affinerank.files import new_folder
-from affinerank.progress import Progress
+from affinerank.support.errors import ConfigError
+from affinerank.support.files import new_folder
+from affinerank.support.progress import Progress
 
 
 def demo(

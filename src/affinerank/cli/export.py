@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from affinerank.cli import display
 from affinerank.cli.options import DataOptions, Model, Output, Result, require_writable
-from affinerank.errors import ConfigError
+from affinerank.support.errors import ConfigError
 
 
 def export(

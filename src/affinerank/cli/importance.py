@@ -17,8 +17,8 @@ from affinerank.cli.options import (
     load,
 )
 from affinerank.defaults import CORRECTION
-from affinerank.errors import ConfigError
-from affinerank.progress import Progress
+from affinerank.support.errors import ConfigError
+from affinerank.support.progress import Progress
 
 
 def importance(

@@ -34,8 +34,8 @@ from affinerank.defaults import (
     RELEVANT_ABOVE,
     TREES,
 )
-from affinerank.errors import ConfigError
-from affinerank.progress import Progress
+from affinerank.support.errors import ConfigError
+from affinerank.support.progress import Progress
 
 if TYPE_CHECKING:
     from affinerank.pipeline import ChoiceSettings

@@ -40,8 +40,8 @@ from typing import Annotated, Any, get_type_hints
 from typer import Argument, Option
 
 from affinerank.cli import display
-from affinerank.errors import ConfigError
-from affinerank.progress import Progress, StageTimes, both, in_lines
+from affinerank.support.errors import ConfigError
+from affinerank.support.progress import Progress, StageTimes, both, in_lines
 
 Readable = str | Path | None
 Result = tuple[Any, Callable[[Any], object]]  # plain data, and what draws them
@@ -86,7 +86,7 @@ class LabelledData:
         """Find out what DATA is."""
         from affinerank.data.catalog import DataSource
         from affinerank.data.reading import Chosen, parse_missing
-        from affinerank.settings import pair
+        from affinerank.support.settings import pair
 
         names = tuple(pair(text, "--data-column") for text in self.data_column or ())
         columns = self.feature_columns()
@@ -170,7 +170,7 @@ class LogReading:
     def options(self, **more: Any) -> Any:
         """Build what the counting engine takes."""
         from affinerank.clicks.log import LogOptions
-        from affinerank.settings import pair
+        from affinerank.support.settings import pair
 
         given = {k: v for k, v in asdict(self).items() if k not in self.opening()}
         columns = dict(pair(text, "--column") for text in given.pop("column") or [])
@@ -348,7 +348,7 @@ def require_writable(
     reads: Sequence[Readable] = (),
 ) -> None:
     """Reject outputs that cannot be written, or are read, before the work is done."""
-    from affinerank.files import require_other_files, writable
+    from affinerank.support.files import require_other_files, writable
 
     require_other_files(paths, reads)
     for path in filter(None, paths):

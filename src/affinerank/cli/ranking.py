@@ -34,10 +34,10 @@ def rank(
         models: Folder of a ranker; two, to interleave.
         policy: Draw lists: {POLICIES}, as in 'epsilon-swap(epsilon=0.2)'.
     """
-    from affinerank.arrow import pq
-    from affinerank.files import written_whole
     from affinerank.pipeline.ranking import rank
     from affinerank.rankers.loading import load_ranker
+    from affinerank.support.arrow import pq
+    from affinerank.support.files import written_whole
 
     require_writable(output, suffix=".parquet", reads=[*models, data])
     rankers = [load_ranker(folder) for folder in models]

@@ -65,10 +65,10 @@ from affinerank.clicks.faults import (
 )
 from affinerank.clicks.log import LogOptions, normalised, parse_moment, unread
 from affinerank.clicks.ranker_times import MOST_RANKERS, RankerTimes, to_metadata
-from affinerank.errors import ConfigError, DataError
-from affinerank.files import PathLike, written_whole
-from affinerank.progress import Progress, quiet
-from affinerank.settings import require_choice
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.files import PathLike, written_whole
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.settings import require_choice
 
 __all__ = ["Counted", "count_log", "counts_expression", "open_table", "write_counts"]
 

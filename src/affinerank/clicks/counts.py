@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Ints, Rng
-from affinerank.arrow import pa, pc, pq
 from affinerank.clicks.counts_table import (
     COLUMNS,
     CONTEXT,
@@ -44,14 +42,11 @@ from affinerank.clicks.ranker_times import (
     to_metadata,
 )
 from affinerank.data.parquet import parquet_errors
-from affinerank.errors import ConfigError, DataError
-from affinerank.files import (
-    PathLike,
-    one_line,
-    scratch_of,
-    written_whole,
-)
-from affinerank.notebook import Tabular
+from affinerank.output.blocks import Tabular
+from affinerank.support.arrays import Ints, Rng
+from affinerank.support.arrow import pa, pc, pq
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.files import PathLike, one_line, scratch_of, written_whole
 
 __all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "ClickCounts"]
 

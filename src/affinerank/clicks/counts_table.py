@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrow import is_text, pa, pc, pq
 from affinerank.clicks.ranker_times import from_metadata, to_metadata
 from affinerank.data.parquet import arrow_column, parquet_errors
-from affinerank.errors import DataError
-from affinerank.files import PathLike, existing_file
-from affinerank.limits import ID_BYTES, MAX_COUNT, MAX_RANK
+from affinerank.support.arrow import is_text, pa, pc, pq
+from affinerank.support.errors import DataError
+from affinerank.support.files import PathLike, existing_file
+from affinerank.support.limits import ID_BYTES, MAX_COUNT, MAX_RANK
 
 KEYS = ("query_id", "doc_id", "rank")
 CONTEXT = "context"  # the rank of the last click above in the session; 0 for none

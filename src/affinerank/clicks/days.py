@@ -16,7 +16,6 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from affinerank.arrow import is_text, pa
 from affinerank.clicks.counts_table import (
     COLUMNS,
     CONTEXT,
@@ -26,8 +25,9 @@ from affinerank.clicks.counts_table import (
     counts_metadata,
 )
 from affinerank.data.parquet import parquet_errors
-from affinerank.errors import DataError
-from affinerank.files import PathLike, locked_folder, written_whole
+from affinerank.support.arrow import is_text, pa
+from affinerank.support.errors import DataError
+from affinerank.support.files import PathLike, locked_folder, written_whole
 
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 

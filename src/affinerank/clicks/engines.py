@@ -29,11 +29,11 @@ from ibis.common.exceptions import IbisTypeError
 
 from affinerank.clicks.log_files import Layout, layouts, require_distinct
 from affinerank.data.parquet import table_of
-from affinerank.errors import AffineRankError, ConfigError, DataError, warn
-from affinerank.files import one_line, scratch_folder
-from affinerank.limits import LINE_BYTES, LOG_LAYOUTS
-from affinerank.progress import Progress, quiet
-from affinerank.settings import require_choice
+from affinerank.support.errors import AffineRankError, ConfigError, DataError, warn
+from affinerank.support.files import one_line, scratch_folder
+from affinerank.support.limits import LINE_BYTES, LOG_LAYOUTS
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.settings import require_choice
 
 ENGINES = frozenset(
     ("duckdb", "_duckdb", "ibis", "pyspark", "py4j", "psycopg", "sqlglot")

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints
-from affinerank.arrow import pa, pc, pq
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import (
     EXPOSURE,
@@ -21,9 +19,11 @@ from affinerank.clicks.counts_table import (
 from affinerank.clicks.policies.policy import AnyPolicy, Lists, probability
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.parquet import parquet_errors
-from affinerank.errors import ConfigError, DataError
-from affinerank.files import existing_file, scratch_folder
 from affinerank.metrics import ranks_by_score
+from affinerank.support.arrays import Floats, Ints
+from affinerank.support.arrow import pa, pc, pq
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.files import existing_file, scratch_folder
 
 RIVAL = "rival_score"
 

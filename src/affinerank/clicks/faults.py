@@ -29,9 +29,9 @@ from affinerank.clicks.engines import (
     watched,
     whole,
 )
-from affinerank.errors import DataError
-from affinerank.limits import ID_BYTES, MAX_RANK, MOST_VALUE
-from affinerank.progress import Progress, quiet
+from affinerank.support.errors import DataError
+from affinerank.support.limits import ID_BYTES, MAX_RANK, MOST_VALUE
+from affinerank.support.progress import Progress, quiet
 
 # DuckDB's first pass keeps the ranks of a session as bits of two integers.
 WORD = 63  # ranks to an integer; its highest bit is free for something else

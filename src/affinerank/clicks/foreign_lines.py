@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from affinerank.clicks.log_files import is_whole
-from affinerank.errors import DataError
-from affinerank.files import PathLike, existing_file
-from affinerank.limits import ID_BYTES
-from affinerank.plain_text import lines_of
+from affinerank.support.errors import DataError
+from affinerank.support.files import PathLike, existing_file
+from affinerank.support.limits import ID_BYTES
+from affinerank.support.text_files import lines_of
 
 BULK_ACTIONS = ("index", "create")
 

@@ -9,8 +9,8 @@ from affinerank.clicks.counting import count_log
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.engines import open_frame
 from affinerank.clicks.log import LogOptions
-from affinerank.errors import warn
-from affinerank.files import scratch_folder
+from affinerank.support.errors import warn
+from affinerank.support.files import scratch_folder
 
 
 def count(frame: Any, *, memory: str = "4GB", **how: Any) -> ClickCounts:

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from affinerank.clicks.foreign_lines import numbered_lines, read_id, read_numbers
 from affinerank.clicks.ubi import UBI_CLICKS, import_ubi
-from affinerank.errors import DataError
-from affinerank.files import PathLike, written_whole
+from affinerank.support.errors import DataError
+from affinerank.support.files import PathLike, written_whole
 
 __all__ = ["UBI_CLICKS", "ImportedLog", "import_ubi", "read_tiangong"]
 

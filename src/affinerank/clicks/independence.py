@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from affinerank.arrays import Bools, Floats, Ints, joint
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Bools, Floats, Ints, joint
 
 LEVEL = 0.05
 LEAST_VARIANCE = 5.0  # of U: with less, z is not normal (Mantel and Fleiss)

@@ -20,8 +20,8 @@ import ibis.expr.types as ir
 from affinerank.clicks.counts_table import RANDOMISED
 from affinerank.clicks.engines import engine_errors, in_byte_order, met, read_as
 from affinerank.defaults import POLICY
-from affinerank.errors import ConfigError, DataError
-from affinerank.settings import require_at_least
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.settings import require_at_least
 
 IDS = ("session_id", "query_id", "doc_id")
 REQUIRED = (*IDS, "rank", "clicked")

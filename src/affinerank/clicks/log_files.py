@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 
 from affinerank.data.parquet import parquet_errors
 from affinerank.data.tables import SEPARATORS
-from affinerank.errors import DataError, warn
-from affinerank.limits import FEATURES, LINE_BYTES, TEXT_DEPTH
-from affinerank.plain_text import COMPRESSIONS, lines_of
+from affinerank.support.errors import DataError, warn
+from affinerank.support.limits import FEATURES, LINE_BYTES, TEXT_DEPTH
+from affinerank.support.text_files import COMPRESSIONS, lines_of
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 STRING = re.compile(r'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)', re.DOTALL)

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from affinerank.arrays import Floats
-from affinerank.arrow import pa, pc
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import grouped, randomised_impressions
+from affinerank.support.arrays import Floats
+from affinerank.support.arrow import pa, pc
 
 MOST_MOVED = 0.25  # of the impressions, at another rank than the usual one
 MOST_FAR = 0.04  # more than one rank away from it

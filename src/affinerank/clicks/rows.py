@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Bools, Floats, Ids, Ints, Rng, joint, runs
-from affinerank.arrow import pa, pc
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import CONTEXT, EXPOSURE, KEYS, VALUES, grouped
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
-from affinerank.errors import DataError, warn
-from affinerank.notebook import Tabular
+from affinerank.output.blocks import Tabular
+from affinerank.support.arrays import Bools, Floats, Ids, Ints, Rng, joint, runs
+from affinerank.support.arrow import pa, pc
+from affinerank.support.errors import DataError, warn
 
 
 @dataclass(frozen=True, slots=True)

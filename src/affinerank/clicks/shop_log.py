@@ -33,12 +33,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from affinerank.arrays import Ints, Rng
 from affinerank.clicks.simulate import IMPRESSIONS_AT_ONCE, require_sessions
 from affinerank.clicks.traffic import Block, Simulation
 from affinerank.data.dataset import RankingDataset
-from affinerank.files import written_whole
-from affinerank.progress import Progress, quiet
+from affinerank.support.arrays import Ints, Rng
+from affinerank.support.files import written_whole
+from affinerank.support.progress import Progress, quiet
 
 PAGE = 10  # products
 SECONDS_OF_DAY = 86_400

@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.arrays import Ints, Rng, runs
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.traffic import MOST, Block, Simulation
 from affinerank.data.parquet import arrow_column
-from affinerank.errors import ConfigError
-from affinerank.files import PathLike, written_whole
-from affinerank.progress import Progress, quiet
+from affinerank.support.arrays import Ints, Rng, runs
+from affinerank.support.errors import ConfigError
+from affinerank.support.files import PathLike, written_whole
+from affinerank.support.progress import Progress, quiet
 
 IMPRESSIONS_AT_ONCE = 1_000_000  # bounds the memory that sessions take
 

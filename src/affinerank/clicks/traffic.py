@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Floats, Ints, Rng
 from affinerank.clicks.models import ClickModel, Shown
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.policies import POLICIES
@@ -29,9 +28,10 @@ from affinerank.clicks.policies.policy import (
 )
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import POLICY
-from affinerank.errors import ConfigError, DataError
-from affinerank.notebook import Tabular
-from affinerank.settings import Spec, require_at_least
+from affinerank.output.blocks import Tabular
+from affinerank.support.arrays import Floats, Ints, Rng
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.settings import Spec, require_at_least
 
 MOST = 10**15  # sessions or clicks; sums of counts stay whole
 SAMPLED = 20_000  # sessions

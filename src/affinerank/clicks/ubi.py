@@ -31,9 +31,9 @@ from affinerank.clicks.foreign_lines import (
     value_at,
 )
 from affinerank.clicks.ubi_joins import FINDINGS, LOG, STEPS
-from affinerank.errors import DataError
-from affinerank.files import PathLike, scratch_folder, written_whole
-from affinerank.limits import MAX_RANK
+from affinerank.support.errors import DataError
+from affinerank.support.files import PathLike, scratch_folder, written_whole
+from affinerank.support.limits import MAX_RANK
 
 UBI_CLICKS = ("click", "item_click", "product_click", "result_click")
 UBI_IMPRESSION = "impression"

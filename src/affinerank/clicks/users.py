@@ -7,9 +7,9 @@ from typing import Any
 
 from affinerank.clicks.models import ClickModel, read_click_model
 from affinerank.clicks.models.model import FORMAT, VERSION, save_users
-from affinerank.errors import AffineRankError, DataError
-from affinerank.files import PathLike, one_line
-from affinerank.plain_text import read_json
+from affinerank.support.errors import AffineRankError, DataError
+from affinerank.support.files import PathLike, one_line
+from affinerank.support.text_files import read_json
 
 __all__ = ["load_users", "save_users"]
 

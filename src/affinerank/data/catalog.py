@@ -19,9 +19,9 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.letor import read_letor
 from affinerank.data.reading import SPLITS, Chosen, Missing, Split, how_to_read
 from affinerank.data.synthetic import WORLDS, DrawnWorld
-from affinerank.errors import ConfigError, DataError
-from affinerank.files import PathLike
-from affinerank.settings import hint
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.files import PathLike
+from affinerank.support.settings import hint
 
 Files = Mapping[Split, tuple[str, ...]]
 

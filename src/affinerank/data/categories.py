@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from affinerank import limits
-from affinerank.arrays import Matrix
-from affinerank.arrow import pa, pc
-from affinerank.errors import DataError
+from affinerank.support import limits
+from affinerank.support.arrays import Matrix
+from affinerank.support.arrow import pa, pc
+from affinerank.support.errors import DataError
 
 Values = Mapping[str, tuple[str, ...]]
 ABSENT = ["", "NA", "N/A", "NULL", "null", "None", "nan", "NaN"]

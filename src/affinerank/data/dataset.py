@@ -15,11 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Ids, Ints, Matrix
-from affinerank.arrow import pa, pq
 from affinerank.data.categories import Values
 from affinerank.data.features import FeatureMapping
-from affinerank.data.mapped import ROWS_AT_ONCE, blocks, release, taken
 from affinerank.data.validation import (
     as_ids,
     as_labels,
@@ -30,10 +27,13 @@ from affinerank.data.validation import (
     require_codes,
     with_length,
 )
-from affinerank.errors import DataError, warn
-from affinerank.files import scratch_folder
-from affinerank.notebook import Tabular
-from affinerank.tables import later
+from affinerank.output.blocks import Tabular
+from affinerank.support.arrays import Ids, Ints, Matrix
+from affinerank.support.arrow import pa, pq
+from affinerank.support.errors import DataError, warn
+from affinerank.support.files import scratch_folder
+from affinerank.support.large_arrays import ROWS_AT_ONCE, blocks, release, taken
+from affinerank.support.registry import later
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)

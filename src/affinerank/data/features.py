@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from affinerank.arrays import Ints, Matrix
 from affinerank.data.categories import Values
-from affinerank.data.mapped import empty_matrix, release
-from affinerank.errors import DataError, warn
-from affinerank.settings import require_choice
+from affinerank.support.arrays import Ints, Matrix
+from affinerank.support.errors import DataError, warn
+from affinerank.support.large_arrays import empty_matrix, release
+from affinerank.support.settings import require_choice
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset

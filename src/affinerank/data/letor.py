@@ -20,16 +20,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from affinerank import limits
-from affinerank.arrays import Ids, Ints, Matrix
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import parquet_errors, read_through_cache
 from affinerank.data.reading import Missing, parse_missing
 from affinerank.data.validation import default_feature_names
-from affinerank.errors import DataError
-from affinerank.files import PathLike, existing_file
-from affinerank.plain_text import text_stream
-from affinerank.threads import in_parallel
+from affinerank.support import limits
+from affinerank.support.arrays import Ids, Ints, Matrix
+from affinerank.support.errors import DataError
+from affinerank.support.files import PathLike, existing_file
+from affinerank.support.text_files import text_stream
+from affinerank.support.threads import in_parallel
 
 BLOCK_BYTES = 4 << 20
 DENSE_BYTES = 1 << 30  # of the features of one block

@@ -6,7 +6,7 @@ the place of ``query_id``: whatever identifies lists with their features. A log 
 holds features can be read as well: its own columns are not features.
 
 Features are decoded a batch of rows at a time into one matrix, which lies in a
-temporary file if it is large (:mod:`affinerank.data.mapped`).
+temporary file if it is large (:mod:`affinerank.support.large_arrays`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from affinerank import limits
-from affinerank.arrays import Ids, Ints, Matrix
-from affinerank.arrow import is_text, pa, pc, pq
 from affinerank.data.categories import Values, codes, is_truth, values_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.mapped import ROWS_AT_ONCE, empty_matrix, release
 from affinerank.data.reading import Chosen, Missing, how_to_read
-from affinerank.errors import DataError, warn
-from affinerank.files import PathLike, existing_file, one_line, written_whole
+from affinerank.support import limits
+from affinerank.support.arrays import Ids, Ints, Matrix
+from affinerank.support.arrow import is_text, pa, pc, pq
+from affinerank.support.errors import DataError, warn
+from affinerank.support.files import PathLike, existing_file, one_line, written_whole
+from affinerank.support.large_arrays import ROWS_AT_ONCE, empty_matrix, release
 
 BUFFER = 2**20
 IDS_AT_ONCE = 1_000_000

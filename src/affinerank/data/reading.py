@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal, cast, get_args
 
-from affinerank.errors import ConfigError
-from affinerank.settings import require_choice
+from affinerank.support.errors import ConfigError
+from affinerank.support.settings import require_choice
 
 Split = Literal["train", "validation", "test"]
 Word = Literal["error", "keep"]

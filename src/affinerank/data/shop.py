@@ -50,9 +50,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ids, Ints, Matrix, Rng
 from affinerank.data.dataset import RankingDataset
-from affinerank.threads import in_parallel
+from affinerank.support.arrays import Floats, Ids, Ints, Matrix, Rng
+from affinerank.support.threads import in_parallel
 
 FEATURES = (
     "text_score",

@@ -43,13 +43,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Matrix, Rng
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import SPLITS, Split, parse_split
 from affinerank.data.shop import SHOP, ShopWorld
-from affinerank.errors import DataError
-from affinerank.tables import Table
-from affinerank.threads import in_parallel
+from affinerank.support.arrays import Floats, Ints, Matrix, Rng
+from affinerank.support.errors import DataError
+from affinerank.support.registry import Table
+from affinerank.support.threads import in_parallel
 
 # A chunk is the unit of work and of randomness: its size is part of the law.
 CHUNK = 64

@@ -25,17 +25,17 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from affinerank.arrays import Ints
 from affinerank.data.categories import ABSENT, is_number, texts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.letor import queries_of, read_lines
 from affinerank.data.parquet import OF_LOGS, parquet_errors, read_open
 from affinerank.data.reading import Chosen
 from affinerank.data.validation import default_feature_names
-from affinerank.errors import DataError
-from affinerank.files import PathLike, existing_file, one_line, scratch_folder
-from affinerank.limits import FEATURES, TEXT_DEPTH
-from affinerank.plain_text import COMPRESSIONS, lines_of, parse_json
+from affinerank.support.arrays import Ints
+from affinerank.support.errors import DataError
+from affinerank.support.files import PathLike, existing_file, one_line, scratch_folder
+from affinerank.support.limits import FEATURES, TEXT_DEPTH
+from affinerank.support.text_files import COMPRESSIONS, lines_of, parse_json
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 JSON_LINES = (".jsonl", ".ndjson")

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank import limits
-from affinerank.arrays import Ids, Ints, Matrix, reject_rows
-from affinerank.data.mapped import blocks, release
-from affinerank.errors import DataError
+from affinerank.support import limits
+from affinerank.support.arrays import Ids, Ints, Matrix, reject_rows
+from affinerank.support.errors import DataError
+from affinerank.support.large_arrays import blocks, release
 
 
 def as_matrix(features: ArrayLike) -> Matrix:

@@ -15,7 +15,7 @@ from affinerank.estimators import (
     posterior,
 )
 from affinerank.estimators.evidence import Division, Estimator, Evidence, Fold, Weights
-from affinerank.tables import Table
+from affinerank.support.registry import Table
 
 _DIVIDE = (naive, ips, bayes_ips, affine, policy_aware, intervention_aware, cascade_ips)
 _EXPECT = (mixture_based, direct, doubly_robust, posterior, full_information)

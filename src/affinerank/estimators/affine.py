@@ -25,11 +25,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Floats, joint
 from affinerank.clicks.rows import ClickRows
 from affinerank.estimators.correction import corrected
 from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
-from affinerank.settings import require_choice
+from affinerank.support.arrays import Floats, joint
+from affinerank.support.settings import require_choice
 
 EQUAL, INFORMATION = "equal", "information"
 

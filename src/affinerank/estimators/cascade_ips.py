@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.clicks.models.model import require_shares
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import warn
 from affinerank.estimators.correction import smoothed_variance
 from affinerank.estimators.evidence import Estimator, Evidence, Weights
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import warn
 
 LEAST = 0.001  # probability to go on, as in the authors' code
 

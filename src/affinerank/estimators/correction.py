@@ -24,10 +24,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Floats
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError, warn
 from affinerank.estimators.evidence import Weights
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import DataError, warn
 
 
 def corrected(rows: ClickRows, alpha: ArrayLike, beta: ArrayLike = 0.0) -> Weights:

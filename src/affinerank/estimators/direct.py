@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats, sigmoid
-from affinerank.errors import ConfigError, DataError
 from affinerank.estimators.evidence import CLICKS, Estimator, Evidence, Weights
 from affinerank.estimators.prior import prior_of
 from affinerank.estimators.unit import UnitLink
+from affinerank.support.arrays import Floats, sigmoid
+from affinerank.support.errors import ConfigError, DataError
 
 
 def weigh(evidence: Evidence) -> Weights:

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError
+from affinerank.support.arrays import Bools, Floats, Ints, Matrix
+from affinerank.support.errors import ConfigError
 
 # What an estimator must know of the users: nothing, alpha and beta up to gauge,
 # examination itself; or labels in their place.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.errors import DataError
 from affinerank.estimators.evidence import Estimator, Evidence, Weights
+from affinerank.support.errors import DataError
 
 
 def weigh(evidence: Evidence) -> Weights:

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints
 from affinerank.clicks.rows import ClickRows
 from affinerank.estimators.evidence import Estimator, Evidence, Weights
 from affinerank.estimators.unit import LEAST_RATE, UnitLink
+from affinerank.support.arrays import Bools, Floats, Ints
 
 ROUNDS = 50
 ENOUGH = 100  # documents to take shares of levels from

@@ -29,9 +29,9 @@ from __future__ import annotations
 import numpy as np
 
 from affinerank.clicks.rows import ClickRows, ExpectedExposure
-from affinerank.errors import DataError
 from affinerank.estimators.correction import corrected
 from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
+from affinerank.support.errors import DataError
 
 
 def weigh(evidence: Evidence) -> Weights:

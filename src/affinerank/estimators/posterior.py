@@ -15,7 +15,7 @@ from affinerank.estimators.evidence import CLICKS, Estimator, Evidence, Weights
 from affinerank.estimators.prior import stacked_prior
 from affinerank.estimators.shrinkage import shrink
 from affinerank.estimators.unit import UnitLink
-from affinerank.settings import require_choice
+from affinerank.support.settings import require_choice
 
 PRIORS = ("features", "rank")
 

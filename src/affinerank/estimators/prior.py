@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints, sigmoid
 from affinerank.clicks.rows import ClickRows
 from affinerank.estimators.evidence import CLICKS, Fold
 from affinerank.estimators.unit import LEAST_RATE, UnitLink
-from affinerank.threads import one_blas_thread
+from affinerank.support.arrays import Bools, Floats, Ints, sigmoid
+from affinerank.support.threads import one_blas_thread
 
 RIDGE, CONSTANT_RIDGE = 30.0, 0.01
 START = -1.0

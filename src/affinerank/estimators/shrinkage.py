@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.estimators.unit import UnitLink
+from affinerank.support.arrays import Floats
 
 LEAST_SPREAD = 1e-6
 

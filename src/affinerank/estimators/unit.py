@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.estimators.evidence import Weights
+from affinerank.support.arrays import Floats
 
 LEAST_RATE = 1e-6
 

@@ -34,11 +34,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.estimators.evidence import Weights
 from affinerank.estimators.unit import UnitLink
+from affinerank.support.arrays import Floats
 
 
 def valued(weights: Weights, rows: ClickRows, users: ClickModel | None) -> Weights:

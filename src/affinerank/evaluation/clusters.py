@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from affinerank.arrays import Floats, Ints, joint
 from affinerank.clicks.rows import ClickRows
 from affinerank.estimators import Weights
 from affinerank.evaluation.offpolicy import LEVEL, Estimate, Interval
+from affinerank.support.arrays import Floats, Ints, joint
 
 
 @dataclass(frozen=True, slots=True, eq=False)

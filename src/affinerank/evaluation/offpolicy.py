@@ -39,11 +39,11 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from affinerank.arrays import Floats, Ints
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
 from affinerank.estimators import Weights
 from affinerank.evaluation.unseen import Predicted
+from affinerank.support.arrays import Floats, Ints
+from affinerank.support.errors import DataError
 
 Verdict = Literal["better", "worse", "undecided", "cannot be decided"]
 Obstacle = Literal["lists moved for unknown reasons", "two judges disagree"]

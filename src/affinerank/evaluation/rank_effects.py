@@ -19,10 +19,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.evaluation.rank_weights import ranks_of
+from affinerank.support.arrays import Floats
 
 DEPTH = 30  # deeper ranks have one effect
 ROUNDS = 60

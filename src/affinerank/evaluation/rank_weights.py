@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Bools, Floats, Ints
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError
 from affinerank.metrics import Metric, discount, ranks_by_score
+from affinerank.support.arrays import Bools, Floats, Ints
+from affinerank.support.errors import ConfigError
 
 WHY_NOT = {
     "nDCG": "divides by the DCG of the ideal ranking",

@@ -30,18 +30,23 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Matrix, Rng
 from affinerank.bias import METHODS, EstimationSettings
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import AffineRankError, AffineRankWarning, ConfigError, DataError
 from affinerank.estimators import Weights
 from affinerank.estimators.correction import mean_click_rate
 from affinerank.evaluation.offpolicy import Estimate, Interval, by_query
 from affinerank.evaluation.unseen import Predicted
-from affinerank.progress import Progress, quiet
-from affinerank.threads import one_blas_thread, usable_cores
+from affinerank.support.arrays import Bools, Floats, Matrix, Rng
+from affinerank.support.errors import (
+    AffineRankError,
+    AffineRankWarning,
+    ConfigError,
+    DataError,
+)
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.threads import one_blas_thread, usable_cores
 
 REPLICATES = 20
 TRIES = 5

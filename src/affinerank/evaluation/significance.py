@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from affinerank.arrays import Floats
-from affinerank.errors import DataError
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)

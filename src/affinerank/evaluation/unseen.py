@@ -43,7 +43,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.estimators.affine import slopes_by_information
@@ -61,6 +60,7 @@ from affinerank.estimators.prior import (
 from affinerank.estimators.shrinkage import shrink
 from affinerank.estimators.unit import UnitLink
 from affinerank.evaluation.rank_weights import ranks_of
+from affinerank.support.arrays import Bools, Floats, Ints
 
 GROUPS = 20
 AS_EXPECTED = 3.0  # documents as expected, added to those that tell of a query

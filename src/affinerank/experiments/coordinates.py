@@ -18,8 +18,8 @@ from affinerank.defaults import CORRECTION, NETWORK, POLICY
 from affinerank.estimators import ESTIMATORS, Estimator
 from affinerank.pipeline.worlds import PRODUCTION, TRUE
 from affinerank.rankers import RANKERS
-from affinerank.settings import Spec
-from affinerank.tables import Table
+from affinerank.support.registry import Table
+from affinerank.support.settings import Spec
 
 # The table of each coordinate, and the type of a row's parameters.
 TABLES: Mapping[str, tuple[Table[Any], Callable[[Any], type]]] = {

@@ -12,13 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from affinerank import charts
-from affinerank.arrays import Floats
 from affinerank.bias import METHODS
 from affinerank.bias.em.method import ROWS as EM
-from affinerank.charts import Spec
 from affinerank.defaults import CLIP, METHOD
-from affinerank.errors import DataError
 from affinerank.estimators import (
     affine,
     bayes_ips,
@@ -38,7 +34,11 @@ from affinerank.experiments.series import (
     setting_title,
     users_found,
 )
+from affinerank.output import charts
+from affinerank.output.charts import Spec
 from affinerank.pipeline.worlds import PRODUCTION, TRUE
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import DataError
 
 Rows = list[dict[str, Any]]
 # Title of the row of panels, y axis, panel, series, place on the x axis, runs' values.

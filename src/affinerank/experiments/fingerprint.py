@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from affinerank.errors import DataError
 from affinerank.experiments.coordinates import TABLES, values_of
-from affinerank.files import written_whole
-from affinerank.plain_text import read_json
+from affinerank.support.errors import DataError
+from affinerank.support.files import written_whole
+from affinerank.support.text_files import read_json
 
 CODE = "code.json"
 FORMAT = ("affinerank-code", 1)

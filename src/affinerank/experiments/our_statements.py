@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from affinerank.arrays import Floats
 from affinerank.clicks.policies import fixed
 from affinerank.clicks.traffic import Traffic
 from affinerank.defaults import BASELINE, CLIP, CORRECTION, ESTIMATOR, LABELS, METHOD
@@ -29,7 +28,8 @@ from affinerank.experiments.statements import (
     judge,
 )
 from affinerank.pipeline.worlds import PRODUCTION, TRUE
-from affinerank.settings import Spec
+from affinerank.support.arrays import Floats
+from affinerank.support.settings import Spec
 
 LEVEL = 0.05  # of tests at each point, one-sided, corrected by Holm
 TOP, TOP_CLICKS = 5, 1e5  # documents shown, and clicks, of the statement on cutoffs

@@ -16,10 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from affinerank import limits
 from affinerank.data.catalog import PUBLIC_SETS, DataSource
 from affinerank.defaults import POLICY
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.experiments.coordinates import (
     FIGURES,
     canonical,
@@ -32,9 +30,17 @@ from affinerank.pipeline.worlds import (
     TRUE,
     DataSet,
 )
-from affinerank.plain_text import read_toml
 from affinerank.rankers import RANKERS
-from affinerank.settings import Spec, from_table, hint, require_at_least, to_toml
+from affinerank.support import limits
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.support.settings import (
+    Spec,
+    from_table,
+    hint,
+    require_at_least,
+    to_toml,
+)
+from affinerank.support.text_files import read_toml
 
 PLANS = (
     *("figure1", "figure2", "figure3", "figure4", "figure5"),

@@ -7,8 +7,6 @@ from contextlib import suppress
 from html import escape
 from pathlib import Path
 
-from affinerank.charts import save_figure
-from affinerank.errors import DataError
 from affinerank.estimators import affine
 from affinerank.evaluation.significance import compare_queries
 from affinerank.experiments.cells import cells_of
@@ -25,9 +23,11 @@ from affinerank.experiments.statements import (
     allowed_p,
     judge_statements,
 )
-from affinerank.files import PathLike, written_whole
-from affinerank.page import html_page, html_table
+from affinerank.output.charts import save_figure
+from affinerank.output.html import html_page, html_table
 from affinerank.pipeline.worlds import PRODUCTION
+from affinerank.support.errors import DataError
+from affinerank.support.files import PathLike, written_whole
 
 REPORT = "report.html"
 FORMATS = ("png", "svg", "pdf")

@@ -22,8 +22,8 @@ from affinerank.experiments.plan import (
 from affinerank.experiments.results import load_run
 from affinerank.experiments.runner import run_plan
 from affinerank.experiments.statements import judge_statements
-from affinerank.files import PathLike
-from affinerank.progress import Progress, quiet
+from affinerank.support.files import PathLike
+from affinerank.support.progress import Progress, quiet
 
 
 def plan_for(

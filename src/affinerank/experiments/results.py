@@ -21,12 +21,12 @@ from typing import Any, TypeVar, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.errors import DataError
 from affinerank.experiments.cells import Group
 from affinerank.experiments.coordinates import values_of
 from affinerank.experiments.plan import Plan, read_plan
-from affinerank.files import written_whole
 from affinerank.pipeline.worlds import Cell, Measured
+from affinerank.support.errors import DataError
+from affinerank.support.files import written_whole
 
 GROUPS = "groups"
 MERGED = "results.parquet"

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from affinerank.defaults import TREES
-from affinerank.errors import AffineRankError
 from affinerank.experiments.cells import Group, groups_of
 from affinerank.experiments.claims import claimed
 from affinerank.experiments.commit import source_commit
@@ -43,7 +42,8 @@ from affinerank.experiments.results import (
     write_results,
 )
 from affinerank.pipeline.worlds import PRODUCTION, World
-from affinerank.progress import Progress, quiet
+from affinerank.support.errors import AffineRankError
+from affinerank.support.progress import Progress, quiet
 
 CLAIMS = "claims"
 LOOK_AGAIN = 1.0  # seconds between looks at groups that other runners train

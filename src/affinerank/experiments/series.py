@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.bias.gauge import gauge_error
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import AffineRankError, DataError
 from affinerank.estimators import affine
 from affinerank.evaluation.significance import Comparison, compare_queries, compare_runs
 from affinerank.experiments.coordinates import UNNAMED, settings_of, title_of
 from affinerank.experiments.results import Result
 from affinerank.pipeline.simulation import users_of
 from affinerank.pipeline.worlds import PRODUCTION, TRUE, Cell
-from affinerank.settings import Spec
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import AffineRankError, DataError
+from affinerank.support.settings import Spec
 
 RANKS = 20  # of alpha and beta: below, the paper's users stay the same
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats
 from affinerank.bias.em.method import ROWS as EM
 from affinerank.clicks.models import trust
 from affinerank.clicks.policies import fixed
@@ -32,7 +31,8 @@ from affinerank.experiments.series import (
 )
 from affinerank.pipeline.worlds import TRUE, Cell
 from affinerank.rankers import mlp
-from affinerank.settings import Spec
+from affinerank.support.arrays import Bools, Floats
+from affinerank.support.settings import Spec
 
 SETTLED = 15.0  # clicks per query by which naive has converged: 3e5 in the paper
 MANY = 55.0  # clicks per query: a little more than 1e6 in the paper

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.counts_table import grouped
 from affinerank.clicks.ranker_times import rankers_at_the_end
-from affinerank.errors import ConfigError
+from affinerank.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

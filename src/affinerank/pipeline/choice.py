@@ -47,7 +47,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from affinerank.arrays import Floats, Ids, Ints, Rng
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
@@ -64,7 +63,6 @@ from affinerank.defaults import (
     RELEVANT_ABOVE,
     TREES,
 )
-from affinerank.errors import AffineRankWarning, ConfigError, DataError, warn
 from affinerank.estimators import Weights
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
@@ -74,11 +72,13 @@ from affinerank.pipeline.parts import matched_rows, train_part
 from affinerank.pipeline.recipe import LEAST_QUERIES
 from affinerank.pipeline.training import Trained, ranker_settings, train
 from affinerank.pipeline.weighing import users_for, weigh
-from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import MemberPlan, score
-from affinerank.seeds import stage_rng
+from affinerank.support.arrays import Floats, Ids, Ints, Rng
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError, warn
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.seeds import stage_rng
 
 COMPARED = (ESTIMATOR, CORRECTION, BASELINE)
 RANKERS_COMPARED = (RANKER, TREES, QUICK, NETWORK)

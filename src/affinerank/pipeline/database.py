@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 from affinerank.clicks.engines import engine_errors, open_table, without_password
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.mapped import ROWS_AT_ONCE
 from affinerank.data.parquet import OF_LOGS, read_parquet
 from affinerank.data.reading import Chosen, Missing, Split
-from affinerank.errors import ConfigError, DataError
-from affinerank.files import scratch_folder
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.files import scratch_folder
+from affinerank.support.large_arrays import ROWS_AT_ONCE
 
 
 def database_source(

@@ -17,15 +17,15 @@ from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import ESTIMATOR
-from affinerank.errors import DataError
 from affinerank.estimators import Estimator, Fold, Weights
 from affinerank.estimators.correction import standard_error
 from affinerank.estimators.value import value_variance
-from affinerank.files import PathLike, written_whole
 from affinerank.pipeline.folds import Log, learn_quickly
 from affinerank.pipeline.parts import ids_of, matched_rows
 from affinerank.pipeline.weighing import learns_of, rows_named, weigh, with_clip
-from affinerank.progress import Progress, quiet
+from affinerank.support.errors import DataError
+from affinerank.support.files import PathLike, written_whole
+from affinerank.support.progress import Progress, quiet
 
 ESTIMATED_BY = "affinerank.estimator"
 GAUGE = "affinerank.gauge"

@@ -10,11 +10,11 @@ from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.reading import Split
 from affinerank.defaults import RELEVANT_ABOVE
-from affinerank.errors import DataError
 from affinerank.metrics import mean_by_rank, ranks_by_score
 from affinerank.pipeline.production import PRODUCTION_QUERIES, train_production_ranker
-from affinerank.progress import Progress, quiet
 from affinerank.rankers.ranker import JUDGED_BY, judge, score
+from affinerank.support.errors import DataError
+from affinerank.support.progress import Progress, quiet
 
 RANKS_SHOWN = 10
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Matrix
 from affinerank.bias import METHODS, Estimate, EstimationSettings, Method
 from affinerank.bias.gauge import error_by_row, gauge_error
 from affinerank.bias.method import AUTO
@@ -22,12 +21,13 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FREQUENT, FeatureMapping
-from affinerank.data.mapped import taken
 from affinerank.defaults import METHOD, METHOD_FROM_CLICKED_LISTS, METHOD_FROM_SWAPS
-from affinerank.errors import ConfigError, warn
 from affinerank.pipeline.parts import matched_rows, train_part
-from affinerank.progress import Progress, quiet
-from affinerank.seeds import stage_rng
+from affinerank.support.arrays import Matrix
+from affinerank.support.errors import ConfigError, warn
+from affinerank.support.large_arrays import taken
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.seeds import stage_rng
 
 if TYPE_CHECKING:
     from affinerank.bias.mixture.comparison import Doubt

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Bools
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import RELEVANT_ABOVE
-from affinerank.errors import DataError
 from affinerank.evaluation.significance import Comparison, compare_queries, conclude
 from affinerank.metrics import Metric, MetricValues
-from affinerank.notebook import Tabular
+from affinerank.output.blocks import Tabular
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
+from affinerank.support.arrays import Bools
+from affinerank.support.errors import DataError
 
 
 @dataclass(frozen=True, slots=True, repr=False)

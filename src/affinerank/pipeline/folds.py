@@ -15,11 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.mapped import passed, release
 from affinerank.defaults import QUICK
 from affinerank.estimators import Weights
 from affinerank.estimators.evidence import CLICKS, Fold
@@ -28,11 +26,13 @@ from affinerank.evaluation.rank_weights import centred
 from affinerank.pipeline.estimation import filled_features
 from affinerank.pipeline.lists import Lists, fit_all, side_by_side
 from affinerank.pipeline.weighing import weigh
-from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import RankerKind, predict_all
 from affinerank.rankers.targets import ClickTargets
-from affinerank.seeds import stage_rng
+from affinerank.support.arrays import Bools, Floats, Ints, Matrix
+from affinerank.support.large_arrays import passed, release
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.seeds import stage_rng
 
 FOLDS = 5
 WEIGHING = 0.3  # of the queries outside a part: they stop and weigh its rankers

@@ -10,14 +10,14 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION
-from affinerank.errors import DataError, warn
 from affinerank.pipeline.lists import side_by_side
 from affinerank.pipeline.parts import held_part, matched_rows
 from affinerank.pipeline.weighing import weigh
-from affinerank.progress import Progress, quiet
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.importance import REPEATS, Importance, by_permutation
-from affinerank.seeds import stage_rng
+from affinerank.support.errors import DataError, warn
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.seeds import stage_rng
 
 
 def feature_importance(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from affinerank.arrays import Floats
 from affinerank.bias import EstimationSettings
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.defaults import CORRECTION, METHOD_FROM_SWAPS
-from affinerank.errors import DataError
 from affinerank.estimators import Weights
 from affinerank.evaluation.rank_effects import rank_effects
 from affinerank.pipeline.estimation import estimate_from_rows
 from affinerank.pipeline.weighing import weigh
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import DataError
 
 SWAPS = "documents that changed rank"
 RANKS = "rank effects"

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from affinerank.errors import DataError
-from affinerank.files import PathLike, written_whole
+from affinerank.support.errors import DataError
+from affinerank.support.files import PathLike, written_whole
 
 Rows = list[tuple[str, str, int]]  # query, document, grade
 

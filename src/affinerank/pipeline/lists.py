@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Ints, Matrix
-from affinerank.data.mapped import taken
 from affinerank.estimators import Weights
-from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted
 from affinerank.rankers.targets import ClickTargets, Targets, Validation
+from affinerank.support.arrays import Bools, Ints, Matrix
+from affinerank.support.large_arrays import taken
+from affinerank.support.progress import Progress, quiet
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,15 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from affinerank import limits
-from affinerank.arrays import Bools, Floats
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FREQUENT, FeatureMapping
-from affinerank.errors import ConfigError, DataError, warn
 from affinerank.estimators import Weights
 from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.pipeline.recipe import fit_chosen
-from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
 from affinerank.rankers.blend import AnyRanker, Blend, spread_within_lists
 from affinerank.rankers.parameters import for_features
@@ -28,7 +24,11 @@ from affinerank.rankers.ranker import (
     Ranker,
     RankerKind,
 )
-from affinerank.settings import require_choice
+from affinerank.support import limits
+from affinerank.support.arrays import Bools, Floats
+from affinerank.support.errors import ConfigError, DataError, warn
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.settings import require_choice
 
 ONE_HOT = "one-hot"
 CATEGORIES = ("native", ONE_HOT)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
@@ -18,7 +17,6 @@ from affinerank.clicks.movement import WHAT_TO_LOG, Movement, measure_movement
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import BASELINE, CORRECTION, METHOD
-from affinerank.errors import AffineRankError, ConfigError, DataError, warn
 from affinerank.estimators import Fold, Weights
 from affinerank.estimators.evidence import CLICKS as EXPLAINED
 from affinerank.estimators.value import valued
@@ -60,7 +58,7 @@ from affinerank.evaluation.unseen import (
     out_of_fold,
     predict,
 )
-from affinerank.notebook import Tabular
+from affinerank.output.blocks import Tabular
 from affinerank.pipeline.baseline import Baseline, choose_baseline
 from affinerank.pipeline.estimation import filled_features
 from affinerank.pipeline.evaluation import learnt_by
@@ -68,11 +66,13 @@ from affinerank.pipeline.folds import Log, learn_quickly
 from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.parts import held_part, matched_rows, train_part
 from affinerank.pipeline.weighing import learns_of, require_users, rows_named, weigh
-from affinerank.progress import Progress, quiet
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
-from affinerank.seeds import stage_rng
-from affinerank.settings import require_choice
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import AffineRankError, ConfigError, DataError, warn
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.seeds import stage_rng
+from affinerank.support.settings import require_choice
 
 RELEVANCE = "relevance from 0 to 1"
 CLICKS = "clicks at an average rank; users are known up to gauge"

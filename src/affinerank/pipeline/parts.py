@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from affinerank.arrow import pa
 from affinerank.clicks.counts import HELD_OUT, KEPT, ClickCounts
 from affinerank.clicks.rows import ClickRows, document_ids, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
-from affinerank.errors import ConfigError, DataError
+from affinerank.support.arrow import pa
+from affinerank.support.errors import ConfigError, DataError
 
 
 def train_part(counts: ClickCounts) -> ClickCounts:

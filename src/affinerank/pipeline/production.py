@@ -5,9 +5,9 @@ from __future__ import annotations
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FREQUENT, FeatureMapping
 from affinerank.defaults import RELEVANT_ABOVE, TREES
-from affinerank.errors import DataError
 from affinerank.rankers.ranker import Ranker
-from affinerank.seeds import stage_rng
+from affinerank.support.errors import DataError
+from affinerank.support.seeds import stage_rng
 
 PRODUCTION_QUERIES = 20
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from affinerank.arrow import pa
 from affinerank.clicks.exposure import RIVAL, ranked_lists
 from affinerank.clicks.policies.policy import list_places, one_list_each, probability
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
-from affinerank.errors import ConfigError
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
-from affinerank.seeds import stage_rng
+from affinerank.support.arrow import pa
+from affinerank.support.errors import ConfigError
+from affinerank.support.seeds import stage_rng
 
 
 def rank(

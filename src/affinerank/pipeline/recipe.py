@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats
 from affinerank.defaults import PAPER, RECIPE
-from affinerank.errors import warn
 from affinerank.pipeline.lists import Lists, fit_all
-from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, Model
-from affinerank.seeds import stage_rng
-from affinerank.settings import require_choice
+from affinerank.support.arrays import Bools, Floats
+from affinerank.support.errors import warn
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.seeds import stage_rng
+from affinerank.support.settings import require_choice
 
 HELD_OUT = 0.2
 LEAST_QUERIES = 10

@@ -24,13 +24,11 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, ESTIMATOR, RANKER
-from affinerank.errors import ConfigError, DataError, warn
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged, ranks_of
 from affinerank.pipeline.choice import ChoiceSettings, hold_out
@@ -38,12 +36,14 @@ from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.parts import train_part
 from affinerank.pipeline.training import Trained, train
 from affinerank.pipeline.weighing import users_for, weigh
-from affinerank.progress import Progress, quiet
 from affinerank.rankers.blend import (
     production_of,
     spread_within_lists,
     with_production,
 )
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import ConfigError, DataError, warn
+from affinerank.support.progress import Progress, quiet
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)  # of the learnt ranker; these are evaluated
 ERRORS = 2.0  # standard errors by which a share must gain

@@ -21,11 +21,11 @@ from affinerank.data.reading import Split
 from affinerank.data.shop import ShopWorld
 from affinerank.data.synthetic import DrawnWorld
 from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
-from affinerank.errors import ConfigError
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulation import prepare_simulation, wanted_sessions
-from affinerank.progress import Progress, quiet
-from affinerank.seeds import stage_rng
+from affinerank.support.errors import ConfigError
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.seeds import stage_rng
 
 PRODUCTS_SHOWN = 20  # two pages
 SWAPS = "swap(share=0.1)"

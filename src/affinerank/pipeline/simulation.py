@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Matrix
 from affinerank.clicks.models import CLICK_MODELS, ClickModel
 from affinerank.clicks.simulate import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare, sessions_for
 from affinerank.clicks.users import save_users as write_users
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
-from affinerank.errors import ConfigError, DataError
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.progress import Progress, quiet
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.ranker import score
-from affinerank.seeds import stage_rng
-from affinerank.settings import Spec, require_choice
+from affinerank.support.arrays import Matrix
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.seeds import stage_rng
+from affinerank.support.settings import Spec, require_choice
 
 
 def prepare_simulation(

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.arrays import Floats
 from affinerank.bias.swap_plan import (
     Board,
     design,
@@ -26,14 +25,15 @@ from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, JUDGE
-from affinerank.errors import ConfigError, DataError
 from affinerank.evaluation.rank_weights import DCG_10, logged_weights, shown_weights
-from affinerank.files import written_whole
 from affinerank.metrics import discount
 from affinerank.pipeline.parts import ids_of, train_part
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.files import written_whole
 
 TARGET = 0.1
 DEEPEST = 10  # rank, for users

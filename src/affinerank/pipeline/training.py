@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Bools
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows, Unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FREQUENT, FeatureMapping
 from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
-from affinerank.errors import ConfigError
 from affinerank.estimators import Fold, Weights
-from affinerank.files import new_folder
-from affinerank.notebook import Tabular
+from affinerank.output.blocks import Tabular
 from affinerank.pipeline.folds import Log, learn_in_folds
 from affinerank.pipeline.lists import side_by_side
 from affinerank.pipeline.members import (
@@ -45,14 +42,17 @@ from affinerank.pipeline.weighing import (
     weigh,
     with_clip,
 )
-from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.importance import Importance, by_gain, by_permutation
 from affinerank.rankers.parameters import without_monotone
 from affinerank.rankers.ranker import MemberPlan, RankerKind
-from affinerank.seeds import stage_rng
-from affinerank.settings import Spec, from_pairs
+from affinerank.support.arrays import Bools
+from affinerank.support.errors import ConfigError
+from affinerank.support.files import new_folder
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.seeds import stage_rng
+from affinerank.support.settings import Spec, from_pairs
 
 if TYPE_CHECKING:
     from affinerank.bias.method import Estimate

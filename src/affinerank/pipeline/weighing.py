@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import JUDGE
-from affinerank.errors import ConfigError, DataError
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Fold, Weights
 from affinerank.estimators.evidence import parse_clip
 from affinerank.estimators.value import valued
-from affinerank.progress import Progress, quiet
-from affinerank.settings import Spec
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.settings import Spec
 
 if TYPE_CHECKING:
     from affinerank.bias.method import Estimate

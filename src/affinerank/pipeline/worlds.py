@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Matrix, Rng
 from affinerank.bias import METHODS, Estimate, EstimationSettings
 from affinerank.bias.method import HeldOutLogs
 from affinerank.bias.pooling import pool_ranks
@@ -35,9 +34,7 @@ from affinerank.data.features import FREQUENT, FeatureMapping
 from affinerank.data.reading import Split
 from affinerank.data.synthetic import WORLDS
 from affinerank.defaults import PAPER, RELEVANT_ABOVE
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.estimators import Fold, Weights, affine
-from affinerank.files import PathLike
 from affinerank.metrics import MetricValues, ranks_by_score
 from affinerank.pipeline.estimation import estimate_from_rows
 from affinerank.pipeline.folds import Log, learn_in_folds
@@ -52,13 +49,16 @@ from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.recipe import fit_chosen, held_out_queries, require_recipe
 from affinerank.pipeline.simulation import users_of
 from affinerank.pipeline.weighing import judging, labels_for, learns_of, weigh
-from affinerank.progress import Progress, quiet
 from affinerank.rankers import RANKERS, mlp
 from affinerank.rankers.parameters import for_features
 from affinerank.rankers.ranker import Fitted, Model, Ranker, judge, predict_all, score
-from affinerank.seeds import stage_rng
-from affinerank.settings import Spec, require_at_least
-from affinerank.threads import in_parallel
+from affinerank.support.arrays import Floats, Ints, Matrix, Rng
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.support.files import PathLike
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.seeds import stage_rng
+from affinerank.support.settings import Spec, require_at_least
+from affinerank.support.threads import in_parallel
 
 PRODUCTION = "production"
 TRUE = "true"

@@ -11,7 +11,7 @@ from affinerank.rankers.ranker import (
     score,
 )
 from affinerank.rankers.targets import Targets, Validation
-from affinerank.tables import Table
+from affinerank.support.registry import Table
 
 RANKERS: Table[RankerKind] = Table(
     "ranker",

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from affinerank.arrays import Floats
 from affinerank.metrics import ranks_by_score
 from affinerank.rankers.click_likelihood import ClickBatch, click_loss
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.networks import on_device, score_blocks
 from affinerank.rankers.targets import ClickTargets, Targets, Validation
+from affinerank.support.arrays import Floats
 
 if TYPE_CHECKING:
     from affinerank.rankers.training import NetworkTrainer

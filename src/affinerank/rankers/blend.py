@@ -25,11 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints
 from affinerank.defaults import PRIOR
-from affinerank.errors import ConfigError, DataError
-from affinerank.files import PathLike, new_folder
-from affinerank.notebook import Tabular
+from affinerank.output.blocks import Tabular
 from affinerank.rankers import linear, trees
 from affinerank.rankers.linear import LinearModel, LinearSettings
 from affinerank.rankers.ranker import (
@@ -42,6 +39,9 @@ from affinerank.rankers.ranker import (
     RankerKind,
 )
 from affinerank.rankers.trees import TreeSettings
+from affinerank.support.arrays import Floats, Ints
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.files import PathLike, new_folder
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from affinerank import limits
-from affinerank.arrays import Floats
 from affinerank.data.features import SCALINGS
-from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import parameters
 from affinerank.rankers.held_out import value_of_scores
 from affinerank.rankers.ranker import Fitted, Model, RankerKind, Task
-from affinerank.settings import require_at_least
+from affinerank.support import limits
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.settings import require_at_least
 
 if TYPE_CHECKING:
     from affinerank.rankers.onnx_graph import Graph

@@ -18,8 +18,8 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from affinerank.errors import DataError
-from affinerank.files import one_line, written_whole
+from affinerank.support.errors import DataError
+from affinerank.support.files import one_line, written_whole
 
 
 def write_state(path: Path, mark: str, state: Mapping[str, Tensor]) -> None:

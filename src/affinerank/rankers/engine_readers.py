@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Bools, Floats, Matrix
-from affinerank.errors import DataError
+from affinerank.support.arrays import Bools, Floats, Matrix
+from affinerank.support.errors import DataError
 
 FLOAT = np.float32
 SOLR_SLACK = FLOAT(1e-6)

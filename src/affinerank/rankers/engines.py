@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import ConfigError, DataError
 from affinerank.rankers.tree_nodes import (
     FLOAT,
     LARGEST,
@@ -38,6 +37,7 @@ from affinerank.rankers.tree_nodes import (
     rounded_down,
 )
 from affinerank.rankers.xgboost_json import document
+from affinerank.support.errors import ConfigError, DataError
 
 MOST = 1e300  # a threshold at infinity, as a number
 SOLR_SLACK = FLOAT(1e-6)

@@ -22,11 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Floats
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import ConfigError, DataError
-from affinerank.files import PathLike, writable, written_whole
 from affinerank.rankers import RANKERS, trees
 from affinerank.rankers.blend import AnyRanker, Blend
 from affinerank.rankers.engine_readers import LINEAR_READERS, TREE_READERS, Reader
@@ -52,7 +49,10 @@ from affinerank.rankers.parity import (
 )
 from affinerank.rankers.ranker import Ranker
 from affinerank.rankers.tree_nodes import Tree
-from affinerank.tables import Table
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.files import PathLike, writable, written_whole
+from affinerank.support.registry import Table
 
 ONNX = "onnx"
 TREES = trees.ROW.name

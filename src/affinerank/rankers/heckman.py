@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Matrix
 from affinerank.rankers.linear import (
     Solutions,
     fit_ridges,
@@ -27,6 +26,7 @@ from affinerank.rankers.linear import (
 )
 from affinerank.rankers.ranker import Fitted, RankerKind, Task, fit_of
 from affinerank.rankers.targets import require_order
+from affinerank.support.arrays import Bools, Floats, Matrix
 
 ROUNDS = 50
 

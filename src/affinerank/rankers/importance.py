@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints, Matrix, Rng
-from affinerank.errors import DataError
 from affinerank.metrics import discount, ranks_by_score
-from affinerank.progress import Progress, quiet
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.targets import Targets
+from affinerank.support.arrays import Bools, Floats, Ints, Matrix, Rng
+from affinerank.support.errors import DataError
+from affinerank.support.progress import Progress, quiet
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,8 +18,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, sigmoid
 from affinerank.rankers.targets import ClickTargets
+from affinerank.support.arrays import Floats, Ints, sigmoid
 
 LEAST_RATE = 1e-6
 NEWTON_STEPS = 30

@@ -26,17 +26,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Matrix
-from affinerank.data.mapped import empty_matrix, passed, release, taken
 from affinerank.defaults import PRIOR
-from affinerank.errors import ConfigError, DataError
-from affinerank.plain_text import read_json
 from affinerank.rankers.held_out import value_of_scores
 from affinerank.rankers.likelihood import LEAST_RATE, Clicks
 from affinerank.rankers.ranker import Fitted, RankerKind, Task, fit_of
 from affinerank.rankers.targets import ClickTargets, require_numbers, require_order
-from affinerank.settings import require_at_least
-from affinerank.threads import blas_threads_for
+from affinerank.support.arrays import Floats, Ints, Matrix
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.large_arrays import empty_matrix, passed, release, taken
+from affinerank.support.settings import require_at_least
+from affinerank.support.text_files import read_json
+from affinerank.support.threads import blas_threads_for
 
 if TYPE_CHECKING:
     from affinerank.rankers.onnx_graph import Graph

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from affinerank.arrays import Floats, Matrix
 from affinerank.data.features import FeatureMapping
 from affinerank.rankers.engines import require_vespa_names
+from affinerank.support.arrays import Floats, Matrix
 
 
 class LinearFile(NamedTuple):

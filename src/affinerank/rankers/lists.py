@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from affinerank.arrays import Ints
+from affinerank.support.arrays import Ints
 
 TENSORS = ("weights", "known", "share")  # of a batch
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from affinerank.data.features import SCALINGS, FeatureMapping
-from affinerank.errors import AffineRankError, DataError
-from affinerank.files import PathLike, one_line
-from affinerank.plain_text import read_json
 from affinerank.rankers import RANKERS
 from affinerank.rankers.blend import AnyRanker, Blend
 from affinerank.rankers.ranker import ABOUT, FORMAT, Member, Ranker, RankerKind
+from affinerank.support.errors import AffineRankError, DataError
+from affinerank.support.files import PathLike, one_line
+from affinerank.support.text_files import read_json
 
 Description = dict[str, Any]  # the content of ranker.json
 

@@ -26,12 +26,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from affinerank.errors import DataError
 from affinerank.rankers.lists import Batch, with_gradient
 from affinerank.rankers.pl_rank import Sampling, pl_rank
 from affinerank.rankers.rank_bounds import dcg_bound, svm_rank
-from affinerank.settings import Spec
-from affinerank.tables import Table
+from affinerank.support.errors import DataError
+from affinerank.support.registry import Table
+from affinerank.support.settings import Spec
 
 PAIRS_AT_ONCE = 1 << 22  # bounds the pair tensors, on long lists and many networks
 

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from affinerank import limits
 from affinerank.defaults import LOSS
-from affinerank.errors import ConfigError
-from affinerank.extras import missing_library_named
 from affinerank.rankers.ranker import RankerKind
-from affinerank.settings import require_at_least, require_choice
-from affinerank.tables import later
+from affinerank.support import limits
+from affinerank.support.errors import ConfigError
+from affinerank.support.extras import missing_library_named
+from affinerank.support.registry import later
+from affinerank.support.settings import require_at_least, require_choice
 
 ALIGNED = 8  # features are filled up to a multiple, which matrix units want
 PRECISIONS = ("float32", "tf32", "bfloat16")

@@ -20,15 +20,15 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 from torch.nn.functional import pad
 
-from affinerank import limits
-from affinerank.arrays import Floats, Matrix
-from affinerank.data.mapped import passed
-from affinerank.errors import ConfigError, DataError
-from affinerank.files import existing_file
 from affinerank.rankers.mlp import ALIGNED, NetworkSettings, parameter_shapes
 from affinerank.rankers.operations import activate, activate_and_score
 from affinerank.rankers.targets import require_numbers
-from affinerank.settings import from_table
+from affinerank.support import limits
+from affinerank.support.arrays import Floats, Matrix
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.files import existing_file
+from affinerank.support.large_arrays import passed
+from affinerank.support.settings import from_table
 
 if TYPE_CHECKING:
     from affinerank.rankers.onnx_graph import Graph

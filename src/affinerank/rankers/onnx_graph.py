@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import DataError
 from affinerank.rankers.tree_nodes import Node, Tree, rounded_down
+from affinerank.support.errors import DataError
 
 if TYPE_CHECKING:
     from onnx import ModelProto

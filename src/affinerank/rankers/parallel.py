@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from affinerank.arrays import Ints
+from affinerank.support.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from affinerank.errors import ConfigError
-from affinerank.settings import hint, pair
+from affinerank.support.errors import ConfigError
+from affinerank.support.settings import hint, pair
 
 MONOTONE = "monotone_constraints"
 YES_NO = ("true", "false")

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Matrix
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import DataError
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
 from affinerank.rankers.tree_nodes import FLOAT, LARGEST, Tree
+from affinerank.support.arrays import Bools, Floats, Matrix
+from affinerank.support.errors import DataError
 
 TOLERANCE = 1e-5  # largest allowed difference, as a share of the largest score
 LISTS_COMPARED = 100  # ordinary lists

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from affinerank.rankers.lists import Batch, with_gradient
-from affinerank.settings import require_at_least
+from affinerank.support.settings import require_at_least
 
 TINY = 1e-290  # in place of sums that are 0
 AT_ONCE = 1 << 21  # numbers held at a time

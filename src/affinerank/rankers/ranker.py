@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.data.features import SCALINGS, FeatureMapping
-from affinerank.data.mapped import passed
-from affinerank.errors import ConfigError, DataError
-from affinerank.files import PathLike, new_folder
 from affinerank.metrics import Metric, MetricValues
-from affinerank.notebook import Tabular
-from affinerank.progress import Progress, quiet
+from affinerank.output.blocks import Tabular
 from affinerank.rankers.targets import Validation
+from affinerank.support.arrays import Floats, Ints, Matrix
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.files import PathLike, new_folder
+from affinerank.support.large_arrays import passed
+from affinerank.support.progress import Progress, quiet
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset

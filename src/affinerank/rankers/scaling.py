@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from affinerank.errors import DataError
 from affinerank.rankers.lists import TENSORS, Batch, Lists, over_lists, to_documents
 from affinerank.rankers.targets import Targets
+from affinerank.support.errors import DataError
 
 
 def scaled(targets: Targets, lists: Lists, *, centred: bool = False) -> Batch:

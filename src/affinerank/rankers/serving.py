@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from affinerank.errors import ConfigError, DataError
 from affinerank.rankers import linear, trees, xgboost
 from affinerank.rankers.engines import require_vespa_names
-from affinerank.settings import require_choice
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.settings import require_choice
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset

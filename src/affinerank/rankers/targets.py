@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Bools, Floats, Ints, Matrix
-from affinerank.errors import DataError
+from affinerank.support.arrays import Bools, Floats, Ints, Matrix
+from affinerank.support.errors import DataError
 
 DOCS_AT_ONCE = 2**14
 

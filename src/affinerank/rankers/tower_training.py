@@ -20,11 +20,11 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from affinerank.defaults import LOSS
-from affinerank.errors import ConfigError
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.targets import Targets
 from affinerank.rankers.training import NetworkTrainer, train_networks
+from affinerank.support.errors import ConfigError
 
 FIRST_STEPS = 20  # of biases, before the first epoch
 

@@ -19,9 +19,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from affinerank.arrays import Ints, Matrix
-from affinerank.data.mapped import release
-from affinerank.errors import ConfigError, DataError
 from affinerank.rankers.best_networks import Best, Planned
 from affinerank.rankers.checkpoint import fingerprint, restore_state, write_state
 from affinerank.rankers.click_likelihood import ClickBatch, click_loss
@@ -41,7 +38,10 @@ from affinerank.rankers.parallel import Group
 from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.scaling import scaled, scaled_tensors
 from affinerank.rankers.targets import ClickTargets, Targets, require_numbers
-from affinerank.seeds import stage_rng
+from affinerank.support.arrays import Ints, Matrix
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.large_arrays import release
+from affinerank.support.seeds import stage_rng
 
 if TYPE_CHECKING:
     from affinerank.rankers.cuda import Replayed

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from affinerank.errors import DataError
+from affinerank.support.errors import DataError
 
 FLOAT = np.float32
 LARGEST = float(np.finfo(FLOAT).max)

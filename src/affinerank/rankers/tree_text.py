@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-from affinerank import limits
-from affinerank.arrays import Floats
-from affinerank.errors import DataError
+from affinerank.support import limits
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import DataError
 
 Span = tuple[float, float]
 FINITE: Span = (-1e300, 1e300)

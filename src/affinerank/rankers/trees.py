@@ -11,11 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from affinerank import limits
-from affinerank.arrays import Bools, Floats, Ints, Matrix
 from affinerank.defaults import PRIOR
-from affinerank.errors import ConfigError, DataError
-from affinerank.plain_text import read_text
 from affinerank.rankers import parameters
 from affinerank.rankers.boosting import (
     BoostedSettings,
@@ -27,8 +23,12 @@ from affinerank.rankers.boosting import (
 from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.tree_nodes import Tree, from_lightgbm
 from affinerank.rankers.tree_text import require_sound, trees_alone
-from affinerank.settings import require_at_least
-from affinerank.threads import threads_for
+from affinerank.support import limits
+from affinerank.support.arrays import Bools, Floats, Ints, Matrix
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.settings import require_at_least
+from affinerank.support.text_files import read_text
+from affinerank.support.threads import threads_for
 
 TEXT = "model.txt"
 OBJECTIVES = {"auto": None, "native": True, "any-sign": False}

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from affinerank.rankers.mlp import ROW as NETWORK
-from affinerank.tables import later
+from affinerank.support.registry import later
 
 ROW = replace(
     NETWORK,

@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from affinerank.arrays import Floats, Matrix
 from affinerank.defaults import QUICK
-from affinerank.errors import ConfigError, DataError
-from affinerank.plain_text import read_json
 from affinerank.rankers import parameters
 from affinerank.rankers.boosting import (
     BoostedSettings,
@@ -27,7 +24,10 @@ from affinerank.rankers.boosting import (
 from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.tree_nodes import Tree
 from affinerank.rankers.xgboost_json import document, nodes_of, sound_trees
-from affinerank.threads import threads_for, usable_threads
+from affinerank.support.arrays import Floats, Matrix
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.text_files import read_json
+from affinerank.support.threads import threads_for, usable_threads
 
 if TYPE_CHECKING:
     from affinerank.rankers.tree_objective import Lesson

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from affinerank import limits
-from affinerank.errors import DataError
 from affinerank.rankers.tree_nodes import (
     FLOAT,
     LARGEST,
@@ -22,6 +20,8 @@ from affinerank.rankers.tree_nodes import (
     next_above,
     numbered_breadth_first,
 )
+from affinerank.support import limits
+from affinerank.support.errors import DataError
 
 LARGEST_SPAN = (-LARGEST, LARGEST)
 ROOT = 2**31 - 1  # what a root has for a parent

@@ -9,7 +9,6 @@ import pytest
 import torch
 from tests.bias.logs import click_rows
 
-from affinerank.arrays import Floats, Matrix
 from affinerank.bias.em.estimate import EMFit, fit_em, fit_of, resampled
 from affinerank.bias.em.run import EMSettings, Parameters, Run
 from affinerank.bias.em.stack import EMStack
@@ -20,14 +19,15 @@ from affinerank.clicks.simulate import simulate_counts
 from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.features import FeatureMapping
-from affinerank.errors import AffineRankWarning, DataError
 from affinerank.estimators.correction import corrected
 from affinerank.pipeline import prepare_simulation
 from affinerank.rankers.best_networks import HeldOut
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.targets import Targets, Validation
 from affinerank.rankers.training import NetworkTrainer
-from affinerank.seeds import stage_rng
+from affinerank.support.arrays import Floats, Matrix
+from affinerank.support.errors import AffineRankWarning, DataError
+from affinerank.support.seeds import stage_rng
 
 SMALL = NetworkSettings(
     hidden=(16, 8), dropout=(0.0, 0.1), epochs=2, batch_queries=8, device="cpu"

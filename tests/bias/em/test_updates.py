@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from affinerank.arrays import Floats
 from affinerank.bias.em.run import EMSettings, Parameters
 from affinerank.bias.em.updates import (
     CellRows,
@@ -19,7 +18,8 @@ from affinerank.bias.em.updates import (
     start_of,
     updated,
 )
-from affinerank.errors import ConfigError
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import ConfigError
 
 
 def tensor(*values: float) -> Tensor:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from tests.bias.logs import population
 
-from affinerank.arrays import Floats
 from affinerank.bias import pooling
 from affinerank.bias.method import EstimationSettings
 from affinerank.bias.mixture.comparison import (
@@ -21,6 +20,7 @@ from affinerank.bias.pooling import pool_cells, pool_ranks
 from affinerank.clicks.models.browsing import BrowsingModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Floats
 
 DEPTH = 5
 PAPER = TrustModel.paper(depth=DEPTH)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from tests.bias.logs import population
 
-from affinerank.arrays import Bools, Floats, Matrix
 from affinerank.bias.mixture.covariates import (
     PENALTIES,
     corrected_labels,
@@ -14,7 +13,8 @@ from affinerank.bias.mixture.covariates import (
 )
 from affinerank.bias.mixture.levels import Levels
 from affinerank.bias.mixture.population import Population
-from affinerank.errors import DataError
+from affinerank.support.arrays import Bools, Floats, Matrix
+from affinerank.support.errors import DataError
 
 PLUS, MINUS = np.array([0.8, 0.5, 0.4]), np.array([0.4, 0.1, 0.05])
 
@@ -145,7 +145,7 @@ def test_predictions_do_not_depend_on_blocks_or_on_the_order_of_features(
     people, features = sample()
     levels = levels_of(people)
     whole = predict_relevance(people, levels, features)
-    monkeypatch.setattr("affinerank.data.mapped.ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr("affinerank.support.large_arrays.ROWS_AT_ONCE", at_once)
     order = np.random.default_rng(1).permutation(len(features))
     elsewhere = replace(people, doc=np.argsort(order))
     found = predict_relevance(elsewhere, levels, features[order])

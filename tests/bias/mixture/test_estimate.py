@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from tests.bias.logs import click_rows
 
-from affinerank.arrays import Floats, Matrix
 from affinerank.bias.gauge import gauge_error
 from affinerank.bias.method import EstimationSettings
 from affinerank.bias.mixture.estimate import Mixture, fit_mixture
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
+from affinerank.support.arrays import Floats, Matrix
+from affinerank.support.errors import DataError
 
 DrawLog = Callable[..., tuple[ClickRows, Floats]]
 

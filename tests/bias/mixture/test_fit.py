@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from tests.bias import logs
 
-from affinerank.arrays import Floats
 from affinerank.bias.mixture import levels as module
 from affinerank.bias.mixture.fit import (
     Fit,
@@ -24,6 +23,7 @@ from affinerank.bias.mixture.levels import (
 )
 from affinerank.bias.mixture.population import Population
 from affinerank.bias.mixture.scores import document_scores
+from affinerank.support.arrays import Floats
 
 POOLS = 3
 KINDS = [(2, False), (2, True), (4, False), (4, True)]

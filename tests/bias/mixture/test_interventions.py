@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from tests.bias.logs import added, click_rows, shown_at
 
-from affinerank.arrays import Floats
 from affinerank.bias.gauge import gauge_error
 from affinerank.bias.method import EstimationSettings
 from affinerank.bias.mixture.estimate import Mixture
 from affinerank.bias.mixture.interventions import fit_interventions
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import DataError
 
 DrawLog = Callable[..., tuple[ClickRows, Floats]]
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tests.bias.logs import population
 
-from affinerank.arrays import Floats
 from affinerank.bias.bands import Bands
 from affinerank.bias.gauge import Gauge, display_gauge, inference_gauge
 from affinerank.bias.mixture.fit import Fit, first_guess, fit_levels
@@ -24,6 +23,7 @@ from affinerank.bias.mixture.search import aligned_fit
 from affinerank.bias.pooling import RankPools, pool_cells
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Floats
 
 DrawLog = Callable[..., tuple[ClickRows, Floats]]
 

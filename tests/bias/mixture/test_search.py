@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from tests.bias.logs import population
 
-from affinerank.arrays import Floats
 from affinerank.bias.mixture.fit import (
     first_guess,
     fit_levels,
@@ -27,6 +26,7 @@ from affinerank.bias.mixture.search import (
 )
 from affinerank.bias.pooling import RankPools, pool_cells
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Floats
 
 DrawLog = Callable[..., tuple[ClickRows, Floats]]
 

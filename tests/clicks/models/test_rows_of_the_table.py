@@ -25,9 +25,9 @@ from affinerank.clicks.simulate import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare
 from affinerank.clicks.users import load_users, save_users
 from affinerank.data.dataset import RankingDataset
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.pipeline.simulation import users_of
-from affinerank.settings import Spec
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.support.settings import Spec
 
 pytestmark = pytest.mark.slow
 
@@ -277,7 +277,7 @@ def rows_in(rank: Any, context: Any, impressions: Any = None, **more: Any) -> Cl
     return replace(rows, **{"has_context": True, **more})
 
 
-@pytest.mark.filterwarnings("ignore::affinerank.errors.AffineRankWarning")
+@pytest.mark.filterwarnings("ignore::affinerank.support.errors.AffineRankWarning")
 def test_a_row_is_in_the_column_of_its_distance_or_the_furthest() -> None:
     # Rank 3 after none, after 2 (distance 1), after 1 (2); rank 5 after 1 (4).
     alpha, beta = BROWSING.at(rows_in([3, 3, 3, 5], [0, 2, 1, 1]))

@@ -10,7 +10,7 @@ from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import CLICK_MODELS, Shown
 from affinerank.clicks.models.trust import EstimatedBy, PaperUsers, TrustModel
 from affinerank.clicks.rows import rows_of
-from affinerank.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from affinerank import plackett_luce
-from affinerank.arrays import Floats, Ints
 from affinerank.clicks.policies import POLICIES
 from affinerank.clicks.policies.epsilon_swap import EpsilonSwap
 from affinerank.clicks.policies.fixed import Fixed
@@ -29,7 +27,9 @@ from affinerank.clicks.policies.policy import (
 from affinerank.clicks.policies.rotate import Rotate
 from affinerank.clicks.policies.swap import Swap
 from affinerank.clicks.policies.team_draft import TeamDraft
-from affinerank.errors import ConfigError
+from affinerank.support import plackett_luce
+from affinerank.support.arrays import Floats, Ints
+from affinerank.support.errors import ConfigError
 
 pytestmark = pytest.mark.slow
 

@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from affinerank.arrays import Bools, Matrix, Rng
 from affinerank.bias.em.run import EMSettings, Parameters, Run
 from affinerank.bias.em.stack import EMStack, fallen_cells
 from affinerank.bias.em.updates import as_zeta, start_of
 from affinerank.bias.method import Estimate, EstimationSettings, HeldOutLogs
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import warn
-from affinerank.progress import Progress, quiet
 from affinerank.rankers.best_networks import Best
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.ranker import Fitted
 from affinerank.rankers.targets import Targets, Validation, require_numbers
-from affinerank.seeds import stage_rng
+from affinerank.support.arrays import Bools, Matrix, Rng
+from affinerank.support.errors import warn
+from affinerank.support.progress import Progress, quiet
+from affinerank.support.seeds import stage_rng
 
 
 class EMFit(NamedTuple):

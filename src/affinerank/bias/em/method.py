@@ -8,8 +8,8 @@ from affinerank.bias.method import Estimate, EstimationSettings, Method
 from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.requirements import require_estimable
 from affinerank.clicks.rows import ClickRows
-from affinerank.progress import Progress
-from affinerank.tables import later
+from affinerank.support.progress import Progress
+from affinerank.support.registry import later
 
 _SOFT_MIN_MAX = "soft-min-max"
 

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError, DataError
-from affinerank.settings import require_at_least, require_choice
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.settings import require_at_least, require_choice
 
 Parameters = Literal["two", "three", "position"]
 

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from affinerank.arrays import Bools, Matrix
 from affinerank.bias.em.activations import ACTIVATIONS
 from affinerank.bias.em.run import EMSettings, Run
 from affinerank.bias.em.updates import (
@@ -30,6 +29,7 @@ from affinerank.bias.em.updates import (
 from affinerank.rankers.lists import Lists, over_lists
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.training import NetworkTrainer
+from affinerank.support.arrays import Bools, Matrix
 
 CERTAIN = 1e-6  # no relevance is surer than this, so no click is impossible
 

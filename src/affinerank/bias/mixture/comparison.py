@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
-from affinerank.arrays import Floats, Ints, Rng
 from affinerank.bias.mixture.fit import first_guess, fit_levels, one_step
 from affinerank.bias.mixture.levels import Levels, document_levels
 from affinerank.bias.mixture.population import Population, population_of
@@ -36,6 +35,7 @@ from affinerank.bias.trust_test import (
 )
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Floats, Ints, Rng
 
 CLEAR = 2.0  # standard errors by which a less simple model must lead
 WRONG = 3.0  # standard errors by which the log must prefer others to given users

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Matrix
 from affinerank.bias.mixture.levels import Levels
 from affinerank.bias.mixture.population import Population
-from affinerank.data.mapped import blocks, release
-from affinerank.errors import DataError
+from affinerank.support.arrays import Floats, Ints, Matrix
+from affinerank.support.errors import DataError
+from affinerank.support.large_arrays import blocks, release
 
 RELEVANCE_VARIANCE = 0.1
 QUERY_VARIANCE = 0.02

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.arrays import Matrix, Rng
 from affinerank.bias.gauge import display_gauge, inference_gauge
 from affinerank.bias.method import AUTO, Estimate, EstimationSettings
 from affinerank.bias.mixture.comparison import (
@@ -38,10 +37,11 @@ from affinerank.clicks.models.browsing import BrowsingModel
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError, warn
-from affinerank.progress import Progress
-from affinerank.seeds import stage_rng
-from affinerank.threads import one_blas_thread
+from affinerank.support.arrays import Matrix, Rng
+from affinerank.support.errors import DataError, warn
+from affinerank.support.progress import Progress
+from affinerank.support.seeds import stage_rng
+from affinerank.support.threads import one_blas_thread
 
 CHOOSING_DOCS = 40_000
 NOTHING = 1e-5  # a slope that is none

@@ -26,10 +26,10 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import logit
 
-from affinerank.arrays import Bools, Floats
 from affinerank.bias.mixture.levels import Layout, Levels, expected_counts
 from affinerank.bias.mixture.population import Population
 from affinerank.bias.mixture.scores import information_matrix
+from affinerank.support.arrays import Bools, Floats
 
 FAR = 3.0
 ROUNDS = 8

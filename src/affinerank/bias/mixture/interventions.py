@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.arrays import Matrix, Rng
 from affinerank.bias.method import EstimationSettings
 from affinerank.bias.mixture.estimate import Mixture, pools_of
 from affinerank.bias.mixture.population import population_of
@@ -24,6 +23,7 @@ from affinerank.bias.overlap import moved_rows, overlap_of, require_connected
 from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.requirements import require_estimable
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Matrix, Rng
 
 
 def fit_interventions(

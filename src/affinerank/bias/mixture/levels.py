@@ -32,11 +32,11 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, logit, softmax
 
-from affinerank.arrays import Floats
 from affinerank.bias.mixture import kernel
 from affinerank.bias.mixture.population import Population
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.threads import in_parallel
+from affinerank.support.arrays import Floats
+from affinerank.support.threads import in_parallel
 
 TINY = 1e-12
 DOCS_AT_ONCE = 100_000

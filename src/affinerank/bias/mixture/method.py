@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from affinerank.bias.method import Method
-from affinerank.tables import later
+from affinerank.support.registry import later
 
 
 def _row(name: str, title: str, function: str, most_levels: int) -> Method:

@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints, Rng, runs
 from affinerank.bias.pooling import Cells
 from affinerank.bias.requirements import DRAWS
 from affinerank.clicks.rows import ClickRows
+from affinerank.support.arrays import Bools, Floats, Ints, Rng, runs
 
 BY_DOC = ("doc", "query", "half", "weight", "cell")
 BY_ROW = ("pool", "impressions", "clicks")

@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from affinerank.arrays import Floats
 from affinerank.bias.bands import Bands
 from affinerank.bias.gauge import Gauge
 from affinerank.bias.mixture.fit import Fit
 from affinerank.bias.mixture.levels import Levels
 from affinerank.bias.mixture.population import Population
 from affinerank.bias.mixture.scores import document_scores
+from affinerank.support.arrays import Floats
 
 STEP = 1e-5
 NEVER = 6.0  # of log(zeta+ / zeta-): irrelevant documents are not clicked

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from affinerank.arrays import Floats
 from affinerank.bias.mixture.levels import Layout, Levels, document_levels
 from affinerank.bias.mixture.population import Population
+from affinerank.support.arrays import Floats
 
 
 def information_matrix(

@@ -14,10 +14,10 @@ from itertools import product
 import numpy as np
 from scipy.special import softmax
 
-from affinerank.arrays import Floats, Rng
 from affinerank.bias.mixture.fit import Fit, first_guess, fit_levels
 from affinerank.bias.mixture.levels import Levels, document_levels, query_likelihood
 from affinerank.bias.mixture.population import Population
+from affinerank.support.arrays import Floats, Rng
 
 FEW = 400.0
 FEW_QUERIES = 30  # with fewer, none are held out to choose the number of levels

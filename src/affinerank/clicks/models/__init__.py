@@ -13,8 +13,8 @@ from affinerank.clicks.models import (
     trust,
 )
 from affinerank.clicks.models.model import ClickModel, ClickModelKind, Shown
-from affinerank.errors import DataError
-from affinerank.tables import Table
+from affinerank.support.errors import DataError
+from affinerank.support.registry import Table
 
 ROWS = (trust, position, cascade, browsing, dependent, by_query, by_segment)
 CLICK_MODELS: Table[ClickModelKind] = Table("click model", *(m.ROW for m in ROWS))

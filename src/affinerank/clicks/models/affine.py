@@ -19,12 +19,12 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank import limits
-from affinerank.arrays import Bools, Floats, Ints
 from affinerank.clicks.models.model import Identified, Users
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError, DataError, warn
-from affinerank.settings import require_choice
+from affinerank.support import limits
+from affinerank.support.arrays import Bools, Floats, Ints
+from affinerank.support.errors import ConfigError, DataError, warn
+from affinerank.support.settings import require_choice
 
 PARTS = ("theta", "eps_plus", "eps_minus")
 

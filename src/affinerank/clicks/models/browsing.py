@@ -16,12 +16,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from affinerank.arrays import Bools, Ints, Rng
 from affinerank.clicks.models.affine import AffineModel
 from affinerank.clicks.models.model import ClickModelKind, Shown
 from affinerank.clicks.models.trust import PaperUsers, TrustModel, paper_rates
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import DataError
+from affinerank.support.arrays import Bools, Ints, Rng
+from affinerank.support.errors import DataError
 
 FURTHEST = 20  # examination does not change any more, as in the paper
 

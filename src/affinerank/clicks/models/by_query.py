@@ -11,12 +11,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints, Rng
 from affinerank.clicks.models.given import GivenModel
 from affinerank.clicks.models.model import Shown
 from affinerank.clicks.models.trust import PaperUsers, paper_rates
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError
+from affinerank.support.arrays import Bools, Floats, Ints, Rng
+from affinerank.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints, Rng
 from affinerank.clicks.models.affine import EstimatedBy, read_provenance
 from affinerank.clicks.models.model import (
     ClickModel,
@@ -19,7 +18,8 @@ from affinerank.clicks.models.model import (
 )
 from affinerank.clicks.models.trust import PaperUsers, TrustModel
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError, DataError
+from affinerank.support.arrays import Bools, Floats, Ints, Rng
+from affinerank.support.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
-from affinerank.arrays import Bools, Rng
 from affinerank.clicks.models.given import GivenModel
 from affinerank.clicks.models.model import Shown, require_shares
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError
+from affinerank.support.arrays import Bools, Rng
+from affinerank.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from affinerank.clicks.models.model import ClickModelKind, Identified, Users
-from affinerank.errors import DataError
-from affinerank.limits import MAX_RANK
-from affinerank.settings import from_table
+from affinerank.support.errors import DataError
+from affinerank.support.limits import MAX_RANK
+from affinerank.support.settings import from_table
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

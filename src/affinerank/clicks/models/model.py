@@ -10,11 +10,11 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints, Rng
 from affinerank.clicks.rows import ClickRows
-from affinerank.errors import ConfigError
-from affinerank.files import PathLike, written_whole
-from affinerank.notebook import Tabular
+from affinerank.output.blocks import Tabular
+from affinerank.support.arrays import Bools, Floats, Ints, Rng
+from affinerank.support.errors import ConfigError
+from affinerank.support.files import PathLike, written_whole
 
 Identified = Literal["eps", "zeta", "gauge"]
 FORMAT = "affinerank-users"

@@ -18,10 +18,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.arrays import Bools, Floats, Ints, Rng
 from affinerank.clicks.models.affine import AffineModel, EstimatedBy
 from affinerank.clicks.models.model import ClickModelKind, Shown, require_shares
-from affinerank.errors import ConfigError
+from affinerank.support.arrays import Bools, Floats, Ints, Rng
+from affinerank.support.errors import ConfigError
 
 __all__ = ["ROW", "EstimatedBy", "PaperUsers", "TrustModel", "paper_rates"]
 

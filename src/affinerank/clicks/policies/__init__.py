@@ -9,7 +9,7 @@ from affinerank.clicks.policies import (
     team_draft,
 )
 from affinerank.clicks.policies.policy import Placements, PolicyKind
-from affinerank.tables import Table
+from affinerank.support.registry import Table
 
 ROWS = (fixed, swap, rotate, epsilon_swap, plackett_luce, team_draft)
 POLICIES: Table[PolicyKind] = Table("policy", *(module.ROW for module in ROWS))

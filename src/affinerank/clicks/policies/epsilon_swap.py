@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Rng
 from affinerank.clicks.policies.policy import Group, PolicyKind, Shared
-from affinerank.errors import ConfigError
+from affinerank.support.arrays import Floats, Ints, Rng
+from affinerank.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

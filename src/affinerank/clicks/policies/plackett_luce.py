@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from affinerank.arrays import Floats, Ints, Rng
 from affinerank.clicks.policies.policy import Group, PolicyKind, Shared
-from affinerank.errors import ConfigError
-from affinerank.plackett_luce import draw_orders, rank_chances
+from affinerank.support.arrays import Floats, Ints, Rng
+from affinerank.support.errors import ConfigError
+from affinerank.support.plackett_luce import draw_orders, rank_chances
 
 
 @dataclass(frozen=True, slots=True)

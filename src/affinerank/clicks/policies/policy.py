@@ -13,8 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Bools, Floats, Ints, Rng
-from affinerank.errors import ConfigError
+from affinerank.support.arrays import Bools, Floats, Ints, Rng
+from affinerank.support.errors import ConfigError
 
 AT_ONCE = 1 << 20  # documents of lists gathered at a time
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Ints, Rng
 from affinerank.clicks.policies.policy import (
     Placements,
     PolicyKind,
@@ -17,7 +16,8 @@ from affinerank.clicks.policies.policy import (
     evenly,
     list_places,
 )
-from affinerank.errors import ConfigError
+from affinerank.support.arrays import Ints, Rng
+from affinerank.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.arrays import Ints, Rng
 from affinerank.clicks.policies.policy import (
     Placements,
     PolicyKind,
@@ -17,6 +16,7 @@ from affinerank.clicks.policies.policy import (
     evenly,
     list_places,
 )
+from affinerank.support.arrays import Ints, Rng
 
 
 @dataclass(frozen=True, slots=True)

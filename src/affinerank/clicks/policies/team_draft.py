@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from affinerank.arrays import Bools, Floats, Ints, Rng
 from affinerank.clicks.policies.policy import Group, PolicyKind, Shared
-from affinerank.errors import ConfigError
+from affinerank.support.arrays import Bools, Floats, Ints, Rng
+from affinerank.support.errors import ConfigError
 
 MOST_ROUNDS = 10  # all ways in which coins fall are enumerated; beyond, some are drawn
 

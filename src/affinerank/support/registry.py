@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
-from affinerank.errors import ConfigError
-from affinerank.extras import missing_library_named
-from affinerank.settings import hint
+from affinerank.support.errors import ConfigError
+from affinerank.support.extras import missing_library_named
+from affinerank.support.settings import hint
 
 
 class Row(Protocol):
@@ -36,7 +36,7 @@ class Table(dict[str, R]):
     'fig'
     >>> fruit["pear"]
     Traceback (most recent call last):
-    affinerank.errors.ConfigError: there is no fruit 'pear'; known are fig
+    affinerank.support.errors.ConfigError: there is no fruit 'pear'; known are fig
     """
 
     def __init__(self, kind: str, *rows: R) -> None:

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from affinerank.arrays import Floats, Ints, Rng
+from affinerank.support.arrays import Floats, Ints, Rng
 
 STEP = 0.2  # of the trapezoidal rule, whose error falls as exp(-pi^2 / STEP)
 LEFT, RIGHT = 37.0, 4.0  # where integrands fall below 1e-16

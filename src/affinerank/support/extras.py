@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from affinerank.errors import MissingLibraryError
+from affinerank.support.errors import MissingLibraryError
 
 EXTRA_OF = {"torch": "networks", "safetensors": "networks"}
 NEEDED_BY = {"networks": "networks (and the paper's experiments and EM)"}

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from affinerank.arrays import Ints, Matrix
-from affinerank.errors import DataError
+from affinerank.support.arrays import Ints, Matrix
+from affinerank.support.errors import DataError
 
 IN_MEMORY = 2**28  # bytes; a smaller matrix is an array like any other
 ROWS_AT_ONCE = 65_536  # bounds the temporary arrays of whole-matrix operations

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from affinerank import limits
-from affinerank.errors import ConfigError, DataError
-from affinerank.files import PathLike, existing_file, one_line
+from affinerank.support import limits
+from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.files import PathLike, existing_file, one_line
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _FIRST_BYTES = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}

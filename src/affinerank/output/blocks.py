@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from affinerank.arrow import pa
-from affinerank.errors import ConfigError
+from affinerank.support.arrow import pa
+from affinerank.support.errors import ConfigError
 
 ROWS_SHOWN = 10
 
@@ -30,7 +30,7 @@ class Tabular:
         return f"{type(self).__name__}({self._line()})"
 
     def _repr_html_(self) -> str:
-        from affinerank.page import html_table
+        from affinerank.output.html import html_table
 
         rows = self._rows()
         columns = _columns(rows[:ROWS_SHOWN])

@@ -16,7 +16,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, Union
 
-from affinerank.errors import ConfigError
+from affinerank.support.errors import ConfigError
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.errors import DataError
+from affinerank.support.errors import DataError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -47,7 +47,7 @@ def reject_rows(bad: Bools, rule: str, values: Ids) -> None:
 
     >>> reject_rows(np.array([False, True]), "x must be 0", np.array([0.0, 2.0]))
     Traceback (most recent call last):
-    affinerank.errors.DataError: row 1: x must be 0, got 2 (1 such rows)
+    affinerank.support.errors.DataError: row 1: x must be 0, got 2 (1 such rows)
     """
     if bad.any():
         row, number = int(np.argmax(bad)), np.count_nonzero(bad)

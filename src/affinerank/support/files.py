@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
-from affinerank.errors import DataError, warn
+from affinerank.support.errors import DataError, warn
 
 if sys.platform != "win32":
     import fcntl

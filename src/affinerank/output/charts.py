@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from affinerank.errors import ConfigError
-from affinerank.files import written_whole
+from affinerank.support.errors import ConfigError
+from affinerank.support.files import written_whole
 
 Spec = dict[str, Any]
 # Endings of the files that figures are written in, with options of the converter.

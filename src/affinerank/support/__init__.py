@@ -1,0 +1,1 @@
+"""What every room uses: errors, files, arrays, settings, tables of rows."""
