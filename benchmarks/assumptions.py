@@ -27,9 +27,9 @@ from affinerank.bias.assumptions import (
     moved_relevance,
 )
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
 from affinerank.clicks.traffic import Simulation, Traffic
-from affinerank.data.catalog import load
+from affinerank.counts.rows import ClickRows
+from affinerank.data.sources import load
 from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.support.arrays import Floats, Ints, joint
 

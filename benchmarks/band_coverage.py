@@ -30,11 +30,11 @@ from affinerank.bias.gauge import gauge_error
 from affinerank.bias.mixture.comparison import hold_against_log
 from affinerank.bias.pooling import LEAST_CLICKS
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows, rows_of
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.data.catalog import DataSource
-from affinerank.data.features import FeatureMapping
+from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.sources import DataSource
 from affinerank.defaults import METHOD, METHOD_FROM_SWAPS
 from affinerank.pipeline import prepare_simulation
 from affinerank.pipeline.simulation import users_of

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.clicks.rows import ClickRows, rows_of
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Simulation
-from affinerank.data.catalog import DataSource
-from affinerank.data.features import FeatureMapping
+from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, ESTIMATOR, NETWORK
 from affinerank.estimators import ESTIMATORS, Fold
 from affinerank.estimators.unit import UnitLink

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.pipeline import prepare_simulation, ranker_settings, train
 from affinerank.rankers.ranker import judge, score

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.simulate import simulate_counts
-from affinerank.data.catalog import DataSource
+from affinerank.clicks.simulation import simulate_counts
+from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, NETWORK
 from affinerank.pipeline import (
     estimate_users,

@@ -40,13 +40,13 @@ import pyarrow.parquet as pq
 import xgboost
 
 from affinerank.bias import EstimationSettings
-from affinerank.clicks.counting import count_log, open_table
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.rows import rows_of
-from affinerank.clicks.simulate import write_session_log
-from affinerank.data.catalog import DataSource
+from affinerank.clicks.simulation import write_session_log
+from affinerank.counts.counting import count_log, open_table
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.sources import DataSource
 from affinerank.defaults import ESTIMATOR, RELEVANT_ABOVE
 from affinerank.defaults import NETWORK as NETWORK_RANKER
 from affinerank.defaults import TREES as TREE_RANKER

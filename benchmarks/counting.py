@@ -47,14 +47,14 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.clicks.counting import (
+from affinerank.counts.counting import (
     count_log,
     counts_expression,
     open_table,
     write_counts,
 )
-from affinerank.clicks.engines import spread
-from affinerank.clicks.log import LogOptions, normalised
+from affinerank.engines.engine import spread
+from affinerank.logs.options import LogOptions, normalised
 
 MEMORY = "4GB"
 BYTES_PER_ROW = {True: 3, False: 9}  # of the log, with ids as integers, or as text

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.sources import DataSource
 from affinerank.rankers import RANKERS, Ranker, Targets, linear, score, trees, xgboost
 from affinerank.rankers.engines import MISSING_IS_ZERO, TREE_ENGINES, fold_features
 from affinerank.rankers.export import export_ranker

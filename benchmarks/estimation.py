@@ -46,12 +46,12 @@ from affinerank.bias.mixture.population import population_of
 from affinerank.bias.mixture.search import aligned_fit
 from affinerank.bias.pooling import LEAST_CLICKS, pool_cells, pool_ranks
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows, rows_of
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic, prepare
-from affinerank.data.catalog import DataSource
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.sources import DataSource
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import train_production_ranker, weigh
 from affinerank.pipeline.lists import Lists

@@ -15,10 +15,10 @@ import time
 
 import numpy as np
 
-from affinerank.clicks.rows import rows_of
-from affinerank.clicks.simulate import simulate_counts
-from affinerank.data.catalog import DataSource
-from affinerank.data.features import FeatureMapping
+from affinerank.clicks.simulation import simulate_counts
+from affinerank.counts.rows import rows_of
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.sources import DataSource
 from affinerank.defaults import ESTIMATOR, NETWORK
 from affinerank.estimators import ESTIMATORS
 from affinerank.evaluation.significance import compare_runs

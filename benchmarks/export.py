@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.rankers import RANKERS, Ranker, Targets, mlp, score, trees, xgboost
 from affinerank.rankers.engine_readers import TREE_READERS
 from affinerank.rankers.export import export_ranker

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.clicks.simulate import simulate_counts
-from affinerank.data.catalog import DataSource
+from affinerank.clicks.simulation import simulate_counts
+from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, QUICK
 from affinerank.evaluation.offpolicy import decide, estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged

@@ -37,11 +37,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from affinerank.clicks.models.files import save_users
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.users import save_users
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.dataset_checks import default_feature_names
 from affinerank.data.synthetic import WORLDS, World, _draw_split
-from affinerank.data.validation import default_feature_names
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.rankers.ranker import Ranker, score

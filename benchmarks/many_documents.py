@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.clicks.users import save_users
+from affinerank.clicks.models.files import save_users
 from benchmarks.large_log import LENGTH, USERS, measured
 
 SESSIONS, SWAPPED = 10, 2  # of a query, and how many of them have an exchange

@@ -37,16 +37,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.independence import independence_test
 from affinerank.clicks.models.browsing import BrowsingModel
-from affinerank.clicks.rows import rows_of
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic, prepare
-from affinerank.data.catalog import DataSource
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.independence import independence_test
+from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
-from affinerank.data.reading import Split
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.read_options import Split
+from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, QUICK
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline import train, train_chosen, train_production_ranker

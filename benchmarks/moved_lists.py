@@ -29,10 +29,10 @@ from functools import partial
 
 import numpy as np
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
+from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.evaluation.offpolicy import decide
 from affinerank.metrics import discount
 from affinerank.pipeline import evaluate_from_clicks

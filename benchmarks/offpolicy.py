@@ -21,12 +21,12 @@ from functools import partial
 import numpy as np
 
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
-from affinerank.clicks.rows import ClickRows, rows_of
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic, prepare
-from affinerank.data.catalog import DataSource
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, METHOD, QUICK
 from affinerank.estimators import ESTIMATORS, Fold
 from affinerank.estimators.evidence import CLICKS

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from affinerank.data.catalog import DataSource
+from affinerank.data.sources import DataSource
 from affinerank.experiments.cells import Group, groups_of
 from affinerank.experiments.fingerprint import CODE
 from affinerank.experiments.plan import Plan, read_plan

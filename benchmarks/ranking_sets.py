@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 import affinerank as ar
-from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.letor import read_letor
+from affinerank.data.sources import DataSource
 from affinerank.support.arrays import Floats
 
 MQ2008 = "MQ2008"

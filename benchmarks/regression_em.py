@@ -37,10 +37,10 @@ from affinerank.bias.em.updates import (
     updated,
 )
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import rows_of
-from affinerank.clicks.simulate import simulate_counts
-from affinerank.data.catalog import DataSource
-from affinerank.data.features import FeatureMapping
+from affinerank.clicks.simulation import simulate_counts
+from affinerank.counts.rows import rows_of
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.sources import DataSource
 from affinerank.pipeline import prepare_simulation, weigh
 from affinerank.pipeline.lists import side_by_side
 from affinerank.rankers.lists import Lists

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.clicks.simulate import simulate_counts
-from affinerank.data.catalog import DataSource
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.sources import DataSource
 from affinerank.defaults import CLICK_MODEL, CORRECTION, ESTIMATOR, JUDGE
 from affinerank.pipeline import (
     ChoiceSettings,

@@ -11,9 +11,9 @@ import argparse
 
 import numpy as np
 
-from affinerank.clicks.simulate import simulate_counts
-from affinerank.data.catalog import DataSource
-from affinerank.data.features import SCALINGS
+from affinerank.clicks.simulation import simulate_counts
+from affinerank.data.feature_mapping import SCALINGS
+from affinerank.data.sources import DataSource
 from affinerank.pipeline import prepare_simulation, ranker_settings, train
 from affinerank.rankers.ranker import judge, score
 from affinerank.support.seeds import stage_rng

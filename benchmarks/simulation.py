@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.simulate import simulate_counts, write_session_log
+from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare
-from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.sources import DataSource
 from affinerank.metrics import ranks_by_score
 
 TRAFFICS = {

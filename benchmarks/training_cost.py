@@ -21,7 +21,7 @@ from unittest.mock import patch
 import lightgbm
 
 import affinerank as ar
-from affinerank.data.catalog import DataSource
+from affinerank.data.sources import DataSource
 from affinerank.support.progress import StageTimes
 from affinerank.support.seeds import stage_rng
 

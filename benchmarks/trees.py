@@ -19,8 +19,8 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 
-from affinerank.clicks.simulate import simulate_counts
-from affinerank.data.catalog import DataSource
+from affinerank.clicks.simulation import simulate_counts
+from affinerank.data.sources import DataSource
 from affinerank.estimators import ESTIMATORS
 from affinerank.pipeline import prepare_simulation, train, train_production_ranker
 from affinerank.rankers import Ranker, judge, score, trees

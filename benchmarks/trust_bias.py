@@ -21,9 +21,9 @@ from scipy import stats
 from affinerank.bias import Estimate
 from affinerank.bias.mixture.comparison import best_model
 from affinerank.bias.trust_test import LEVEL
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.data.catalog import DataSource
+from affinerank.data.sources import DataSource
 from affinerank.pipeline import estimate_users, prepare_simulation
 from affinerank.support.seeds import stage_rng
 

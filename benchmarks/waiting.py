@@ -50,8 +50,8 @@ TREES = ["--ranker", "lightgbm"]
 PLAIN = """
 import lightgbm as lgb, numpy as np
 import affinerank as ar
-from affinerank.data.catalog import DataSource
-from affinerank.clicks.rows import rows_of
+from affinerank.data.sources import DataSource
+from affinerank.counts.rows import rows_of
 data = DataSource.parse({shop!r}).read("train")
 rows = rows_of(ar.ClickCounts.load("counts.parquet"), data)
 shown, clicks = rows.by_doc(rows.impressions), rows.by_doc(rows.clicks)

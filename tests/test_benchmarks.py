@@ -9,9 +9,9 @@ import pytest
 from benchmarks import comparison, few_clicks, misspecification
 from benchmarks.misspecification import FACTORS, GIVEN, Cell, Setting
 
-from affinerank.clicks.simulate import simulate_counts, write_session_log
-from affinerank.data.catalog import DataSource
-from affinerank.data.features import FeatureMapping
+from affinerank.clicks.simulation import simulate_counts, write_session_log
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.sources import DataSource
 from affinerank.pipeline import prepare_simulation, train_production_ranker
 from affinerank.rankers.ranker import judge
 from affinerank.support.seeds import stage_rng

@@ -11,7 +11,7 @@ import sklearn
 
 import affinerank
 from affinerank.cli import main
-from affinerank.clicks.counts_table import COLUMNS
+from affinerank.counts.table import COLUMNS
 
 pytestmark = pytest.mark.slow
 

@@ -35,7 +35,7 @@ from affinerank import (
 )
 from affinerank import score as score_documents
 from affinerank.cli import main
-from affinerank.clicks.users import load_users
+from affinerank.clicks.models.files import load_users
 from affinerank.sklearn_rows import read_rows
 
 pytestmark = pytest.mark.slow

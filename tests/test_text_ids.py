@@ -21,7 +21,7 @@ from tests.test_docs import steps
 import affinerank as ar
 from affinerank.cli import main
 from affinerank.clicks.models.browsing import BrowsingModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.pipeline.swap_plan import average_by_rank
 
 QUERIES, PRODUCTS, SHOWN, VISITS = 40, 12, 8, 4000

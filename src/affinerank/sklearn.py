@@ -25,9 +25,9 @@ except ImportError:
         "pip install 'affinerank[sklearn]'"
     ) from None
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.users import load_users
+from affinerank.clicks.models.files import load_users
+from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import ESTIMATOR, RANKER, RECIPE
 from affinerank.estimators import ESTIMATORS

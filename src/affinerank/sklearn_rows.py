@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from affinerank.clicks.counts import ClickCounts
+from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.support.arrays import Bools, Ids, Ints, Matrix, joint, reject_rows
 from affinerank.support.errors import DataError

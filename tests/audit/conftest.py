@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.data.catalog import load
+from affinerank.counts.counts import ClickCounts
+from affinerank.data.sources import load
 from affinerank.pipeline.simulation import prepare_simulation
 
 WriteLog = Callable[..., str]

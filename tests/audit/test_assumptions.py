@@ -12,10 +12,10 @@ from affinerank.audit.assumptions import ACTIONS, assumptions, contradictions
 from affinerank.audit.facts import Facts, facts_of
 from affinerank.audit.page import audit_page
 from affinerank.bias.assumptions import DEPENDENT, UNIDENTIFIED
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.data.catalog import load
+from affinerank.counts.counts import ClickCounts
+from affinerank.data.sources import load
 from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.support.progress import quiet
 

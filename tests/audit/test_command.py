@@ -12,7 +12,7 @@ import pytest
 
 from affinerank.audit import audit_file
 from affinerank.cli import main
-from affinerank.clicks.counts import ClickCounts
+from affinerank.counts.counts import ClickCounts
 
 pytestmark = pytest.mark.slow
 

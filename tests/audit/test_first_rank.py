@@ -9,9 +9,9 @@ from affinerank.audit import first_rank
 from affinerank.audit.facts import facts_of
 from affinerank.audit.first_rank import FirstRank, judge_first_rank
 from affinerank.bias.pooling import RankPools
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows, rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.support.arrays import Floats
 from affinerank.support.progress import quiet
 

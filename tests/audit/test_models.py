@@ -13,10 +13,10 @@ from affinerank.audit.models import models_block, models_text
 from affinerank.audit.page import audit_page
 from affinerank.bias.mixture.comparison import Compared
 from affinerank.bias.pooling import View
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.data.catalog import load
+from affinerank.counts.counts import ClickCounts
+from affinerank.data.sources import load
 from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.support.progress import quiet
 

@@ -14,8 +14,8 @@ from affinerank.audit.changes import first_rank, worth
 from affinerank.audit.facts import Facts, facts_of, same_documents
 from affinerank.audit.findings import Audit, Step
 from affinerank.cli import main
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import ClickRows
 from affinerank.pipeline.swap_plan import plan_swaps
 from affinerank.support.progress import quiet
 

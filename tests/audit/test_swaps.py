@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 from affinerank.bias.swaps import rank_effect
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Ints
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.bias.logs import click_rows
 
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank.bias.mixture.population import Population
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats, Ints
 
 

@@ -20,9 +20,9 @@ from affinerank.bias.bands import Bands
 from affinerank.bias.method import Estimate
 from affinerank.bias.pooling import RankPools
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
 from affinerank.clicks.traffic import Traffic
-from affinerank.data.catalog import load
+from affinerank.counts.rows import ClickRows
+from affinerank.data.sources import load
 from affinerank.pipeline.simulation import prepare_simulation
 
 

@@ -10,14 +10,14 @@ import pytest
 from affinerank.bias import METHODS, EstimationSettings
 from affinerank.bias.gauge import gauge_error
 from affinerank.bias.method import Estimate
-from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models.files import load_users
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
-from affinerank.clicks.rows import rows_of
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.clicks.users import load_users
-from affinerank.data.catalog import DataSource
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.sources import DataSource
 from affinerank.pipeline import prepare_simulation
 from affinerank.pipeline.estimation import (
     estimate_from_rows,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from affinerank.bias import METHODS, EstimationSettings, Method
-from affinerank.clicks.rows import ClickRows, rows_of
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.data.catalog import DataSource
+from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.data.sources import DataSource
 from affinerank.defaults import EM, METHOD, METHOD_FROM_SWAPS
 from affinerank.pipeline import prepare_simulation
 from affinerank.pipeline.estimation import filled_features

@@ -10,7 +10,7 @@ import pytest
 from affinerank.bias import METHODS, EstimationSettings
 from affinerank.bias.listwise import QueryLists
 from affinerank.bias.pairwise import Pairs
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.errors import DataError
 from affinerank.support.progress import quiet
 

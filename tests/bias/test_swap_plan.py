@@ -16,7 +16,7 @@ from affinerank.bias.swap_plan import (
     uniform,
 )
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.defaults import JUDGE
 from affinerank.metrics import discount
 from affinerank.pipeline.weighing import weigh

@@ -20,7 +20,7 @@ from affinerank.bias.mixture.population import Population, population_of
 from affinerank.bias.mixture.search import aligned_fit
 from affinerank.bias.pooling import RankPools, pool_cells
 from affinerank.bias.trust_test import TrustTest, trust_test
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats
 
 # Not a test of its own.

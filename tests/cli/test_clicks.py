@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from affinerank.cli import main
-from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models.files import load_users
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.users import load_users
+from affinerank.counts.counts import ClickCounts
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
 pytestmark = [

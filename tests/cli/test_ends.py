@@ -181,7 +181,7 @@ def test_a_full_disk_tears_nothing(ready: Path) -> None:
 def test_readers_see_the_old_counts_or_the_new_never_half(
     small_log: tuple[str, str, str], tmp_path: Path
 ) -> None:
-    from affinerank.clicks.counts import ClickCounts
+    from affinerank.counts.counts import ClickCounts
 
     counts = ClickCounts.load(small_log[0])
     path = tmp_path / "counts.parquet"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from affinerank.cli import display, main
-from affinerank.clicks.users import load_users
+from affinerank.clicks.models.files import load_users
 from affinerank.output.charts import bias_figure
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from affinerank.cli import main
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.rankers.engines import TREE_ENGINES
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.networks import Networks, initial_parameters

@@ -16,7 +16,7 @@ from tests.pipeline.moving_lists import (
 )
 
 from affinerank.cli import main
-from affinerank.clicks.counts import ClickCounts
+from affinerank.counts.counts import ClickCounts
 from affinerank.data.parquet import write_parquet
 
 pytestmark = pytest.mark.slow

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from affinerank.cli import main
-from affinerank.clicks.counts import ClickCounts
+from affinerank.clicks.models.files import load_users
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.clicks.users import load_users
-from affinerank.data.catalog import DataSource
+from affinerank.counts.counts import ClickCounts
+from affinerank.data.sources import DataSource
 from affinerank.pipeline import prepare_simulation, train_production_ranker
 from affinerank.pipeline.judges import RANKS
 

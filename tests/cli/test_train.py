@@ -11,13 +11,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from affinerank.cli import main
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import rows_of
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.data.catalog import DataSource
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.sources import DataSource
 from affinerank.pipeline import (
     prepare_simulation,
     train,

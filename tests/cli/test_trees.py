@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from affinerank.cli import main
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.simulate import simulate_counts
-from affinerank.data.catalog import DataSource
-from affinerank.data.features import FeatureMapping
+from affinerank.clicks.simulation import simulate_counts
+from affinerank.counts.counts import ClickCounts
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.sources import DataSource
 from affinerank.pipeline import prepare_simulation, train, train_production_ranker
 from affinerank.rankers.ranker import judge, score
 from affinerank.rankers.trees import TreeSettings

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from affinerank.clicks.counting import Counted, count_log, open_table
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.log import LogOptions
+from affinerank.counts.counting import Counted, count_log, open_table
+from affinerank.counts.counts import ClickCounts
+from affinerank.logs.options import LogOptions
 
 Rows = list[dict[str, Any]]
 

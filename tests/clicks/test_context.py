@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import affinerank as ar
-from affinerank.clicks.context import with_context
-from affinerank.clicks.counting import count_log, open_table
+from affinerank.counts.counting import count_log, open_table
+from affinerank.logs.last_click import with_context
 from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow

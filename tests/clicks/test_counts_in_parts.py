@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import affinerank.clicks.counts as module
+import affinerank.counts.counts as module
 from affinerank import ClickCounts, ConfigError, DataError
-from affinerank.clicks.counts import CountsInParts
-from affinerank.clicks.rows import ClickRows, document_ids, rows_of
+from affinerank.counts.counts import CountsInParts
+from affinerank.counts.rows import ClickRows, document_ids, rows_of
 from affinerank.data.dataset import RankingDataset
 
 pytestmark = pytest.mark.slow

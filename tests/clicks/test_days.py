@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from affinerank.cli import main
-from affinerank.clicks.counting import count_log, open_table
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.days import day_of, days_in
+from affinerank.counts.counting import count_log, open_table
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.days import day_of, days_in
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import this_process
 
@@ -379,7 +379,7 @@ def count_meanwhile(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> list[i
             status[0] = main(words)
         return result
 
-    monkeypatch.setattr("affinerank.clicks.counting.count_log", counted_first)
+    monkeypatch.setattr("affinerank.counts.counting.count_log", counted_first)
     return status
 
 

@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from affinerank.cli import main
-from affinerank.clicks import faults
-from affinerank.clicks.counting import count_log, open_table
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.faults import LogFaultsError
-from affinerank.clicks.log import LogOptions, normalised
+from affinerank.counts.counting import count_log, open_table
+from affinerank.counts.counts import ClickCounts
+from affinerank.logs import faults
+from affinerank.logs.faults import LogFaultsError
+from affinerank.logs.options import LogOptions, normalised
 from affinerank.support.errors import AffineRankError, DataError
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from affinerank.cli import main
-from affinerank.clicks.importers import ImportedLog, import_ubi, read_tiangong
+from affinerank.logs.importers.tiangong import ImportedLog, import_ubi, read_tiangong
 from affinerank.support.errors import DataError
 from affinerank.support.limits import LINE_BYTES
 
@@ -151,7 +151,8 @@ def test_ubi_is_not_held_in_memory(tmp_path: Path) -> None:
                 events.write(json.dumps(click(f"s{i}", f"document-{i % 97}-{i % 20}")))
                 events.write("\n")
         code = (
-            "import sys, resource; from affinerank.clicks.importers import import_ubi;"
+            "import sys, resource;"
+            "from affinerank.logs.importers.ubi import import_ubi;"
             "found = import_ubi(*sys.argv[1:], memory='100MB');"
             "peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
             "print(found['impressions'], found['clicks without an impression'], peak)"

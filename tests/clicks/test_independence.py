@@ -7,14 +7,14 @@ import pytest
 from benchmarks.assumptions import Case, drawn
 from scipy import stats
 
-from affinerank.clicks.independence import (
+from affinerank.clicks.traffic import Simulation, Traffic
+from affinerank.counts.independence import (
     contrast,
     independence_test,
     sessions_without_click,
 )
-from affinerank.clicks.rows import ClickRows
-from affinerank.clicks.traffic import Simulation, Traffic
-from affinerank.data.catalog import load
+from affinerank.counts.rows import ClickRows
+from affinerank.data.sources import load
 from affinerank.pipeline.simulation import prepare_simulation
 
 pytestmark = pytest.mark.slow

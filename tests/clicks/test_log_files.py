@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from affinerank.clicks.counting import count_log, open_table
-from affinerank.clicks.faults import LogFaultsError
-from affinerank.clicks.log_files import layouts
+from affinerank.counts.counting import count_log, open_table
+from affinerank.logs.faults import LogFaultsError
+from affinerank.logs.files import layouts
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.limits import ID_BYTES, LINE_BYTES, TEXT_DEPTH
 
@@ -471,7 +471,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
 
 SPILLING = """
 import os, signal, sys
-from affinerank.clicks.counting import open_table
+from affinerank.counts.counting import open_table
 with open_table(sys.argv[1]):
     os.kill(os.getpid(), signal.SIGKILL)
 """

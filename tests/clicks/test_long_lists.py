@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from affinerank.clicks import faults
-from affinerank.clicks.counting import open_table
-from affinerank.clicks.engines import hashed
-from affinerank.clicks.faults import LogReport, validate
-from affinerank.clicks.log import LogOptions, normalised
+from affinerank.counts.counting import open_table
+from affinerank.engines.engine import hashed
+from affinerank.logs import faults
+from affinerank.logs.faults import LogReport, validate
+from affinerank.logs.options import LogOptions, normalised
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
 pytestmark = [

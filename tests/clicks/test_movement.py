@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.movement import measure_movement
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.movement import measure_movement
 from affinerank.support.errors import DataError
 
 pytestmark = pytest.mark.slow
@@ -120,7 +120,7 @@ def test_counts_that_are_read_in_parts_give_the_same(
     rows = [(f"q{q}", f"d{d}", int(k), int(1 + q % 3)) for q, d, k in keys]
     whole = counts_of(*rows)
     whole.save(tmp_path / "counts.parquet")
-    monkeypatch.setattr("affinerank.clicks.counts.ROWS_AT_ONCE", 20)
+    monkeypatch.setattr("affinerank.counts.counts.ROWS_AT_ONCE", 20)
     parts = ClickCounts.load(tmp_path / "counts.parquet")
     assert len(list(parts.parts())) > len(set(keys[:, 0]))  # some have no rows
     together, apart = (measure_movement(counts).to_dict() for counts in (whole, parts))

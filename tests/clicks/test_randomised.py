@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.log import LogOptions
+from affinerank.counts.counts import ClickCounts
+from affinerank.logs.options import LogOptions
 from affinerank.support.errors import DataError
 
 pytestmark = pytest.mark.slow

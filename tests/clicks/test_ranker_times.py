@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-import affinerank.clicks.counts as module
-from affinerank.clicks.counts import ClickCounts, CountsInParts
-from affinerank.clicks.log import LogOptions
-from affinerank.clicks.ranker_times import METADATA_KEY, MOST_RANKERS
+import affinerank.counts.counts as module
+from affinerank.counts.counts import ClickCounts, CountsInParts
+from affinerank.counts.ranker_times import METADATA_KEY, MOST_RANKERS
+from affinerank.logs.options import LogOptions
 
 pytestmark = pytest.mark.slow
 

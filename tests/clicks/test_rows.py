@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.rows import (
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import (
     ClickRows,
     Unmatched,
     document_ids,

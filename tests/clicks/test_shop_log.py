@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from affinerank.cli import main
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.movement import measure_movement
-from affinerank.data.catalog import DataSource
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.movement import measure_movement
+from affinerank.data.sources import DataSource
 
 pytestmark = pytest.mark.slow
 

@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from affinerank.clicks.counting import count_log, open_table
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import Shown
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies.rotate import Rotate
 from affinerank.clicks.policies.swap import Swap
-from affinerank.clicks.simulate import simulate_counts, write_session_log
+from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare
+from affinerank.counts.counting import count_log, open_table
+from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.support.arrays import Bools, Floats, Ints
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
@@ -233,7 +233,7 @@ def test_the_same_seed_gives_the_same_counts_and_log(tmp_path: Path) -> None:
 def test_a_log_is_written_in_blocks_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("affinerank.clicks.simulate.IMPRESSIONS_AT_ONCE", 100)
+    monkeypatch.setattr("affinerank.clicks.simulation.IMPRESSIONS_AT_ONCE", 100)
     reported = []
     simulation = prepared(Traffic(top_k=4))
     write_session_log(
@@ -302,7 +302,7 @@ def cascade_rows(simulation: Simulation) -> dict[Any, tuple[float, float]]:
 def test_sessions_and_counts_of_the_same_users_have_one_distribution(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("affinerank.clicks.simulate.IMPRESSIONS_AT_ONCE", 20_000)
+    monkeypatch.setattr("affinerank.clicks.simulation.IMPRESSIONS_AT_ONCE", 20_000)
     traffic, rankers = SETTINGS[name]
     simulation = prepared(traffic, *rankers)
     slow = replace(simulation, users=SessionBySession(**vars_of(simulation.users)))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from affinerank.clicks.models.by_segment import SegmentedModel
+from affinerank.clicks.models.files import load_users, save_users
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.users import load_users, save_users
 from affinerank.support.errors import DataError
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from affinerank.data.catalog import PUBLIC_SETS, DataSource, load
+from affinerank.data.sources import PUBLIC_SETS, DataSource, load
 from affinerank.support.errors import ConfigError, DataError
 
 

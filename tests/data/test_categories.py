@@ -14,12 +14,12 @@ import pytest
 from benchmarks import categories as benchmark
 
 from affinerank.cli import main
-from affinerank.clicks.simulate import simulate_counts
-from affinerank.data.catalog import DataSource
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.parquet import read_parquet, write_parquet
-from affinerank.data.reading import Chosen
+from affinerank.data.read_options import Chosen
+from affinerank.data.sources import DataSource
 from affinerank.pipeline import prepare_simulation, ranker_settings, train
 from affinerank.rankers.export import export_ranker
 from affinerank.rankers.loading import load_ranker

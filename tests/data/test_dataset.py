@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
-from affinerank.data.reading import parse_split
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.read_options import parse_split
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 

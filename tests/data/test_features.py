@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.support.errors import ConfigError
 
 NAN = np.nan

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.parquet import read_parquet, write_parquet
 from affinerank.support import large_arrays as mapped
 from affinerank.support.errors import AffineRankWarning, DataError

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from affinerank.data.catalog import load
 from affinerank.data.letor import read_letor
+from affinerank.data.sources import load
 
 ROOT = os.environ.get("AFFINERANK_DATA")
 pytestmark = pytest.mark.skipif(

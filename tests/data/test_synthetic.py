@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
-from affinerank.data.reading import SPLITS, Split
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.read_options import SPLITS, Split
 from affinerank.data.synthetic import CHUNK, WORLDS, generate_world
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.production import train_production_ranker

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from affinerank.cli import main
-from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.reading import Chosen
-from affinerank.data.tables import read_table
+from affinerank.data.read_options import Chosen
+from affinerank.data.sources import DataSource
+from affinerank.data.text_tables import read_table
 from affinerank.support.errors import DataError
 
 TEXT = """query_id,doc_id,label,price,rating
@@ -190,7 +190,7 @@ def test_json_lines_in_parts_are_those_at_once(
     path = tmp_path / "f.jsonl"
     path.write_text(LINES + '{"query_id": 8, "doc_id": 4, "label": 0, "brand": 7}\n')
     whole = read_table(path, Chosen(category="brand"))
-    monkeypatch.setattr("affinerank.data.tables.ROWS_AT_ONCE", 1)
+    monkeypatch.setattr("affinerank.data.text_tables.ROWS_AT_ONCE", 1)
     parts = read_table(path, Chosen(category="brand"))
     assert parts.categories == whole.categories == {"brand": ("7", "nike", "puma")}
     assert parts.doc_ids.tolist() == whole.doc_ids.tolist() == ["a", "b", "3", "4"]

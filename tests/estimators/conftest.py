@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import ESTIMATORS, Evidence, Fold, Weights
 from affinerank.support.arrays import Floats
 

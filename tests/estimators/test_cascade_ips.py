@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators.cascade_ips import stay_rates
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.errors import AffineRankWarning

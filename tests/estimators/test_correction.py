@@ -5,9 +5,9 @@ from math import comb
 import numpy as np
 import pytest
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows, rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.estimators import (
     ESTIMATORS,

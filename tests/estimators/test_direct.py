@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Evidence, Fold, direct
 from affinerank.estimators.evidence import CLICKS
 from affinerank.estimators.prior import RHO_GUESS

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.exposure import with_exposure
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies.plackett_luce import PlackettLuce
-from affinerank.clicks.rows import rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import rows_of
 from affinerank.estimators import (
     Division,
     Evidence,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ExpectedExposure
+from affinerank.counts.rows import ExpectedExposure
 from affinerank.estimators import (
     Division,
     Evidence,

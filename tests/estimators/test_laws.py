@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import ESTIMATORS, Weights
 from affinerank.estimators.correction import click_variance, standard_error
 from affinerank.support.arrays import Floats

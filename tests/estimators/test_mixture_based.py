@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Evidence, mixture_based
 
 from .conftest import USERS, Log, logs

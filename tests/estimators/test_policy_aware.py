@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows, ExpectedExposure
+from affinerank.counts.rows import ClickRows, ExpectedExposure
 from affinerank.estimators import Division, Evidence, Weights, policy_aware
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import DataError

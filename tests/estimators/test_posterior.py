@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Evidence, Fold, Weights, affine, posterior
 from affinerank.estimators.evidence import CLICKS
 from affinerank.estimators.prior import spread_around, stacked_prior

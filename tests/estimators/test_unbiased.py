@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Evidence, affine, bayes_ips, ips, naive
 from affinerank.estimators.correction import corrected
 

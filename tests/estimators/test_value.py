@@ -6,9 +6,9 @@ from math import comb
 import numpy as np
 import pytest
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import Values, rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import Values, rows_of
 from affinerank.defaults import BASELINE, CORRECTION, JUDGE, LABELS
 from affinerank.pipeline.judgments import save_judgments
 from affinerank.pipeline.weighing import weigh

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.metrics import ranks_by_score
 from affinerank.support.arrays import Floats, Ints
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows, rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.defaults import CORRECTION
 from affinerank.estimators import Weights
 from affinerank.evaluation.clusters import UserClusters

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import ESTIMATORS, Weights, affine, ips, naive
 from affinerank.evaluation.offpolicy import (
     Decision,

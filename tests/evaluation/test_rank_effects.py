@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.rows import ClickRows, rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.evaluation.rank_effects import DEPTH, POWER, rank_effects
 
 SHOWN = 10**9  # so many that half a click is nothing

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.rows import ClickRows, rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.evaluation.rank_weights import (
     RankWeights,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.defaults import CORRECTION, EM
 from affinerank.estimators.correction import mean_click_rate
 from affinerank.evaluation.rank_weights import RankWeights, centred, over_logged

@@ -14,7 +14,7 @@ from affinerank.clicks.models import CLICK_MODELS, ClickModelKind, Shown
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies import POLICIES, Placements, PolicyKind
 from affinerank.clicks.policies.policy import list_places
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Weights
 from affinerank.experiments.cells import cells_of
 from affinerank.experiments.plan import Grid, Plan, read_plan

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from affinerank.bias import EstimationSettings
-from affinerank.data.reading import Split
+from affinerank.data.read_options import Split
 from affinerank.estimators import Weights
 from affinerank.pipeline.estimation import estimate_from_rows
 from affinerank.pipeline.lists import fit_all

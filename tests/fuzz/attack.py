@@ -31,10 +31,10 @@ OUTCOMES = (
 GOOD = OUTCOMES[:2]
 MODULES = (
     *("ibis.backends.duckdb", "lightgbm", "onnx", "pyarrow.dataset", "pyarrow.acero"),
-    *("pyarrow.pandas_compat", "scipy.optimize", "torch", "affinerank.clicks.counting"),
+    *("pyarrow.pandas_compat", "scipy.optimize", "torch", "affinerank.counts.counting"),
     *("affinerank.audit.page", "affinerank.audit.survey", "affinerank.bias.em"),
     *("affinerank.bias.mixture.estimate", "affinerank.bias.mixture.interventions"),
-    *("affinerank.clicks.importers", "affinerank.data.letor", "affinerank.demo"),
+    *("affinerank.logs.importers.tiangong", "affinerank.data.letor", "affinerank.demo"),
     *("affinerank.pipeline.choice", "affinerank.pipeline.worlds"),
     *("affinerank.rankers.export", "affinerank.rankers.training"),
     *("affinerank.rankers.trees", "affinerank.experiments.reproduce"),

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
+from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.metrics import discount
 from affinerank.rankers.linear import LinearModel
 from affinerank.rankers.ranker import Ranker

@@ -2,7 +2,7 @@
 
 import pytest
 
-from affinerank.clicks.counts import ClickCounts
+from affinerank.counts.counts import ClickCounts
 from affinerank.pipeline.baseline import choose_baseline
 from affinerank.support.errors import ConfigError
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import affine, naive
 from affinerank.estimators.evidence import CLICKS
 from affinerank.pipeline.folds import FOLDS, Log, learn_in_folds

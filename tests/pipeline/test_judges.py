@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
-from affinerank.clicks.rows import ClickRows, rows_of
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.data.catalog import DataSource
+from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, METHOD_FROM_SWAPS
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged

@@ -16,8 +16,8 @@ from tests.pipeline.moving_lists import (
     updated_index,
 )
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
+from affinerank.counts.counts import ClickCounts
 from affinerank.pipeline.offpolicy import (
     ByClicks,
     OffPolicySettings,

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
-from affinerank.clicks.rows import rows_of
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.data.catalog import DataSource
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, EM
 from affinerank.estimators import ESTIMATORS, Estimator, affine
 from affinerank.evaluation.refits import mean_alpha

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.sources import DataSource
 from affinerank.pipeline import describe, train_production_ranker
 from affinerank.pipeline.description import profile_production
 from affinerank.rankers.ranker import judge, score

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.trust import TrustModel
+from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.pipeline import train
 from affinerank.rankers.blend import (
     Blend,

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.rankers import Ranker, export, mlp, trees
 from affinerank.rankers.blend import Blend, production_of
 from affinerank.rankers.export import export_ranker

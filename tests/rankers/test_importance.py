@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.rankers import Ranker, Targets
 from affinerank.rankers.blend import Blend
 from affinerank.rankers.importance import by_gain, by_permutation

@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import approx_fprime
 from scipy.special import expit
 
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.rankers import Fitted, Ranker, Targets, Validation
 from affinerank.rankers.best_networks import judge_of
 from affinerank.rankers.export import export_ranker

@@ -17,7 +17,7 @@ from benchmarks import export as benchmark
 from tests.rankers.planted_faults import TREE_FAULTS, below_for_at_most
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.rankers import (
     Ranker,
     engines,

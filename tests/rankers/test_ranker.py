@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.metrics import Metric
 from affinerank.rankers import (
     RANKERS,

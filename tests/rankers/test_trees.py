@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.metrics import Metric
 from affinerank.rankers import Fitted, Ranker, Targets, Validation
 from affinerank.rankers.best_networks import HeldOut, judge_of

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.rankers import Ranker, Targets, xgboost
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.targets import ClickTargets

@@ -25,7 +25,7 @@ from tests.recorded.inputs import (
 
 import affinerank as ar
 from affinerank.bias.gauge import display_gauge, inference_gauge
-from affinerank.clicks.counting import count_log, open_table
+from affinerank.counts.counting import count_log, open_table
 from affinerank.estimators.correction import standard_error
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.metrics import discount, ranks_by_score

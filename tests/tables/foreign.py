@@ -16,7 +16,7 @@ from affinerank.clicks.models import ClickModelKind, Shown
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies import Placements, PolicyKind
 from affinerank.clicks.policies.policy import list_places
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Estimator, Evidence, Weights
 from affinerank.estimators.correction import click_variance
 from affinerank.rankers.ranker import Fitted, RankerKind

@@ -10,9 +10,9 @@ import pytest
 from tests.tables import foreign
 
 from affinerank.clicks.models import CLICK_MODELS, Shown
-from affinerank.clicks.rows import ClickRows
-from affinerank.clicks.users import load_users, save_users
-from affinerank.data.features import FeatureMapping
+from affinerank.clicks.models.files import load_users, save_users
+from affinerank.counts.rows import ClickRows
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.pipeline.training import ranker_settings
 from affinerank.rankers import RANKERS, Ranker, Targets
 from affinerank.rankers.loading import load_ranker

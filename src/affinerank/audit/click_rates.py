@@ -9,7 +9,7 @@ from scipy import stats
 
 from affinerank.audit.facts import Facts, same_documents
 from affinerank.audit.findings import Block, Column, Question, Section
-from affinerank.clicks.counts import ClickCounts
+from affinerank.counts.counts import ClickCounts
 from affinerank.output.charts import Spec, lines_by_rank
 
 GROUPS_SHOWN = 8

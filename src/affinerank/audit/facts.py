@@ -15,9 +15,9 @@ from affinerank.bias.assumptions import DEPENDENT, Assumption, check_assumptions
 from affinerank.bias.mixture.comparison import best_model
 from affinerank.bias.overlap import Overlap, overlap_of
 from affinerank.bias.pooling import RankPools, pool_ranks
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.movement import Movement, measure_movement
-from affinerank.clicks.rows import (
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.movement import Movement, measure_movement
+from affinerank.counts.rows import (
     ClickRows,
     codes,
     document_ids,

@@ -26,7 +26,7 @@ import numpy as np
 from scipy import sparse, stats
 
 from affinerank.bias.pooling import RankPools
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators.correction import corrected, standard_error
 from affinerank.support.arrays import Bools, Floats, Ints
 from affinerank.support.large_arrays import blocks

@@ -10,7 +10,7 @@ from affinerank.audit.findings import Block, Column, Question, Section
 from affinerank.audit.models import models_block, models_text
 from affinerank.bias.assumptions import COUNT_CONTEXT, rank_status
 from affinerank.bias.overlap import Overlap
-from affinerank.clicks.counts_table import CONTEXT
+from affinerank.counts.table import CONTEXT
 from affinerank.estimators import ESTIMATORS
 from affinerank.output.charts import bias_figure
 

@@ -14,7 +14,7 @@ from affinerank.audit.usable import checks
 from affinerank.audit.words import times_text
 from affinerank.bias import Estimate
 from affinerank.bias.requirements import LEAST_DOCUMENTS
-from affinerank.clicks.counts import ClickCounts
+from affinerank.counts.counts import ClickCounts
 from affinerank.defaults import METHOD
 from affinerank.pipeline.swap_plan import SwapPlan, plan_swaps
 from affinerank.support.arrow import pa, pc

@@ -23,7 +23,7 @@ from affinerank.audit import (
 from affinerank.audit.facts import facts_of
 from affinerank.audit.findings import Audit, Section, Step
 from affinerank.audit.next_steps import next_steps
-from affinerank.clicks.counts import ClickCounts
+from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.support.errors import ConfigError
 from affinerank.support.files import scratch_folder
@@ -31,7 +31,7 @@ from affinerank.support.progress import Progress, quiet
 
 if TYPE_CHECKING:
     from affinerank.audit.survey import LogSurvey
-    from affinerank.clicks.log import LogOptions
+    from affinerank.logs.options import LogOptions
 
 
 SECTIONS = (
@@ -68,8 +68,8 @@ def audit_file(
         progress: Called at each stage.
     """
     from affinerank.audit.survey import survey_log
-    from affinerank.clicks.engines import open_table
-    from affinerank.clicks.log import LogOptions
+    from affinerank.engines.engine import open_table
+    from affinerank.logs.options import LogOptions
 
     settings, survey = options or LogOptions(), None
     counts: ClickCounts | None

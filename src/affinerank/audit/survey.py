@@ -10,11 +10,11 @@ from pathlib import Path
 import ibis
 import ibis.expr.types as ir
 
-from affinerank.clicks.counting import count_log
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.engines import engine_errors, in_parts, parsed_once, totals
-from affinerank.clicks.faults import LogReport, validate, without_bad_sessions
-from affinerank.clicks.log import LogOptions, normalised
+from affinerank.counts.counting import count_log
+from affinerank.counts.counts import ClickCounts
+from affinerank.engines.engine import engine_errors, in_parts, parsed_once, totals
+from affinerank.logs.faults import LogReport, validate, without_bad_sessions
+from affinerank.logs.options import LogOptions, normalised
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike
 from affinerank.support.progress import Progress

@@ -13,7 +13,7 @@ from affinerank.audit.findings import Block, Column, Mark, Question, Section
 from affinerank.audit.words import days_text, times_text
 from affinerank.bias.pooling import LEAST_CLICKS
 from affinerank.bias.requirements import DRAWS, LEAST_DOCUMENTS
-from affinerank.clicks.movement import WHAT_TO_LOG, Movement
+from affinerank.counts.movement import WHAT_TO_LOG, Movement
 
 if TYPE_CHECKING:
     from affinerank.audit.survey import LogSurvey

@@ -9,14 +9,14 @@ import numpy as np
 from scipy import stats
 
 from affinerank.bias.method import Estimate
-from affinerank.clicks.independence import (
+from affinerank.counts.independence import (
     LEVEL,
     Contrast,
     contrast,
     independence_test,
     sessions_without_click,
 )
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Ints, joint
 
 Verdict = Literal["found", "not found", "unknown"]

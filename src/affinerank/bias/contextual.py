@@ -25,7 +25,7 @@ from affinerank.bias.pooling import RankPools, pool_ranks, pooled
 from affinerank.bias.requirements import require_estimable
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats, Ints, Matrix
 from affinerank.support.errors import DataError
 

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import DataError
 

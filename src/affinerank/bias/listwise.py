@@ -22,7 +22,7 @@ from affinerank.bias.method import Estimate, EstimationSettings, Method
 from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.requirements import require_estimable
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats, Ints, Matrix
 from affinerank.support.threads import one_blas_thread
 

@@ -14,7 +14,7 @@ from affinerank.bias.gauge import GaugeError, display_gauge, inference_gauge
 from affinerank.bias.overlap import Overlap
 from affinerank.bias.pooling import LEAST_CLICKS, RankPools
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.output.blocks import Tabular
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.support.arrays import Floats, Ints, Matrix

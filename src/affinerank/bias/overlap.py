@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from affinerank.bias.pooling import RankPools, pooled
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Ints
 from affinerank.support.errors import DataError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from affinerank.bias.pooling import RankPools
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.errors import DataError
 
 LEAST_QUERIES = 10

@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats, Ints
 
 ROUNDS = 40

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from affinerank.bias.overlap import moved_rows
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 
 LEAST_QUERIES = 20
 

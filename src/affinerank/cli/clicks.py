@@ -77,7 +77,7 @@ def simulate(
     """
     from affinerank.clicks.shop_log import write_product_table
     from affinerank.clicks.traffic import Traffic
-    from affinerank.data.reading import parse_split
+    from affinerank.data.read_options import parse_split
     from affinerank.data.shop import SHOP
     from affinerank.pipeline import (
         prepare_shop,
@@ -225,10 +225,10 @@ def count(
         holdout_by: query, or time: the last sessions.
         holdout_from: Set aside what began then or later, instead.
     """
-    from affinerank.clicks.counting import count_log, open_table
-    from affinerank.clicks.days import require_log_outside
     from affinerank.clicks.exposure import expected_exposure
-    from affinerank.clicks.faults import LogFaultsError
+    from affinerank.counts.counting import count_log, open_table
+    from affinerank.counts.days import require_log_outside
+    from affinerank.logs.faults import LogFaultsError
 
     if days.removed():
         return {"removed": days.remove, "written": str(days.into)}, display.notes
@@ -291,7 +291,7 @@ def ubi(
         events: Index ubi_events, JSON Lines: impressions and clicks.
         click_action: Name of the events that are clicks.
     """
-    from affinerank.clicks.importers import UBI_CLICKS, import_ubi
+    from affinerank.logs.importers.tiangong import UBI_CLICKS, import_ubi
 
     require_writable(output, suffix=".parquet", reads=[queries, events])
     actions = click_action or UBI_CLICKS
@@ -307,7 +307,7 @@ def tiangong(files: list[Path], *, output: Output = Path("log.parquet")) -> Resu
     Options:
         files: Files of result pages.
     """
-    from affinerank.clicks.importers import read_tiangong
+    from affinerank.logs.importers.tiangong import read_tiangong
 
     require_writable(output, suffix=".parquet", reads=files)
     imported = read_tiangong(*files)

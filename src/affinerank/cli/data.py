@@ -25,7 +25,7 @@ def describe(
 
     Example: affinerank data describe yahoo-like:500
     """
-    from affinerank.data.reading import parse_split
+    from affinerank.data.read_options import parse_split
     from affinerank.pipeline import describe
 
     about = describe(

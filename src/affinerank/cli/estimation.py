@@ -56,7 +56,7 @@ def estimate(
         replicates: Resamples behind the bands of the EM.
     """
     from affinerank.bias.method import EstimationSettings
-    from affinerank.clicks.users import save_users
+    from affinerank.clicks.models.files import save_users
     from affinerank.output.charts import bias_figure, figure_format, save_figure
     from affinerank.pipeline import estimate_users
 

@@ -399,6 +399,6 @@ def _report_estimate(estimate: Any, save_users: Path | None) -> None:
     for note in estimate.notes:
         display.say(f"note: {note}")
     if save_users is not None:
-        from affinerank.clicks.users import save_users as write_users
+        from affinerank.clicks.models.files import save_users as write_users
 
         write_users(estimate.users, save_users)

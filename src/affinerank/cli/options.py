@@ -84,8 +84,8 @@ class LabelledData:
 
     def source(self, data: str) -> Any:
         """Find out what DATA is."""
-        from affinerank.data.catalog import DataSource
-        from affinerank.data.reading import Chosen, parse_missing
+        from affinerank.data.read_options import Chosen, parse_missing
+        from affinerank.data.sources import DataSource
         from affinerank.support.settings import pair
 
         names = tuple(pair(text, "--data-column") for text in self.data_column or ())
@@ -106,7 +106,7 @@ class LabelledData:
         self, data: str | None, default: str = "train", *, named: bool = True
     ) -> Any:
         """Read the split named, or the one that a command takes by itself."""
-        from affinerank.data.reading import parse_split
+        from affinerank.data.read_options import parse_split
 
         if data is None:
             return None
@@ -169,7 +169,7 @@ class LogReading:
 
     def options(self, **more: Any) -> Any:
         """Build what the counting engine takes."""
-        from affinerank.clicks.log import LogOptions
+        from affinerank.logs.options import LogOptions
         from affinerank.support.settings import pair
 
         given = {k: v for k, v in asdict(self).items() if k not in self.opening()}
@@ -191,7 +191,7 @@ class Days:
 
     def load(self, counts: Path) -> Any:
         """Read the counts."""
-        from affinerank.clicks.counts import ClickCounts
+        from affinerank.counts.counts import ClickCounts
 
         return ClickCounts.load(counts, since=self.since, until=self.until)
 
@@ -216,7 +216,7 @@ class Into:
 
     def removed(self) -> bool:
         """Take a day out, if that is asked for."""
-        from affinerank.clicks.days import day_of, remove_day
+        from affinerank.counts.days import day_of, remove_day
 
         if self.into is None and self != Into():
             raise ConfigError("--day, --replace, --remove and --keep-days need --into")
@@ -228,8 +228,8 @@ class Into:
         self, log: str, output: Path
     ) -> tuple[AbstractContextManager[Path], Path]:
         """Return where counts go, to be entered, and the file that they become."""
-        from affinerank.clicks.counts import ClickCounts
-        from affinerank.clicks.days import day_of, new_day
+        from affinerank.counts.counts import ClickCounts
+        from affinerank.counts.days import day_of, new_day
 
         if self.into is None:
             return nullcontext(output), output
@@ -245,7 +245,7 @@ class Into:
 
     def too_old(self) -> list[str]:
         """Remove the days that are older than those to keep."""
-        from affinerank.clicks.days import keep_last
+        from affinerank.counts.days import keep_last
 
         if self.into is None or self.keep_days is None:
             return []
@@ -332,7 +332,7 @@ def _documented(owner: object) -> tuple[str, dict[str, str]]:
 
 def load(users: Path | None, counts: Any = None, seed: int = 0) -> Any:
     """Read a user model, if one is named; warn where counts prefer others."""
-    from affinerank.clicks.users import load_users
+    from affinerank.clicks.models.files import load_users
 
     known = None if users is None else load_users(users)
     if known is not None and counts is not None:

@@ -8,16 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import (
-    EXPOSURE,
-    KEYS,
-    NUMBERS,
-    RANDOMISED,
-    typed_column,
-)
 from affinerank.clicks.policies.policy import AnyPolicy, Lists, probability
 from affinerank.clicks.traffic import Traffic
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.table import EXPOSURE, KEYS, NUMBERS, RANDOMISED, typed_column
 from affinerank.data.parquet import parquet_errors
 from affinerank.metrics import ranks_by_score
 from affinerank.support.arrays import Floats, Ints

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from affinerank.clicks.simulate import IMPRESSIONS_AT_ONCE, require_sessions
+from affinerank.clicks.simulation import IMPRESSIONS_AT_ONCE, require_sessions
 from affinerank.clicks.traffic import Block, Simulation
 from affinerank.data.dataset import RankingDataset
 from affinerank.support.arrays import Ints, Rng

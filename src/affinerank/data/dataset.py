@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank.data.categories import Values
-from affinerank.data.features import FeatureMapping
-from affinerank.data.validation import (
+from affinerank.data.dataset_checks import (
     as_ids,
     as_labels,
     as_matrix,
@@ -27,6 +26,7 @@ from affinerank.data.validation import (
     require_codes,
     with_length,
 )
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.output.blocks import Tabular
 from affinerank.support.arrays import Ids, Ints, Matrix
 from affinerank.support.arrow import pa, pq

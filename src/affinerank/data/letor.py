@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.dataset_checks import default_feature_names
 from affinerank.data.parquet import parquet_errors, read_through_cache
-from affinerank.data.reading import Missing, parse_missing
-from affinerank.data.validation import default_feature_names
+from affinerank.data.read_options import Missing, parse_missing
 from affinerank.support import limits
 from affinerank.support.arrays import Ids, Ints, Matrix
 from affinerank.support.errors import DataError

@@ -21,7 +21,7 @@ import numpy as np
 
 from affinerank.data.categories import Values, codes, is_truth, values_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.reading import Chosen, Missing, how_to_read
+from affinerank.data.read_options import Chosen, Missing, how_to_read
 from affinerank.support import limits
 from affinerank.support.arrays import Ids, Ints, Matrix
 from affinerank.support.arrow import is_text, pa, pc, pq

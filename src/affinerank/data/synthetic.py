@@ -44,7 +44,7 @@ from typing import Any, Literal
 import numpy as np
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.reading import SPLITS, Split, parse_split
+from affinerank.data.read_options import SPLITS, Split, parse_split
 from affinerank.data.shop import SHOP, ShopWorld
 from affinerank.support.arrays import Floats, Ints, Matrix, Rng
 from affinerank.support.errors import DataError

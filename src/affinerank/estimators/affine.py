@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators.correction import corrected
 from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
 from affinerank.support.arrays import Floats, joint

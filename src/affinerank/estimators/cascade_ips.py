@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from affinerank.clicks.models.model import require_shares
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators.correction import smoothed_variance
 from affinerank.estimators.evidence import Estimator, Evidence, Weights
 from affinerank.support.arrays import Floats

@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators.evidence import Weights
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import DataError, warn

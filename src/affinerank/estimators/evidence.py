@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Bools, Floats, Ints, Matrix
 from affinerank.support.errors import ConfigError
 

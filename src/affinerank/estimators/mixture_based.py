@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators.evidence import Estimator, Evidence, Weights
 from affinerank.estimators.unit import LEAST_RATE, UnitLink
 from affinerank.support.arrays import Bools, Floats, Ints

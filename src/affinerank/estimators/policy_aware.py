@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.clicks.rows import ClickRows, ExpectedExposure
+from affinerank.counts.rows import ClickRows, ExpectedExposure
 from affinerank.estimators.correction import corrected
 from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
 from affinerank.support.errors import DataError

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators.evidence import CLICKS, Fold
 from affinerank.estimators.unit import LEAST_RATE, UnitLink
 from affinerank.support.arrays import Bools, Floats, Ints, sigmoid

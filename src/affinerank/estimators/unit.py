@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators.evidence import Weights
 from affinerank.support.arrays import Floats
 

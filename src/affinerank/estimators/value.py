@@ -35,7 +35,7 @@ from dataclasses import replace
 import numpy as np
 
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators.evidence import Weights
 from affinerank.estimators.unit import UnitLink
 from affinerank.support.arrays import Floats

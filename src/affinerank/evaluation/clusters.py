@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Weights
 from affinerank.evaluation.offpolicy import LEVEL, Estimate, Interval
 from affinerank.support.arrays import Floats, Ints, joint

@@ -39,7 +39,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Weights
 from affinerank.evaluation.unseen import Predicted
 from affinerank.support.arrays import Floats, Ints

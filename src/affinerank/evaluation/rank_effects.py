@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.evaluation.rank_weights import ranks_of
 from affinerank.support.arrays import Floats
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.metrics import Metric, discount, ranks_by_score
 from affinerank.support.arrays import Bools, Floats, Ints
 from affinerank.support.errors import ConfigError

@@ -33,7 +33,7 @@ import numpy as np
 from affinerank.bias import METHODS, EstimationSettings
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Weights
 from affinerank.estimators.correction import mean_click_rate
 from affinerank.evaluation.offpolicy import Estimate, Interval, by_query

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators.affine import slopes_by_information
 from affinerank.estimators.correction import corrected
 from affinerank.estimators.evidence import CLICKS, Fold, Weights

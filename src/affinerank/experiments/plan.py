@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from affinerank.data.catalog import PUBLIC_SETS, DataSource
+from affinerank.data.sources import PUBLIC_SETS, DataSource
 from affinerank.defaults import POLICY
 from affinerank.experiments.coordinates import (
     FIGURES,

@@ -10,7 +10,7 @@ import numpy as np
 
 from affinerank.bias.gauge import gauge_error
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.estimators import affine
 from affinerank.evaluation.significance import Comparison, compare_queries, compare_runs
 from affinerank.experiments.coordinates import UNNAMED, settings_of, title_of

@@ -1,9 +1,11 @@
 """Public names of the pipeline, and the modules that they are loaded from."""
 
+from affinerank.counts.holdout import held_out as held_out
+from affinerank.data.databases import database_source as database_source
+
 from .choice import Choice as Choice
 from .choice import ChoiceSettings as ChoiceSettings
 from .choice import train_chosen as train_chosen
-from .database import database_source as database_source
 from .debiasing import debias as debias
 from .debiasing import save_labels as save_labels
 from .description import RANKS_SHOWN as RANKS_SHOWN
@@ -14,7 +16,6 @@ from .importance import feature_importance as feature_importance
 from .offpolicy import OffPolicySettings as OffPolicySettings
 from .offpolicy import evaluate_from_clicks as evaluate_from_clicks
 from .offpolicy import gain_over_logged as gain_over_logged
-from .parts import held_out as held_out
 from .production import train_production_ranker as train_production_ranker
 from .ranking import rank as rank
 from .safe import train_safe as train_safe

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import grouped
-from affinerank.clicks.ranker_times import rankers_at_the_end
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.ranker_times import rankers_at_the_end
+from affinerank.counts.table import grouped
 from affinerank.support.errors import ConfigError
 
 

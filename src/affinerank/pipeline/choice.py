@@ -47,9 +47,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.holdout import matched_rows, train_part
+from affinerank.counts.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.defaults import (
@@ -68,7 +69,6 @@ from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
 from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.members import ONE_HOT, member_plans
-from affinerank.pipeline.parts import matched_rows, train_part
 from affinerank.pipeline.recipe import LEAST_QUERIES
 from affinerank.pipeline.training import Trained, ranker_settings, train
 from affinerank.pipeline.weighing import users_for, weigh

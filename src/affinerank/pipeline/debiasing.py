@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import VALUES
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.holdout import ids_of, matched_rows
+from affinerank.counts.rows import ClickRows
+from affinerank.counts.table import VALUES
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import ESTIMATOR
 from affinerank.estimators import Estimator, Fold, Weights
 from affinerank.estimators.correction import standard_error
 from affinerank.estimators.value import value_variance
 from affinerank.pipeline.folds import Log, learn_quickly
-from affinerank.pipeline.parts import ids_of, matched_rows
 from affinerank.pipeline.weighing import learns_of, rows_named, weigh, with_clip
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike, written_whole

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.reading import Split
+from affinerank.data.read_options import Split
+from affinerank.data.sources import DataSource
 from affinerank.defaults import RELEVANT_ABOVE
 from affinerank.metrics import mean_by_rank, ranks_by_score
 from affinerank.pipeline.production import PRODUCTION_QUERIES, train_production_ranker

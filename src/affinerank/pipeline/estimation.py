@@ -14,15 +14,15 @@ from affinerank.bias.method import AUTO
 from affinerank.bias.overlap import Overlap, moved_rows, overlap_of
 from affinerank.bias.pooling import LEAST_CLICKS, RankPools, pool_ranks
 from affinerank.bias.requirements import LEAST_DOCUMENTS
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models.affine import EstimatedBy
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows, rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.holdout import matched_rows, train_part
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FREQUENT, FeatureMapping
+from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
 from affinerank.defaults import METHOD, METHOD_FROM_CLICKED_LISTS, METHOD_FROM_SWAPS
-from affinerank.pipeline.parts import matched_rows, train_part
 from affinerank.support.arrays import Matrix
 from affinerank.support.errors import ConfigError, warn
 from affinerank.support.large_arrays import taken

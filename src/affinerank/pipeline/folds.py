@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import QUICK
 from affinerank.estimators import Weights

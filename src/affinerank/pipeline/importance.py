@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.holdout import held_part, matched_rows
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION
 from affinerank.pipeline.lists import side_by_side
-from affinerank.pipeline.parts import held_part, matched_rows
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.importance import REPEATS, Importance, by_permutation

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from affinerank.bias import EstimationSettings
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.defaults import CORRECTION, METHOD_FROM_SWAPS
 from affinerank.estimators import Weights
 from affinerank.evaluation.rank_effects import rank_effects

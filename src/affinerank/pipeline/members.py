@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FREQUENT, FeatureMapping
+from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
 from affinerank.estimators import Weights
 from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.pipeline.recipe import fit_chosen

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import EstimatedBy
-from affinerank.clicks.movement import WHAT_TO_LOG, Movement, measure_movement
-from affinerank.clicks.rows import ClickRows, rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.holdout import held_part, matched_rows, train_part
+from affinerank.counts.movement import WHAT_TO_LOG, Movement, measure_movement
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import BASELINE, CORRECTION, METHOD
 from affinerank.estimators import Fold, Weights
@@ -64,7 +65,6 @@ from affinerank.pipeline.estimation import filled_features
 from affinerank.pipeline.evaluation import learnt_by
 from affinerank.pipeline.folds import Log, learn_quickly
 from affinerank.pipeline.judges import second_judge
-from affinerank.pipeline.parts import held_part, matched_rows, train_part
 from affinerank.pipeline.weighing import learns_of, require_users, rows_named, weigh
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
@@ -273,7 +273,7 @@ def evaluate_from_clicks(
     is not told of the users, says what it takes the difference for
     (:mod:`affinerank.pipeline.judges`). Where documents moved within query, ranker and
     segment, and the log does not declare why, no comparison can be decided
-    (:mod:`affinerank.clicks.movement`).
+    (:mod:`affinerank.counts.movement`).
 
     Relevance of documents that were never shown is predicted from features, scores and
     the clicks on others, and intervals hold what that leaves open; they assume that

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FREQUENT, FeatureMapping
+from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
 from affinerank.defaults import RELEVANT_ABOVE, TREES
 from affinerank.rankers.ranker import Ranker
 from affinerank.support.errors import DataError

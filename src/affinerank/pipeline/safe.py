@@ -24,16 +24,16 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows, rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.holdout import train_part
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, ESTIMATOR, RANKER
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged, ranks_of
 from affinerank.pipeline.choice import ChoiceSettings, hold_out
 from affinerank.pipeline.judges import second_judge
-from affinerank.pipeline.parts import train_part
 from affinerank.pipeline.training import Trained, train
 from affinerank.pipeline.weighing import users_for, weigh
 from affinerank.rankers.blend import (

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from affinerank.clicks.models import ClickModel
+from affinerank.clicks.models.files import save_users as write_users
 from affinerank.clicks.shop_log import (
     DAYS,
     DAYS_OF_V1,
@@ -16,8 +17,7 @@ from affinerank.clicks.shop_log import (
     write_shop_log,
 )
 from affinerank.clicks.traffic import Traffic
-from affinerank.clicks.users import save_users as write_users
-from affinerank.data.reading import Split
+from affinerank.data.read_options import Split
 from affinerank.data.shop import ShopWorld
 from affinerank.data.synthetic import DrawnWorld
 from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE

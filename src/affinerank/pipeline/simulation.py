@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from affinerank.clicks.models import CLICK_MODELS, ClickModel
-from affinerank.clicks.simulate import simulate_counts, write_session_log
+from affinerank.clicks.models.files import save_users as write_users
+from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare, sessions_for
-from affinerank.clicks.users import save_users as write_users
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
 from affinerank.metrics import ranks_by_score
@@ -164,8 +164,8 @@ def simulate(
     if log is not None:
         about |= write_session_log(simulation, wanted, log, rng=rng, progress=progress)
     if counts is not None and log is not None:
-        from affinerank.clicks.counting import count_log, open_table
-        from affinerank.clicks.log import LogOptions
+        from affinerank.counts.counting import count_log, open_table
+        from affinerank.logs.options import LogOptions
 
         how: dict[str, Any] = {"check": False, "context": context}
         if simulation.segments:

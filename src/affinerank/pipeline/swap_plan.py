@@ -20,14 +20,14 @@ from affinerank.bias.swap_plan import (
     of_users,
     uniform,
 )
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows, rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.holdout import ids_of, train_part
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, JUDGE
 from affinerank.evaluation.rank_weights import DCG_10, logged_weights, shown_weights
 from affinerank.metrics import discount
-from affinerank.pipeline.parts import ids_of, train_part
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows, Unmatched, rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.holdout import matched_rows, train_part
+from affinerank.counts.rows import ClickRows, Unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FREQUENT, FeatureMapping
+from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
 from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
 from affinerank.estimators import Fold, Weights
 from affinerank.output.blocks import Tabular
@@ -29,7 +30,6 @@ from affinerank.pipeline.members import (
     member_plans,
     report,
 )
-from affinerank.pipeline.parts import matched_rows, train_part
 from affinerank.pipeline.recipe import held_out_queries, require_recipe
 from affinerank.pipeline.weighing import (
     judging,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import JUDGE
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Fold, Weights

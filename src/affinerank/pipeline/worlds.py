@@ -25,13 +25,13 @@ from affinerank.bias.pooling import pool_ranks
 from affinerank.clicks.models import CLICK_MODELS, trust
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies import fixed
-from affinerank.clicks.rows import ClickRows, rows_of
-from affinerank.clicks.simulate import simulate_counts
+from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic, prepare
-from affinerank.data.catalog import DataSource
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FREQUENT, FeatureMapping
-from affinerank.data.reading import Split
+from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
+from affinerank.data.read_options import Split
+from affinerank.data.sources import DataSource
 from affinerank.data.synthetic import WORLDS
 from affinerank.defaults import PAPER, RELEVANT_ABOVE
 from affinerank.estimators import Fold, Weights, affine

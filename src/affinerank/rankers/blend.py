@@ -238,7 +238,7 @@ def with_production(
 
 def production_of(feature: str) -> Ranker:
     """Return a ranker whose score is the value of one feature: production's score."""
-    from affinerank.data.features import FeatureMapping
+    from affinerank.data.feature_mapping import FeatureMapping
 
     model = LinearModel(np.ones(1), 0.0)
     mapping = FeatureMapping((feature,), scaling="none")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from affinerank.data.features import SCALINGS
+from affinerank.data.feature_mapping import SCALINGS
 from affinerank.rankers import parameters
 from affinerank.rankers.held_out import value_of_scores
 from affinerank.rankers.ranker import Fitted, Model, RankerKind, Task

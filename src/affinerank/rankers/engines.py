@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.rankers.tree_nodes import (
     FLOAT,
     LARGEST,

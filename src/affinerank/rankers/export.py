@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.rankers import RANKERS, trees
 from affinerank.rankers.blend import AnyRanker, Blend
 from affinerank.rankers.engine_readers import LINEAR_READERS, TREE_READERS, Reader

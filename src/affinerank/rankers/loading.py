@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from affinerank.data.features import SCALINGS, FeatureMapping
+from affinerank.data.feature_mapping import SCALINGS, FeatureMapping
 from affinerank.rankers import RANKERS
 from affinerank.rankers.blend import AnyRanker, Blend
 from affinerank.rankers.ranker import ABOUT, FORMAT, Member, Ranker, RankerKind

@@ -2,8 +2,7 @@
 
 The input is ``features [n_documents, n_features]`` of one query, the output is
 ``scores [n_documents]``. The graph first maps features as
-:class:`~affinerank.data.features.FeatureMapping` does: it scales them and fills missing
-values. Then it applies the model. The graph of a blend does this for each member and
+``FeatureMapping`` does: it scales them and fills missing values. Then it applies the model. The graph of a blend does this for each member and
 adds up their scores. The input has the code of a category, or NaN. The graph is written
 node by node; nothing is traced.
 """
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.rankers.tree_nodes import Node, Tree, rounded_down
 from affinerank.support.errors import DataError
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
 from affinerank.rankers.tree_nodes import FLOAT, LARGEST, Tree

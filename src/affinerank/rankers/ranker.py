@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from affinerank.data.features import SCALINGS, FeatureMapping
+from affinerank.data.feature_mapping import SCALINGS, FeatureMapping
 from affinerank.metrics import Metric, MetricValues
 from affinerank.output.blocks import Tabular
 from affinerank.rankers.targets import Validation

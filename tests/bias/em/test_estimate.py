@@ -14,11 +14,11 @@ from affinerank.bias.em.run import EMSettings, Parameters, Run
 from affinerank.bias.em.stack import EMStack
 from affinerank.bias.method import HeldOutLogs
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows, rows_of
-from affinerank.clicks.simulate import simulate_counts
-from affinerank.data.catalog import DataSource
+from affinerank.clicks.simulation import simulate_counts
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.features import FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.data.sources import DataSource
 from affinerank.estimators.correction import corrected
 from affinerank.pipeline import prepare_simulation
 from affinerank.rankers.best_networks import HeldOut

@@ -19,7 +19,7 @@ from affinerank.bias.mixture.levels import Levels
 from affinerank.bias.pooling import pool_cells, pool_ranks
 from affinerank.clicks.models.browsing import BrowsingModel
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats
 
 DEPTH = 5

@@ -12,7 +12,7 @@ from affinerank.bias.gauge import gauge_error
 from affinerank.bias.method import EstimationSettings
 from affinerank.bias.mixture.estimate import Mixture, fit_mixture
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats, Matrix
 from affinerank.support.errors import DataError
 

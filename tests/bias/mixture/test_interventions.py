@@ -12,7 +12,7 @@ from affinerank.bias.method import EstimationSettings
 from affinerank.bias.mixture.estimate import Mixture
 from affinerank.bias.mixture.interventions import fit_interventions
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import DataError
 

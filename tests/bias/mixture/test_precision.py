@@ -22,7 +22,7 @@ from affinerank.bias.mixture.scores import document_scores
 from affinerank.bias.mixture.search import aligned_fit
 from affinerank.bias.pooling import RankPools, pool_cells
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats
 
 DrawLog = Callable[..., tuple[ClickRows, Floats]]

@@ -25,7 +25,7 @@ from affinerank.bias.mixture.search import (
     without_idle_levels,
 )
 from affinerank.bias.pooling import RankPools, pool_cells
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats
 
 DrawLog = Callable[..., tuple[ClickRows, Floats]]

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 from affinerank.cli import main
-from affinerank.clicks.counting import count_log, open_table
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.log import LogOptions
 from affinerank.clicks.models import CLICK_MODELS, Shown
 from affinerank.clicks.models.browsing import BrowsingModel
 from affinerank.clicks.models.by_query import UsersByQuery
 from affinerank.clicks.models.by_segment import SegmentedModel
+from affinerank.clicks.models.files import load_users, save_users
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
-from affinerank.clicks.rows import ClickRows, rows_of
-from affinerank.clicks.simulate import simulate_counts, write_session_log
+from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare
-from affinerank.clicks.users import load_users, save_users
+from affinerank.counts.counting import count_log, open_table
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
+from affinerank.logs.options import LogOptions
 from affinerank.pipeline.simulation import users_of
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.settings import Spec

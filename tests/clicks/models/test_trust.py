@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.models import CLICK_MODELS, Shown
 from affinerank.clicks.models.trust import EstimatedBy, PaperUsers, TrustModel
-from affinerank.clicks.rows import rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.rows import rows_of
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 pytestmark = pytest.mark.slow

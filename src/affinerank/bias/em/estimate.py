@@ -14,7 +14,7 @@ from affinerank.bias.em.stack import EMStack, fallen_cells
 from affinerank.bias.em.updates import as_zeta, start_of
 from affinerank.bias.method import Estimate, EstimationSettings, HeldOutLogs
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.rankers.best_networks import Best
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.ranker import Fitted

@@ -7,7 +7,7 @@ from typing import Any
 from affinerank.bias.method import Estimate, EstimationSettings, Method
 from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.requirements import require_estimable
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.progress import Progress
 from affinerank.support.registry import later
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.settings import require_at_least, require_choice
 

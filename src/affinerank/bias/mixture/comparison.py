@@ -34,7 +34,7 @@ from affinerank.bias.trust_test import (
     trust_test,
 )
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats, Ints, Rng
 
 CLEAR = 2.0  # standard errors by which a less simple model must lead

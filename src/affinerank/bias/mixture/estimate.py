@@ -36,7 +36,7 @@ from affinerank.bias.requirements import DRAWS, LEAST_DOCUMENTS, require_estimab
 from affinerank.clicks.models.browsing import BrowsingModel
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Matrix, Rng
 from affinerank.support.errors import DataError, warn
 from affinerank.support.progress import Progress

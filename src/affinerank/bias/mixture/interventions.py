@@ -22,7 +22,7 @@ from affinerank.bias.mixture.search import find_levels
 from affinerank.bias.overlap import moved_rows, overlap_of, require_connected
 from affinerank.bias.pooling import pool_ranks
 from affinerank.bias.requirements import require_estimable
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Matrix, Rng
 
 

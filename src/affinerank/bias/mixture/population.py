@@ -13,7 +13,7 @@ import numpy as np
 
 from affinerank.bias.pooling import Cells
 from affinerank.bias.requirements import DRAWS
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Bools, Floats, Ints, Rng, runs
 
 BY_DOC = ("doc", "query", "half", "weight", "cell")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank.clicks.models.model import Identified, Users
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support import limits
 from affinerank.support.arrays import Bools, Floats, Ints
 from affinerank.support.errors import ConfigError, DataError, warn

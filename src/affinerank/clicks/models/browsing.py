@@ -19,7 +19,7 @@ import numpy as np
 from affinerank.clicks.models.affine import AffineModel
 from affinerank.clicks.models.model import ClickModelKind, Shown
 from affinerank.clicks.models.trust import PaperUsers, TrustModel, paper_rates
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Bools, Ints, Rng
 from affinerank.support.errors import DataError
 

@@ -14,7 +14,7 @@ import numpy as np
 from affinerank.clicks.models.given import GivenModel
 from affinerank.clicks.models.model import Shown
 from affinerank.clicks.models.trust import PaperUsers, paper_rates
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Bools, Floats, Ints, Rng
 from affinerank.support.errors import ConfigError
 

@@ -17,7 +17,7 @@ from affinerank.clicks.models.model import (
     Users,
 )
 from affinerank.clicks.models.trust import PaperUsers, TrustModel
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Bools, Floats, Ints, Rng
 from affinerank.support.errors import ConfigError, DataError
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from affinerank.clicks.models.given import GivenModel
 from affinerank.clicks.models.model import Shown, require_shares
-from affinerank.clicks.rows import ClickRows
+from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Bools, Rng
 from affinerank.support.errors import ConfigError
 

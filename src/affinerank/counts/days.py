@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from affinerank.clicks.counts_table import (
+from affinerank.counts.table import (
     COLUMNS,
     CONTEXT,
     KEYS,

@@ -12,12 +12,12 @@ import ibis
 import ibis.expr.types as ir
 from ibis import _
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import CONTEXT, KEYS
-from affinerank.clicks.engines import gathered, hashed, is_duckdb
-from affinerank.clicks.faults import WORD, Finding
-from affinerank.clicks.independence import Independence, independence_test
-from affinerank.clicks.rows import rows_of
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.independence import Independence, independence_test
+from affinerank.counts.rows import rows_of
+from affinerank.counts.table import CONTEXT, KEYS
+from affinerank.engines.engine import gathered, hashed, is_duckdb
+from affinerank.logs.faults import WORD, Finding
 
 Context = Literal["auto", "last-click", "none"]
 SAMPLED = 250_000  # rows that the test of independence looks at, about

@@ -1,7 +1,7 @@
 """Faults of a log, found by the engine that has it.
 
 Faults make rows unusable; peculiarities are reported, and counted as they are. The log
-is one that :func:`affinerank.clicks.log.normalised` has brought onto our columns.
+is one that :func:`affinerank.logs.options.normalised` has brought onto our columns.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 from ibis import _
 
-from affinerank.clicks.counts_table import session_keys
-from affinerank.clicks.engines import (
+from affinerank.counts.table import session_keys
+from affinerank.engines.engine import (
     engine_errors,
     gathered,
     hashed,

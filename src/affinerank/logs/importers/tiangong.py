@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.clicks.foreign_lines import numbered_lines, read_id, read_numbers
-from affinerank.clicks.ubi import UBI_CLICKS, import_ubi
+from affinerank.logs.importers.json_lines import numbered_lines, read_id, read_numbers
+from affinerank.logs.importers.ubi import UBI_CLICKS, import_ubi
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike, written_whole
 

@@ -3,7 +3,7 @@
 A log has one row per impression: ``session_id, query_id, doc_id, rank, clicked``, and
 optionally ``ranker``, ``timestamp``, ``user_id``, ``segment``, ``propensity`` and
 ``policy``. Other names are mapped. Faults of a log are found by
-:mod:`affinerank.clicks.faults`.
+:mod:`affinerank.logs.faults`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from affinerank.clicks.counts_table import RANDOMISED
-from affinerank.clicks.engines import engine_errors, in_byte_order, met, read_as
+from affinerank.counts.table import RANDOMISED
 from affinerank.defaults import POLICY
+from affinerank.engines.engine import engine_errors, in_byte_order, met, read_as
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.settings import require_at_least
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.letor import read_letor
-from affinerank.data.reading import SPLITS, Chosen, Missing, Split, how_to_read
+from affinerank.data.read_options import SPLITS, Chosen, Missing, Split, how_to_read
 from affinerank.data.synthetic import WORLDS, DrawnWorld
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import PathLike
@@ -292,7 +292,7 @@ def _chosen(source: DataSource, chosen: Chosen, split: Split | None) -> RankingD
 
 
 def _is_table(path: Path) -> bool:
-    from affinerank.data.tables import is_table, side_of
+    from affinerank.data.text_tables import is_table, side_of
 
     return is_table(path) or (path.is_file() and side_of(path) is not None)
 
@@ -300,7 +300,8 @@ def _is_table(path: Path) -> bool:
 def _read_file(
     path: Path, cache: bool, chosen: Chosen, split: Split | None = None
 ) -> RankingDataset:
-    from affinerank.data import parquet, tables
+    from affinerank.data import parquet
+    from affinerank.data import text_tables as tables
 
     del split  # a file has none
     side = tables.side_of(path, chosen.own[0])

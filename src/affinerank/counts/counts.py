@@ -17,7 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.clicks.counts_table import (
+from affinerank.counts.days import days_in
+from affinerank.counts.ranker_times import (
+    RankerTimes,
+    add_times,
+    from_metadata,
+    to_metadata,
+)
+from affinerank.counts.table import (
     COLUMNS,
     CONTEXT,
     EXPOSURE,
@@ -33,13 +40,6 @@ from affinerank.clicks.counts_table import (
     grouped,
     randomised_impressions,
     session_keys,
-)
-from affinerank.clicks.days import days_in
-from affinerank.clicks.ranker_times import (
-    RankerTimes,
-    add_times,
-    from_metadata,
-    to_metadata,
 )
 from affinerank.data.parquet import parquet_errors
 from affinerank.output.blocks import Tabular

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import CONTEXT, EXPOSURE, KEYS, VALUES, grouped
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.table import CONTEXT, EXPOSURE, KEYS, VALUES, grouped
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.output.blocks import Tabular

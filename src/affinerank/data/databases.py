@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow.parquet as pq
 
-from affinerank.clicks.engines import engine_errors, open_table, without_password
-from affinerank.data.catalog import DataSource
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import OF_LOGS, read_parquet
-from affinerank.data.reading import Chosen, Missing, Split
+from affinerank.data.read_options import Chosen, Missing, Split
+from affinerank.data.sources import DataSource
+from affinerank.engines.engine import engine_errors, open_table, without_password
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import scratch_folder
 from affinerank.support.large_arrays import ROWS_AT_ONCE

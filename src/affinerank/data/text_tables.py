@@ -27,10 +27,10 @@ import pyarrow.parquet as pq
 
 from affinerank.data.categories import ABSENT, is_number, texts
 from affinerank.data.dataset import RankingDataset
+from affinerank.data.dataset_checks import default_feature_names
 from affinerank.data.letor import queries_of, read_lines
 from affinerank.data.parquet import OF_LOGS, parquet_errors, read_open
-from affinerank.data.reading import Chosen
-from affinerank.data.validation import default_feature_names
+from affinerank.data.read_options import Chosen
 from affinerank.support.arrays import Ints
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike, existing_file, one_line, scratch_folder

@@ -1,6 +1,6 @@
 """Queries that join searches, impressions and clicks of UBI into a click log.
 
-They read the tables that :mod:`affinerank.clicks.ubi` writes, whose columns it lists:
+They read the tables that the module ``ubi`` beside this one writes and lists:
 ``searches``, ``impressions`` and ``clicks``. ``search`` is UBI's query_id, and ``line``
 names a search as well as an event. ``STEPS`` make one table from another, ``LOG`` is
 the result, and ``FINDINGS`` count what was found on the way.

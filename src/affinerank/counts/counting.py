@@ -22,14 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from ibis import _
 
-from affinerank.clicks.context import (
-    Context,
-    findings_of,
-    look_at_some_sessions,
-    with_context,
-)
-from affinerank.clicks.counts import HELD_OUT, KEPT, require_share, split_by_query
-from affinerank.clicks.counts_table import (
+from affinerank.counts.counts import HELD_OUT, KEPT, require_share, split_by_query
+from affinerank.counts.ranker_times import MOST_RANKERS, RankerTimes, to_metadata
+from affinerank.counts.table import (
     EXPOSURE,
     NUMBERS,
     RANDOMISED,
@@ -38,7 +33,7 @@ from affinerank.clicks.counts_table import (
     session_keys,
     typed_column,
 )
-from affinerank.clicks.engines import (
+from affinerank.engines.engine import (
     batches,
     copy_to,
     engine_errors,
@@ -55,7 +50,7 @@ from affinerank.clicks.engines import (
     whole,
     work_folder,
 )
-from affinerank.clicks.faults import (
+from affinerank.logs.faults import (
     Finding,
     LogFaultsError,
     LogReport,
@@ -63,8 +58,13 @@ from affinerank.clicks.faults import (
     validate,
     without_bad_sessions,
 )
-from affinerank.clicks.log import LogOptions, normalised, parse_moment, unread
-from affinerank.clicks.ranker_times import MOST_RANKERS, RankerTimes, to_metadata
+from affinerank.logs.last_click import (
+    Context,
+    findings_of,
+    look_at_some_sessions,
+    with_context,
+)
+from affinerank.logs.options import LogOptions, normalised, parse_moment, unread
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import PathLike, written_whole
 from affinerank.support.progress import Progress, quiet

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from affinerank.clicks.counts import HELD_OUT, KEPT, ClickCounts
-from affinerank.clicks.rows import ClickRows, document_ids, note_unmatched, rows_of
+from affinerank.counts.counts import HELD_OUT, KEPT, ClickCounts
+from affinerank.counts.rows import ClickRows, document_ids, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import arrow_column
 from affinerank.support.arrow import pa

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.clicks.ranker_times import from_metadata, to_metadata
+from affinerank.counts.ranker_times import from_metadata, to_metadata
 from affinerank.data.parquet import arrow_column, parquet_errors
 from affinerank.support.arrow import is_text, pa, pc, pq
 from affinerank.support.errors import DataError

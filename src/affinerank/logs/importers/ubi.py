@@ -7,7 +7,7 @@ only what the user scrolled to. Impressions give the lists of searches whose res
 were not logged, and add documents below the results that were.
 
 Lines are read one by one into Parquet, and DuckDB joins them within a given memory, by
-the queries of :mod:`affinerank.clicks.ubi_joins`.
+the queries of :mod:`affinerank.logs.importers.ubi_joins`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.clicks.engines import connect_duckdb, copy_to, engine_errors
-from affinerank.clicks.foreign_lines import (
+from affinerank.engines.engine import connect_duckdb, copy_to, engine_errors
+from affinerank.logs.importers.json_lines import (
     json_objects,
     read_id,
     read_moment,
     value_at,
 )
-from affinerank.clicks.ubi_joins import FINDINGS, LOG, STEPS
+from affinerank.logs.importers.ubi_joins import FINDINGS, LOG, STEPS
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike, scratch_folder, written_whole
 from affinerank.support.limits import MAX_RANK

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.clicks.counts import ClickCounts
 from affinerank.clicks.traffic import MOST, Block, Simulation
+from affinerank.counts.counts import ClickCounts
 from affinerank.data.parquet import arrow_column
 from affinerank.support.arrays import Ints, Rng, runs
 from affinerank.support.errors import ConfigError

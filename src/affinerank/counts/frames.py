@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from affinerank.clicks.counting import count_log
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.engines import open_frame
-from affinerank.clicks.log import LogOptions
+from affinerank.counts.counting import count_log
+from affinerank.counts.counts import ClickCounts
+from affinerank.engines.engine import open_frame
+from affinerank.logs.options import LogOptions
 from affinerank.support.errors import warn
 from affinerank.support.files import scratch_folder
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from affinerank.clicks.counts import ClickCounts
-from affinerank.clicks.counts_table import grouped, randomised_impressions
+from affinerank.counts.counts import ClickCounts
+from affinerank.counts.table import grouped, randomised_impressions
 from affinerank.support.arrays import Floats
 from affinerank.support.arrow import pa, pc
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from affinerank.data.parquet import parquet_errors
-from affinerank.data.tables import SEPARATORS
+from affinerank.data.text_tables import SEPARATORS
 from affinerank.support.errors import DataError, warn
 from affinerank.support.limits import FEATURES, LINE_BYTES, TEXT_DEPTH
 from affinerank.support.text_files import COMPRESSIONS, lines_of

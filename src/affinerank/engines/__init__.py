@@ -1,0 +1,1 @@
+"""Engines that read logs where they are."""

@@ -1,0 +1,1 @@
+"""Click logs as they are: their files, columns, faults, and other systems' formats."""

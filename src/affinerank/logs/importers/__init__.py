@@ -1,0 +1,1 @@
+"""Logs of other systems, brought onto the columns of a click log."""
