@@ -24,13 +24,6 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, NETWORK
-from affinerank.pipeline import (
-    estimate_users,
-    prepare_simulation,
-    train,
-    train_chosen,
-    train_production_ranker,
-)
 from affinerank.pipeline.choice import (
     COMPARED,
     ERRORS,
@@ -41,7 +34,12 @@ from affinerank.pipeline.choice import (
     Judged,
     hold_out,
     judge_all,
+    train_chosen,
 )
+from affinerank.pipeline.estimation import estimate_users
+from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.training import train
 from affinerank.rankers import judge, score
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.support.seeds import stage_rng

@@ -50,12 +50,10 @@ from affinerank.data.sources import DataSource
 from affinerank.defaults import ESTIMATOR, RELEVANT_ABOVE
 from affinerank.defaults import NETWORK as NETWORK_RANKER
 from affinerank.defaults import TREES as TREE_RANKER
-from affinerank.pipeline import (
-    estimate_users,
-    prepare_simulation,
-    train_production_ranker,
-)
-from affinerank.pipeline import train as train_ranker
+from affinerank.pipeline.estimation import estimate_users
+from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.training import train as train_ranker
 from affinerank.rankers import judge, score
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.mlp import NetworkSettings

@@ -53,10 +53,10 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.metrics import ranks_by_score
-from affinerank.pipeline import train_production_ranker, weigh
 from affinerank.pipeline.lists import Lists
+from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulation import relevance_of
-from affinerank.pipeline.weighing import with_clip
+from affinerank.pipeline.weighing import weigh, with_clip
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.ranker import judge, predict_all, score
 from affinerank.rankers.training import fit_networks

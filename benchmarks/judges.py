@@ -29,7 +29,6 @@ from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, QUICK
 from affinerank.evaluation.offpolicy import decide, estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
-from affinerank.pipeline import prepare_simulation, train, train_production_ranker
 from affinerank.pipeline.choice import (
     COMPARED,
     KEEP,
@@ -39,7 +38,9 @@ from affinerank.pipeline.choice import (
     judge_all,
 )
 from affinerank.pipeline.judges import second_judge
-from affinerank.pipeline.simulation import users_of
+from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.simulation import prepare_simulation, users_of
+from affinerank.pipeline.training import train
 from affinerank.pipeline.weighing import users_for, weigh
 from affinerank.rankers import judge, score
 from affinerank.support.seeds import stage_rng

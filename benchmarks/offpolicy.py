@@ -40,9 +40,9 @@ from affinerank.evaluation.rank_weights import (
 from affinerank.evaluation.refits import Differences, Source, estimate_differences
 from affinerank.evaluation.unseen import by_information, predict
 from affinerank.metrics import ranks_by_score
-from affinerank.pipeline import train_production_ranker, weigh
 from affinerank.pipeline.folds import Log, learn_in_folds
-from affinerank.pipeline.weighing import learns_of
+from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.weighing import learns_of, weigh
 from affinerank.rankers import score
 from affinerank.support.arrays import Floats, Ints
 from affinerank.support.seeds import stage_rng

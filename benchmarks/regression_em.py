@@ -41,8 +41,9 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.counts.rows import rows_of
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
-from affinerank.pipeline import prepare_simulation, weigh
 from affinerank.pipeline.lists import side_by_side
+from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.lists import Lists
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.training import fit_networks

@@ -22,7 +22,9 @@ import numpy as np
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.sources import DataSource
 from affinerank.estimators import ESTIMATORS
-from affinerank.pipeline import prepare_simulation, train, train_production_ranker
+from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.training import train
 from affinerank.rankers import Ranker, judge, score, trees
 from affinerank.rankers.tree_objective import LambdaObjective
 from affinerank.support.seeds import stage_rng

@@ -24,7 +24,8 @@ from affinerank.bias.trust_test import LEVEL
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.sources import DataSource
-from affinerank.pipeline import estimate_users, prepare_simulation
+from affinerank.pipeline.estimation import estimate_users
+from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.support.seeds import stage_rng
 
 FAR_AHEAD = 5.0  # standard errors by which a lead leaves no doubt

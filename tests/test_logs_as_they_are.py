@@ -13,7 +13,7 @@ from affinerank.cli import main
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import read_parquet
-from affinerank.pipeline import train
+from affinerank.pipeline.training import train
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.trees import TreeSettings

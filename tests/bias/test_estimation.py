@@ -18,12 +18,12 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
-from affinerank.pipeline import prepare_simulation
 from affinerank.pipeline.estimation import (
     estimate_from_rows,
     estimate_users,
     filled_features,
 )
+from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 

@@ -13,8 +13,8 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.sources import DataSource
 from affinerank.defaults import EM, METHOD, METHOD_FROM_SWAPS
-from affinerank.pipeline import prepare_simulation
 from affinerank.pipeline.estimation import filled_features
+from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.support.progress import quiet
 from affinerank.support.seeds import stage_rng

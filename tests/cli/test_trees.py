@@ -12,7 +12,9 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
-from affinerank.pipeline import prepare_simulation, train, train_production_ranker
+from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.training import train
 from affinerank.rankers.ranker import judge, score
 from affinerank.rankers.trees import TreeSettings
 

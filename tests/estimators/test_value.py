@@ -129,7 +129,7 @@ def test_what_cannot_use_values_says_so() -> None:
     )  # fmt: skip
     with pytest.raises(ConfigError, match="learns labels, which have no value"):
         weigh(rows_of(counts), LABELS, labels=np.ones(1))
-    from affinerank.pipeline import debias
+    from affinerank.pipeline.debiasing import debias
 
     labels = debias(counts, estimator=BASELINE)
     assert labels["value"].to_pylist() == pytest.approx([1 / 3])

@@ -13,8 +13,8 @@ from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, METHOD_FROM_SWAPS
 from affinerank.evaluation.offpolicy import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
-from affinerank.pipeline import prepare_simulation
 from affinerank.pipeline.judges import RANKS, SWAPS, second_judge
+from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.arrays import Floats
 

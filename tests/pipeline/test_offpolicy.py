@@ -16,13 +16,14 @@ from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, EM
 from affinerank.estimators import ESTIMATORS, Estimator, affine
 from affinerank.evaluation.refits import mean_alpha
-from affinerank.pipeline import prepare_simulation, train_production_ranker
 from affinerank.pipeline.judges import RANKS
 from affinerank.pipeline.offpolicy import (
     OffPolicySettings,
     evaluate_from_clicks,
     gain_over_logged,
 )
+from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.rankers.ranker import Ranker
 from affinerank.support.errors import ConfigError, DataError
 

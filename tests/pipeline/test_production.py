@@ -5,8 +5,8 @@ import pytest
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
-from affinerank.pipeline import describe, train_production_ranker
-from affinerank.pipeline.description import profile_production
+from affinerank.pipeline.description import describe, profile_production
+from affinerank.pipeline.production import train_production_ranker
 from affinerank.rankers.ranker import judge, score
 from affinerank.support.errors import DataError
 

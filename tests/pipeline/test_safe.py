@@ -17,14 +17,16 @@ from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.metrics import ranks_by_score
-from affinerank.pipeline import (
-    ChoiceSettings,
-    prepare_simulation,
-    ranker_settings,
-    train_production_ranker,
+from affinerank.pipeline.choice import ChoiceSettings
+from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.safe import (
+    Step,
+    evaluate_shares,
+    largest_safe_share,
     train_safe,
 )
-from affinerank.pipeline.safe import Step, evaluate_shares, largest_safe_share
+from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.training import ranker_settings
 from affinerank.rankers import score
 from affinerank.rankers.blend import spread_within_lists
 from affinerank.rankers.loading import load_ranker

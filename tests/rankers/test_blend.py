@@ -12,7 +12,7 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.pipeline import train
+from affinerank.pipeline.training import train
 from affinerank.rankers.blend import (
     Blend,
     BlendSettings,

@@ -37,8 +37,8 @@ from affinerank.bias.em.updates import (
 from affinerank.bias.method import Estimate
 from affinerank.bias.swaps import rank_effect
 from affinerank.evaluation.rank_weights import RankWeights
-from affinerank.pipeline import OffPolicySettings, gain_over_logged
 from affinerank.pipeline.estimation import filled_features
+from affinerank.pipeline.offpolicy import OffPolicySettings, gain_over_logged
 from affinerank.rankers.lists import Lists
 from affinerank.support.arrays import Matrix
 

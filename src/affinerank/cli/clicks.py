@@ -79,11 +79,10 @@ def simulate(
     from affinerank.clicks.traffic import Traffic
     from affinerank.data.read_options import parse_split
     from affinerank.data.shop import SHOP
-    from affinerank.pipeline import (
-        prepare_shop,
+    from affinerank.pipeline.shop import prepare_shop, simulate_shop
+    from affinerank.pipeline.simulation import (
         prepare_simulation,
         simulate,
-        simulate_shop,
         simulation_rankers,
     )
 

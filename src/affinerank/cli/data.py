@@ -26,7 +26,7 @@ def describe(
     Example: affinerank data describe yahoo-like:500
     """
     from affinerank.data.read_options import parse_split
-    from affinerank.pipeline import describe
+    from affinerank.pipeline.description import describe
 
     about = describe(
         of.source(data),

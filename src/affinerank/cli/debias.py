@@ -50,8 +50,8 @@ def debias(
         least_impressions: Of a document that is judged; others are left out.
         estimator: {ESTIMATORS}.
     """
-    from affinerank.pipeline import debias as debiased
-    from affinerank.pipeline import save_labels
+    from affinerank.pipeline.debiasing import debias as debiased
+    from affinerank.pipeline.debiasing import save_labels
     from affinerank.pipeline.judgments import JUDGMENTS, save_judgments
 
     parquet = to == "parquet"

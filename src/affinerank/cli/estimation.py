@@ -58,7 +58,7 @@ def estimate(
     from affinerank.bias.method import EstimationSettings
     from affinerank.clicks.models.files import save_users
     from affinerank.output.charts import bias_figure, figure_format, save_figure
-    from affinerank.pipeline import estimate_users
+    from affinerank.pipeline.estimation import estimate_users
 
     how = EstimationSettings(
         method=method,

@@ -38,7 +38,7 @@ from affinerank.support.errors import ConfigError
 from affinerank.support.progress import Progress
 
 if TYPE_CHECKING:
-    from affinerank.pipeline import ChoiceSettings
+    from affinerank.pipeline.choice import ChoiceSettings
 
 BUDGET = "5m"
 
@@ -113,8 +113,8 @@ def train(
             held-out clicks justify. Needs --production.
         production: Feature that holds production's score, for --safe.
     """
-    from affinerank.pipeline import train_chosen, train_safe
-    from affinerank.pipeline.choice import parse_budget
+    from affinerank.pipeline.choice import parse_budget, train_chosen
+    from affinerank.pipeline.safe import train_safe
     from affinerank.pipeline.weighing import require_users_possible
 
     # Check the options before anything is read.
@@ -265,8 +265,7 @@ def _plan(
         ranker: Value of --ranker.
         options: Other fields of the plan.
     """
-    from affinerank.pipeline import ChoiceSettings
-    from affinerank.pipeline.choice import COMPARED, rankers_to_compare
+    from affinerank.pipeline.choice import COMPARED, ChoiceSettings, rankers_to_compare
 
     default_estimators = COMPARED if auto else (ESTIMATOR,)
     default_rankers = rankers_to_compare() if auto else (RANKER,)
@@ -280,7 +279,7 @@ def _plan(
 
 def _with_settings(plan: ChoiceSettings, setting_pairs: list[str]) -> ChoiceSettings:
     """Add the values of --set to a plan; reject them if it has several rankers."""
-    from affinerank.pipeline import given_rates, ranker_settings
+    from affinerank.pipeline.training import given_rates, ranker_settings
 
     if len(plan.rankers) == 1:
         [ranker] = plan.rankers
@@ -327,7 +326,7 @@ def _early_stopping_part(
         clicks: The counts of COUNTS.
         dataset: The features that belong to ``clicks``.
     """
-    from affinerank.pipeline import held_out
+    from affinerank.counts.holdout import held_out
 
     if validation is None:
         return held_out(clicks), dataset
@@ -351,7 +350,7 @@ def _train_plan(
         click_model: How users click.
         options: Other keyword arguments of :func:`affinerank.pipeline.train`.
     """
-    from affinerank.pipeline import train
+    from affinerank.pipeline.training import train
 
     [ranker] = plan.rankers
     return train(

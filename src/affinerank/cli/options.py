@@ -97,7 +97,7 @@ class LabelledData:
             "chosen": None if chosen == Chosen() else chosen,
         }
         if "://" in data:
-            from affinerank.pipeline import database_source
+            from affinerank.data.databases import database_source
 
             return database_source(data, **given)
         return DataSource.parse(data, fold=self.fold, **given)

@@ -1,11 +1,10 @@
 """Rankers as ONNX graphs that score one list of raw features at a time.
 
-The input is ``features [n_documents, n_features]`` of one query, the output is
-``scores [n_documents]``. The graph first maps features as
-``FeatureMapping`` does: it scales them and fills missing values. Then it applies the model. The graph of a blend does this for each member and
-adds up their scores. The input has the code of a category, or NaN. The graph is written
-node by node; nothing is traced.
-"""
+The input is ``features [n_documents, n_features]`` of one query, the output is ``scores
+[n_documents]``. The graph first maps features as ``FeatureMapping`` does: it scales
+them and fills missing values. Then it applies the model. The graph of a blend does this
+for each member and adds up their scores. The input has the code of a category, or NaN.
+The graph is written node by node; nothing is traced."""
 
 from __future__ import annotations
 

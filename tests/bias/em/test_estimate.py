@@ -20,7 +20,7 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.estimators.correction import corrected
-from affinerank.pipeline import prepare_simulation
+from affinerank.pipeline.simulation import prepare_simulation
 from affinerank.rankers.best_networks import HeldOut
 from affinerank.rankers.mlp import NetworkSettings
 from affinerank.rankers.targets import Targets, Validation
