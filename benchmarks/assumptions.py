@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.bias.assumptions import (
+from affinerank.audit.assumption_tests import (
     Assumption,
     clicked_lists,
     dependent_clicks,
@@ -30,7 +30,7 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.traffic import Simulation, Traffic
 from affinerank.counts.rows import ClickRows
 from affinerank.data.sources import load
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.support.arrays import Floats, Ints, joint
 
 DEPTH, PER_QUERY = 10, 20

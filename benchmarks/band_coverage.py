@@ -36,7 +36,7 @@ from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.defaults import METHOD, METHOD_FROM_SWAPS
-from affinerank.pipeline.simulation import prepare_simulation, users_of
+from affinerank.pipeline.simulate import prepare_simulation, users_of
 from affinerank.support.progress import quiet
 from affinerank.support.seeds import stage_rng
 

@@ -28,7 +28,8 @@ import affinerank as ar
 from affinerank.clicks.traffic import Traffic
 from affinerank.defaults import PRIOR
 from affinerank.estimators import ESTIMATORS, Evidence, Weights, posterior
-from affinerank.rankers import RANKERS, mlp
+from affinerank.rankers import RANKERS
+from affinerank.rankers.networks import settings as mlp
 from affinerank.support.seeds import stage_rng
 from benchmarks.ranking_sets import DataSet, data_sets, ndcg
 

@@ -26,10 +26,10 @@ from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, ESTIMATOR, NETWORK
 from affinerank.estimators import ESTIMATORS, Fold
-from affinerank.estimators.unit import UnitLink
-from affinerank.pipeline.folds import Log, learn_in_folds
+from affinerank.estimators.relevance_scale import UnitLink
+from affinerank.pipeline.out_of_fold import Log, learn_in_folds
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import prepare_simulation, relevance_of
+from affinerank.pipeline.simulate import prepare_simulation, relevance_of
 from affinerank.pipeline.weighing import learns_of, weigh
 from affinerank.rankers import RANKERS
 from affinerank.support.arrays import Floats

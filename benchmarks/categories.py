@@ -17,8 +17,8 @@ import numpy as np
 
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.dataset import RankingDataset
-from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.pipeline.training import ranker_settings, train
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.train import ranker_settings, train
 from affinerank.rankers.ranker import judge, score
 from affinerank.support.seeds import stage_rng
 

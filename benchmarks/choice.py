@@ -24,7 +24,8 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, NETWORK
-from affinerank.pipeline.choice import (
+from affinerank.pipeline.click_model import estimate_users
+from affinerank.pipeline.compare import (
     COMPARED,
     ERRORS,
     KEEP,
@@ -36,12 +37,11 @@ from affinerank.pipeline.choice import (
     judge_all,
     train_chosen,
 )
-from affinerank.pipeline.estimation import estimate_users
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.pipeline.training import train
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.train import train
 from affinerank.rankers import judge, score
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.seeds import stage_rng
 
 

@@ -50,14 +50,14 @@ from affinerank.data.sources import DataSource
 from affinerank.defaults import ESTIMATOR, RELEVANT_ABOVE
 from affinerank.defaults import NETWORK as NETWORK_RANKER
 from affinerank.defaults import TREES as TREE_RANKER
-from affinerank.pipeline.estimation import estimate_users
+from affinerank.pipeline.click_model import estimate_users
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.pipeline.training import train as train_ranker
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.train import train as train_ranker
 from affinerank.rankers import judge, score
 from affinerank.rankers.blend import AnyRanker
-from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.trees import TreeSettings
+from affinerank.rankers.networks.settings import NetworkSettings
+from affinerank.rankers.trees.lightgbm import TreeSettings
 from affinerank.support.arrays import Floats, Ids, Ints, Matrix
 from affinerank.support.seeds import stage_rng
 

@@ -28,10 +28,11 @@ from numpy.typing import NDArray
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
-from affinerank.rankers import RANKERS, Ranker, Targets, linear, score, trees, xgboost
-from affinerank.rankers.engines import MISSING_IS_ZERO, TREE_ENGINES, fold_features
-from affinerank.rankers.export import export_ranker
-from affinerank.rankers.parity import Cut, cuts_of, lies_between
+from affinerank.export.engine_trees import MISSING_IS_ZERO, TREE_ENGINES, fold_features
+from affinerank.export.export import export_ranker
+from affinerank.export.parity import Cut, cuts_of, lies_between
+from affinerank.rankers import RANKERS, Ranker, Targets, linear, score, xgboost
+from affinerank.rankers.trees import lightgbm as trees
 from affinerank.support.errors import AffineRankError
 
 # A linear model is a ranking expression for Vespa, and the harness reads trees alone.

@@ -35,8 +35,6 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.bias.em.estimate import fit_em
-from affinerank.bias.em.run import Run
 from affinerank.bias.gauge import gauge_error
 from affinerank.bias.method import EstimationSettings
 from affinerank.bias.mixture.covariates import predict_relevance
@@ -45,6 +43,8 @@ from affinerank.bias.mixture.fit import first_guess
 from affinerank.bias.mixture.population import population_of
 from affinerank.bias.mixture.search import aligned_fit
 from affinerank.bias.pooling import LEAST_CLICKS, pool_cells, pool_ranks
+from affinerank.bias.regression_em.estimate import fit_em
+from affinerank.bias.regression_em.run import Run
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic, prepare
@@ -53,13 +53,13 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.metrics import ranks_by_score
-from affinerank.pipeline.lists import Lists
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import relevance_of
+from affinerank.pipeline.simulate import relevance_of
+from affinerank.pipeline.training_lists import Lists
 from affinerank.pipeline.weighing import weigh, with_clip
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.networks.settings import NetworkSettings
+from affinerank.rankers.networks.training import fit_networks
 from affinerank.rankers.ranker import judge, predict_all, score
-from affinerank.rankers.training import fit_networks
 from affinerank.support.arrays import Floats, Ints, Matrix
 from affinerank.support.errors import AffineRankError, AffineRankWarning
 from affinerank.support.seeds import stage_rng

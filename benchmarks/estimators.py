@@ -22,12 +22,12 @@ from affinerank.data.sources import DataSource
 from affinerank.defaults import ESTIMATOR, NETWORK
 from affinerank.estimators import ESTIMATORS
 from affinerank.evaluation.significance import compare_runs
-from affinerank.pipeline.lists import Lists, fit_all
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.training_lists import Lists, fit_all
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers import judge, predict_all, score
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.seeds import stage_rng
 
 

@@ -27,9 +27,11 @@ from numpy.typing import NDArray
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.rankers import RANKERS, Ranker, Targets, mlp, score, trees, xgboost
-from affinerank.rankers.engine_readers import TREE_READERS
-from affinerank.rankers.export import export_ranker
+from affinerank.export.engine_readers import TREE_READERS
+from affinerank.export.export import export_ranker
+from affinerank.rankers import RANKERS, Ranker, Targets, score, xgboost
+from affinerank.rankers.networks import settings as mlp
+from affinerank.rankers.trees import lightgbm as trees
 
 NAMES = ("price", "rating", "age", "text")
 F = np.float32

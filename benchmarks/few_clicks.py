@@ -38,8 +38,8 @@ from affinerank.defaults import (
     RECIPE,
 )
 from affinerank.estimators import ESTIMATORS
-from affinerank.pipeline.worlds import PRODUCTION, TRUE, Cell, DataSet, World
 from affinerank.rankers import RANKERS
+from affinerank.research.worlds import PRODUCTION, TRUE, Cell, DataSet, World
 from affinerank.support.arrays import Floats
 from affinerank.support.settings import from_pairs
 

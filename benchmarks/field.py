@@ -13,10 +13,10 @@ import argparse
 import sys
 import time
 
-from affinerank.experiments.cells import cells_of
-from affinerank.experiments.plan import shipped_plan
-from affinerank.experiments.series import Point
-from affinerank.pipeline.worlds import PRODUCTION, World
+from affinerank.research.cells import cells_of
+from affinerank.research.curves import Point
+from affinerank.research.plan import shipped_plan
+from affinerank.research.worlds import PRODUCTION, World
 
 
 def main() -> None:

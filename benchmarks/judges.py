@@ -27,9 +27,9 @@ import numpy as np
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, QUICK
-from affinerank.evaluation.offpolicy import decide, estimate
+from affinerank.evaluation.click_value import decide, estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
-from affinerank.pipeline.choice import (
+from affinerank.pipeline.compare import (
     COMPARED,
     KEEP,
     Choice,
@@ -37,10 +37,10 @@ from affinerank.pipeline.choice import (
     hold_out,
     judge_all,
 )
-from affinerank.pipeline.judges import second_judge
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import prepare_simulation, users_of
-from affinerank.pipeline.training import train
+from affinerank.pipeline.second_evaluator import second_judge
+from affinerank.pipeline.simulate import prepare_simulation, users_of
+from affinerank.pipeline.train import train
 from affinerank.pipeline.weighing import users_for, weigh
 from affinerank.rankers import judge, score
 from affinerank.support.seeds import stage_rng

@@ -49,11 +49,11 @@ from affinerank.data.read_options import Split
 from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, QUICK
 from affinerank.metrics import ranks_by_score
-from affinerank.pipeline.choice import KEEP, ChoiceSettings, train_chosen
-from affinerank.pipeline.estimation import hold_users_against_log
+from affinerank.pipeline.click_model import hold_users_against_log
+from affinerank.pipeline.compare import KEEP, ChoiceSettings, train_chosen
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import relevance_of, users_of
-from affinerank.pipeline.training import train
+from affinerank.pipeline.simulate import relevance_of, users_of
+from affinerank.pipeline.train import train
 from affinerank.rankers.linear import LinearSettings, fit_linear
 from affinerank.rankers.ranker import JUDGED_BY, score
 from affinerank.rankers.targets import Targets

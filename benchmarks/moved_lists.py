@@ -33,9 +33,9 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.evaluation.offpolicy import decide
+from affinerank.evaluation.click_value import decide
 from affinerank.metrics import discount
-from affinerank.pipeline.offpolicy import evaluate_from_clicks
+from affinerank.pipeline.evaluate_clicks import evaluate_from_clicks
 from affinerank.rankers.linear import LinearModel
 from affinerank.rankers.ranker import Ranker
 from affinerank.support.arrays import Floats, Ints, Rng

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from affinerank.rankers import Targets
-from affinerank.rankers.lists import Batch, Lists
-from affinerank.rankers.losses import lambda_loss
-from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.operations import activate
-from affinerank.rankers.training import NetworkTrainer
+from affinerank.rankers.networks.batches import Batch, Lists
+from affinerank.rankers.networks.losses import lambda_loss
+from affinerank.rankers.networks.operations import activate
+from affinerank.rankers.networks.settings import NetworkSettings
+from affinerank.rankers.networks.training import NetworkTrainer
 
 Value = Callable[[Tensor, Batch], Tensor]
 

@@ -29,8 +29,9 @@ from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, METHOD, QUICK
 from affinerank.estimators import ESTIMATORS, Fold
-from affinerank.estimators.evidence import CLICKS
-from affinerank.evaluation.offpolicy import Estimate, Interval, estimate
+from affinerank.estimators.estimator import CLICKS
+from affinerank.evaluation.click_value import Estimate, Interval, estimate
+from affinerank.evaluation.never_shown import by_information, predict
 from affinerank.evaluation.rank_weights import (
     DCG_10,
     logged_weights,
@@ -38,9 +39,8 @@ from affinerank.evaluation.rank_weights import (
     ranked_weights,
 )
 from affinerank.evaluation.refits import Differences, Source, estimate_differences
-from affinerank.evaluation.unseen import by_information, predict
 from affinerank.metrics import ranks_by_score
-from affinerank.pipeline.folds import Log, learn_in_folds
+from affinerank.pipeline.out_of_fold import Log, learn_in_folds
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.weighing import learns_of, weigh
 from affinerank.rankers import score

@@ -18,11 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from affinerank.data.sources import DataSource
-from affinerank.experiments.cells import Group, groups_of
-from affinerank.experiments.fingerprint import CODE
-from affinerank.experiments.plan import Plan, read_plan
-from affinerank.experiments.report import write_figures, write_report
-from affinerank.experiments.results import (
+from affinerank.rankers.networks.settings import NetworkSettings, parameter_shapes
+from affinerank.research.cells import Group, groups_of
+from affinerank.research.fingerprint import CODE
+from affinerank.research.plan import Plan, read_plan
+from affinerank.research.report import write_figures, write_report
+from affinerank.research.results import (
     GROUPS,
     PLAN,
     Result,
@@ -32,8 +33,7 @@ from affinerank.experiments.results import (
     read_results,
     write_results,
 )
-from affinerank.pipeline.worlds import PRODUCTION, TRUE
-from affinerank.rankers.mlp import NetworkSettings, parameter_shapes
+from affinerank.research.worlds import PRODUCTION, TRUE
 
 
 def main() -> None:

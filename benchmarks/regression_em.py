@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from affinerank.bias.em.activations import ACTIVATIONS
-from affinerank.bias.em.estimate import EMFit, fit_em
-from affinerank.bias.em.run import EMSettings, Parameters, Run
-from affinerank.bias.em.updates import (
+from affinerank.bias.regression_em.activations import ACTIVATIONS
+from affinerank.bias.regression_em.estimate import EMFit, fit_em
+from affinerank.bias.regression_em.run import EMSettings, Parameters, Run
+from affinerank.bias.regression_em.updates import (
     CellRows,
     as_zeta,
     mean_movement,
@@ -41,12 +41,12 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.counts.rows import rows_of
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
-from affinerank.pipeline.lists import side_by_side
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.training_lists import side_by_side
 from affinerank.pipeline.weighing import weigh
-from affinerank.rankers.lists import Lists
-from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.training import fit_networks
+from affinerank.rankers.networks.batches import Lists
+from affinerank.rankers.networks.settings import NetworkSettings
+from affinerank.rankers.networks.training import fit_networks
 from affinerank.support.arrays import Floats, Matrix
 from affinerank.support.errors import AffineRankWarning
 from affinerank.support.progress import Progress, quiet

@@ -27,11 +27,11 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.defaults import CLICK_MODEL, CORRECTION, ESTIMATOR, JUDGE
-from affinerank.pipeline.choice import ChoiceSettings
+from affinerank.pipeline.compare import ChoiceSettings
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.safe import train_safe
-from affinerank.pipeline.simulation import prepare_simulation, users_of
-from affinerank.pipeline.training import ranker_settings, train
+from affinerank.pipeline.simulate import prepare_simulation, users_of
+from affinerank.pipeline.train import ranker_settings, train
 from affinerank.rankers import judge, score
 from affinerank.support.seeds import stage_rng
 

@@ -23,10 +23,11 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.sources import DataSource
 from affinerank.estimators import ESTIMATORS
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.pipeline.training import train
-from affinerank.rankers import Ranker, judge, score, trees
-from affinerank.rankers.tree_objective import LambdaObjective
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.train import train
+from affinerank.rankers import Ranker, judge, score
+from affinerank.rankers.trees import lightgbm as trees
+from affinerank.rankers.trees.objectives import LambdaObjective
 from affinerank.support.seeds import stage_rng
 
 FEATURES = 136

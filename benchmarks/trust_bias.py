@@ -20,12 +20,12 @@ from scipy import stats
 
 from affinerank.bias import Estimate
 from affinerank.bias.mixture.comparison import best_model
-from affinerank.bias.trust_test import LEVEL
+from affinerank.bias.mixture.trust_test import LEVEL
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.sources import DataSource
-from affinerank.pipeline.estimation import estimate_users
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.click_model import estimate_users
+from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.support.seeds import stage_rng
 
 FAR_AHEAD = 5.0  # standard errors by which a lead leaves no doubt

@@ -22,26 +22,26 @@ import numpy as np
 
 from affinerank.clicks.models import CLICK_MODELS
 from affinerank.defaults import ESTIMATOR, METHOD
-from affinerank.experiments.cells import cells_of
-from affinerank.experiments.coordinates import title_of
-from affinerank.experiments.our_statements import judge_ours
-from affinerank.experiments.plan import read_plan
-from affinerank.experiments.results import PLAN, Result, load_results
-from affinerank.experiments.series import (
+from affinerank.research.cells import cells_of
+from affinerank.research.coordinates import title_of
+from affinerank.research.curves import (
     Panel,
     Point,
     Summary,
     at_held_out_epoch,
     points_of,
 )
-from affinerank.experiments.statements import (
+from affinerank.research.plan import read_plan
+from affinerank.research.results import PLAN, Result, load_results
+from affinerank.research.statements.ours import judge_ours
+from affinerank.research.statements.paper import (
     OTHERS,
     SOFT_MIN_MAX,
     SOFTMAX,
     allowed_p,
     judge_statements,
 )
-from affinerank.pipeline.worlds import PRODUCTION, TRUE
+from affinerank.research.worlds import PRODUCTION, TRUE
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

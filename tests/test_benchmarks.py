@@ -13,7 +13,7 @@ from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.rankers.ranker import judge
 from affinerank.support.seeds import stage_rng
 

@@ -17,7 +17,7 @@ import affinerank.clicks.models
 import affinerank.clicks.policies
 import affinerank.estimators
 import affinerank.rankers
-import affinerank.rankers.losses
+import affinerank.rankers.networks.losses
 from affinerank.support.registry import Table
 
 # Every table, and the module that makes it: its rows stand beside that module.
@@ -27,7 +27,7 @@ TABLES: list[tuple[ModuleType, Table[Any]]] = [
     (affinerank.clicks.models, affinerank.clicks.models.CLICK_MODELS),
     (affinerank.clicks.policies, affinerank.clicks.policies.POLICIES),
     (affinerank.rankers, affinerank.rankers.RANKERS),
-    (affinerank.rankers.losses, affinerank.rankers.losses.LOSSES),
+    (affinerank.rankers.networks.losses, affinerank.rankers.networks.losses.LOSSES),
 ]
 DEFAULTS = "defaults.py"
 

@@ -17,8 +17,8 @@ from tests.experiments.conftest import as_in_the_paper
 from tests.experiments.test_report import plan_of
 
 from affinerank.cli import main
-from affinerank.experiments.report import report_page
 from affinerank.output.html import html_page, html_table
+from affinerank.research.report import report_page
 
 pytestmark = pytest.mark.slow
 

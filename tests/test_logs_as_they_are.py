@@ -13,10 +13,10 @@ from affinerank.cli import main
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import read_parquet
-from affinerank.pipeline.training import train
+from affinerank.pipeline.train import train
 from affinerank.rankers.loading import load_ranker
-from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.trees import TreeSettings
+from affinerank.rankers.networks.settings import NetworkSettings
+from affinerank.rankers.trees.lightgbm import TreeSettings
 from affinerank.support.errors import DataError
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.

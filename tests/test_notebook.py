@@ -17,7 +17,7 @@ import affinerank as ar
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.evaluation.rank_weights import RankWeights
 from affinerank.output.blocks import ROWS_SHOWN, Tabular
-from affinerank.pipeline.offpolicy import OffPolicySettings
+from affinerank.pipeline.evaluate_clicks import OffPolicySettings
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOK = ROOT / "docs/notebook.ipynb"

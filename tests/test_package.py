@@ -34,7 +34,7 @@ def test_importing_is_fast_and_loads_no_heavy_library() -> None:
 def test_what_trains_and_the_commands_do_without_what_draws() -> None:
     code = (
         "import sys, affinerank.output.charts, affinerank.cli, affinerank.pipeline; "
-        "import affinerank.experiments.reproduce; "
+        "import affinerank.research.reproduce; "
         "print([m for m in ('altair', 'vl_convert') if m in sys.modules])"
     )
     assert _in_a_new_process(code) == "[]"

@@ -22,7 +22,7 @@ import affinerank as ar
 from affinerank.cli import main
 from affinerank.clicks.models.browsing import BrowsingModel
 from affinerank.counts.rows import ClickRows
-from affinerank.pipeline.swap_plan import average_by_rank
+from affinerank.pipeline.plan_swaps import average_by_rank
 
 QUERIES, PRODUCTS, SHOWN, VISITS = 40, 12, 8, 4000
 CLICK_COMMANDS = ("count", "estimate", "train", "evaluate", "export")

@@ -31,8 +31,8 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import ESTIMATOR, RANKER, RECIPE
 from affinerank.estimators import ESTIMATORS
-from affinerank.pipeline.offpolicy import gain_over_logged
-from affinerank.pipeline.training import train
+from affinerank.pipeline.evaluate_clicks import gain_over_logged
+from affinerank.pipeline.train import train
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import score
 from affinerank.sklearn_rows import numbered, read_rows

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from affinerank.audit import audit, audit_file
+from affinerank.audit.assumption_tests import DEPENDENT, UNIDENTIFIED
 from affinerank.audit.assumptions import ACTIONS, assumptions, contradictions
 from affinerank.audit.facts import Facts, facts_of
 from affinerank.audit.page import audit_page
-from affinerank.bias.assumptions import DEPENDENT, UNIDENTIFIED
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.sources import load
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.support.progress import quiet
 
 pytestmark = pytest.mark.slow

@@ -18,8 +18,8 @@ from affinerank.audit import audit, audit_file, bias, changes, identified
 from affinerank.audit.facts import facts_of
 from affinerank.audit.next_steps import next_steps
 from affinerank.audit.page import audit_page
+from affinerank.audit.rank_effect import RankEffect
 from affinerank.audit.survey import survey_log
-from affinerank.bias.swaps import RankEffect
 from affinerank.cli import main
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.simulation import write_session_log
@@ -28,7 +28,7 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.data.sources import load
 from affinerank.engines.engine import open_table
 from affinerank.logs.options import LogOptions
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.support.errors import ConfigError
 from affinerank.support.progress import quiet
 

@@ -17,7 +17,7 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.sources import load
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.support.progress import quiet
 
 pytestmark = pytest.mark.slow

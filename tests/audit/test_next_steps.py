@@ -16,7 +16,7 @@ from affinerank.audit.findings import Audit, Step
 from affinerank.cli import main
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import ClickRows
-from affinerank.pipeline.swap_plan import plan_swaps
+from affinerank.pipeline.plan_swaps import plan_swaps
 from affinerank.support.progress import quiet
 
 pytestmark = pytest.mark.slow

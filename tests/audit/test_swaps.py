@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from affinerank.bias.swaps import rank_effect
+from affinerank.audit.rank_effect import rank_effect
 from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Ints
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.assumptions import rankers
 from scipy import stats
 
-from affinerank.bias.assumptions import (
+from affinerank.audit.assumption_tests import (
     clicked_lists,
     clicks_only,
     dependent_clicks,
@@ -23,7 +23,7 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.traffic import Traffic
 from affinerank.counts.rows import ClickRows
 from affinerank.data.sources import load
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.simulate import prepare_simulation
 
 
 def click_rows(

@@ -18,13 +18,13 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
-from affinerank.pipeline.estimation import (
+from affinerank.pipeline.click_model import (
     estimate_from_rows,
     estimate_users,
     filled_features,
 )
-from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 # A network of one epoch has learnt nothing, and the EM says so.

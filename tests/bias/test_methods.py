@@ -13,9 +13,9 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.sources import DataSource
 from affinerank.defaults import EM, METHOD, METHOD_FROM_SWAPS
-from affinerank.pipeline.estimation import filled_features
-from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.pipeline.click_model import filled_features
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.progress import quiet
 from affinerank.support.seeds import stage_rng
 

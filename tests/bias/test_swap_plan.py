@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.bias.swap_plan import (
+from affinerank.bias.swap_design import (
     Board,
     design,
     errors_of,

@@ -18,8 +18,8 @@ from affinerank.bias.mixture.comparison import (
 from affinerank.bias.mixture.fit import first_guess
 from affinerank.bias.mixture.population import Population, population_of
 from affinerank.bias.mixture.search import aligned_fit
+from affinerank.bias.mixture.trust_test import TrustTest, trust_test
 from affinerank.bias.pooling import RankPools, pool_cells
-from affinerank.bias.trust_test import TrustTest, trust_test
 from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from affinerank.cli import display, main
-from affinerank.experiments.plan import Grid, shipped_plan
-from affinerank.experiments.results import open_folder
+from affinerank.research.plan import Grid, shipped_plan
+from affinerank.research.results import open_folder
 
 pytestmark = pytest.mark.slow
 
@@ -168,7 +168,7 @@ def test_other_code_does_not_resume_but_recomputes(
     arguments = ("reproduce", str(path), "--device", "cpu")
     answered(capsys, *arguments)
     before = (here / "own" / "results.parquet").stat().st_mtime_ns
-    monkeypatch.setattr("affinerank.experiments.runner.code_fingerprint", lambda: "x")
+    monkeypatch.setattr("affinerank.research.runner.code_fingerprint", lambda: "x")
     said = refused(capsys, *arguments)
     assert said.startswith("affinerank: own: the code has changed since")
     assert "--recompute" in said

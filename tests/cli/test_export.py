@@ -9,11 +9,11 @@ import pytest
 
 from affinerank.cli import main
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.rankers.engines import TREE_ENGINES
-from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.networks import Networks, initial_parameters
+from affinerank.export.engine_trees import TREE_ENGINES
+from affinerank.rankers.networks.model import Networks, initial_parameters
+from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.ranker import Ranker
-from affinerank.rankers.trees import fit_lambdamart
+from affinerank.rankers.trees.lightgbm import fit_lambdamart
 
 pytestmark = pytest.mark.slow
 

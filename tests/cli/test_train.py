@@ -19,10 +19,10 @@ from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.pipeline.training import train
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.train import train
 from affinerank.pipeline.weighing import weigh
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.ranker import judge, score
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 

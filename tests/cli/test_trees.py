@@ -13,10 +13,10 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.pipeline.training import train
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.train import train
 from affinerank.rankers.ranker import judge, score
-from affinerank.rankers.trees import TreeSettings
+from affinerank.rankers.trees.lightgbm import TreeSettings
 
 pytestmark = pytest.mark.slow
 

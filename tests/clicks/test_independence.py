@@ -15,7 +15,7 @@ from affinerank.counts.independence import (
 )
 from affinerank.counts.rows import ClickRows
 from affinerank.data.sources import load
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.simulate import prepare_simulation
 
 pytestmark = pytest.mark.slow
 

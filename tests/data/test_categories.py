@@ -20,9 +20,9 @@ from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.parquet import read_parquet, write_parquet
 from affinerank.data.read_options import Chosen
 from affinerank.data.sources import DataSource
-from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.pipeline.training import ranker_settings, train
-from affinerank.rankers.export import export_ranker
+from affinerank.export.export import export_ranker
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.train import ranker_settings, train
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.ranker import score
 from affinerank.support.errors import AffineRankWarning, DataError

@@ -15,7 +15,7 @@ from affinerank.data.synthetic import CHUNK, WORLDS, generate_world
 from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.rankers.ranker import Ranker, judge, score
-from affinerank.rankers.trees import ROW, fit_lambdamart
+from affinerank.rankers.trees.lightgbm import ROW, fit_lambdamart
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import ConfigError, DataError
 

@@ -24,7 +24,7 @@ from affinerank.estimators.correction import (
     smoothed_variance,
     standard_error,
 )
-from affinerank.estimators.evidence import parse_clip
+from affinerank.estimators.estimator import parse_clip
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 from .conftest import one_row

@@ -9,7 +9,7 @@ from scipy.special import expit
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Evidence, Fold, direct
-from affinerank.estimators.evidence import CLICKS
+from affinerank.estimators.estimator import CLICKS
 from affinerank.estimators.prior import RHO_GUESS
 from affinerank.support.errors import ConfigError
 

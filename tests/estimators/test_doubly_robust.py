@@ -15,7 +15,7 @@ from affinerank.estimators import (
     intervention_aware,
 )
 from affinerank.estimators.correction import smoothed_variance
-from affinerank.estimators.evidence import CLICKS
+from affinerank.estimators.estimator import CLICKS
 from affinerank.support.errors import ConfigError
 
 USERS = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])  # alpha .5 and .4

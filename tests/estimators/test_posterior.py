@@ -10,11 +10,11 @@ from scipy.special import expit, logit
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Evidence, Fold, Weights, affine, posterior
-from affinerank.estimators.evidence import CLICKS
+from affinerank.estimators.estimator import CLICKS
 from affinerank.estimators.prior import spread_around, stacked_prior
+from affinerank.estimators.relevance_scale import UnitLink
 from affinerank.estimators.shrinkage import shrink
-from affinerank.estimators.unit import UnitLink
-from affinerank.pipeline import folds as pipeline_folds
+from affinerank.pipeline import out_of_fold as pipeline_folds
 from affinerank.pipeline.weighing import learns_of
 from affinerank.rankers import RANKERS
 from affinerank.support.arrays import Floats, Ints

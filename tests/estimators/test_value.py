@@ -10,7 +10,7 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import Values, rows_of
 from affinerank.defaults import BASELINE, CORRECTION, JUDGE, LABELS
-from affinerank.pipeline.judgments import save_judgments
+from affinerank.export.judgments import save_judgments
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.errors import ConfigError, DataError
 
@@ -129,7 +129,7 @@ def test_what_cannot_use_values_says_so() -> None:
     )  # fmt: skip
     with pytest.raises(ConfigError, match="learns labels, which have no value"):
         weigh(rows_of(counts), LABELS, labels=np.ones(1))
-    from affinerank.pipeline.debiasing import debias
+    from affinerank.pipeline.debias import debias
 
     labels = debias(counts, estimator=BASELINE)
     assert labels["value"].to_pylist() == pytest.approx([1 / 3])

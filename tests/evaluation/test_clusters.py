@@ -11,8 +11,8 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.defaults import CORRECTION
 from affinerank.estimators import Weights
-from affinerank.evaluation.clusters import UserClusters
-from affinerank.evaluation.offpolicy import estimate
+from affinerank.evaluation.click_value import estimate
+from affinerank.evaluation.user_clusters import UserClusters
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.arrays import Floats, Rng
 

@@ -10,7 +10,7 @@ import pytest
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import ESTIMATORS, Weights, affine, ips, naive
-from affinerank.evaluation.offpolicy import (
+from affinerank.evaluation.click_value import (
     Decision,
     Estimate,
     Exposure,

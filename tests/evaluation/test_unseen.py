@@ -10,18 +10,14 @@ import pytest
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Fold, affine
-from affinerank.estimators.evidence import CLICKS
-from affinerank.evaluation.offpolicy import estimate
+from affinerank.estimators.estimator import CLICKS
+from affinerank.evaluation.click_value import estimate
+from affinerank.evaluation.never_shown import by_information, can_predict, predict
 from affinerank.evaluation.rank_weights import (
     RankWeights,
     logged_weights,
     over_logged,
     ranked_weights,
-)
-from affinerank.evaluation.unseen import (
-    by_information,
-    can_predict,
-    predict,
 )
 from affinerank.metrics import Metric
 from affinerank.pipeline.weighing import weigh

@@ -9,15 +9,15 @@ from types import ModuleType
 import pytest
 
 from affinerank.estimators import ESTIMATORS, Evidence, Weights
-from affinerank.experiments import fingerprint, runner
-from affinerank.experiments.cells import cells_of, groups_of
-from affinerank.experiments.fingerprint import CODE, code_fingerprint
-from affinerank.experiments.plan import Grid, Plan
-from affinerank.experiments.report import write_report
-from affinerank.experiments.reproduce import outcome
-from affinerank.experiments.results import MERGED, group_file, load_results
-from affinerank.experiments.runner import run_plan
-from affinerank.pipeline.worlds import DataSet
+from affinerank.research import fingerprint, runner
+from affinerank.research.cells import cells_of, groups_of
+from affinerank.research.fingerprint import CODE, code_fingerprint
+from affinerank.research.plan import Grid, Plan
+from affinerank.research.report import write_report
+from affinerank.research.reproduce import outcome
+from affinerank.research.results import MERGED, group_file, load_results
+from affinerank.research.runner import run_plan
+from affinerank.research.worlds import DataSet
 from affinerank.support.errors import DataError
 from affinerank.support.settings import Spec
 

@@ -16,13 +16,13 @@ from affinerank.clicks.policies import POLICIES, Placements, PolicyKind
 from affinerank.clicks.policies.policy import list_places
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Weights
-from affinerank.experiments.cells import cells_of
-from affinerank.experiments.plan import Grid, Plan, read_plan
-from affinerank.experiments.report import write_report
-from affinerank.experiments.reproduce import outcome, reproduce
-from affinerank.experiments.results import load_results
-from affinerank.pipeline.worlds import DataSet
 from affinerank.rankers import RANKERS, Fitted, RankerKind
+from affinerank.research.cells import cells_of
+from affinerank.research.plan import Grid, Plan, read_plan
+from affinerank.research.report import write_report
+from affinerank.research.reproduce import outcome, reproduce
+from affinerank.research.results import load_results
+from affinerank.research.worlds import DataSet
 from affinerank.support.errors import ConfigError
 from affinerank.support.registry import Table
 from affinerank.support.settings import Spec

@@ -6,15 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from affinerank.experiments.our_statements import (
-    OURS,
-    RIVALS,
-    at_most_clicks,
-    judge_ours,
-)
-from affinerank.experiments.results import Result
-from affinerank.experiments.statements import Finding
-from affinerank.pipeline.worlds import Cell
+from affinerank.research.results import Result
+from affinerank.research.statements.ours import OURS, RIVALS, at_most_clicks, judge_ours
+from affinerank.research.statements.paper import Finding
+from affinerank.research.worlds import Cell
 
 pytestmark = pytest.mark.slow
 

@@ -11,12 +11,12 @@ import pytest
 
 from affinerank.bias.method import REPLICATES
 from affinerank.defaults import ESTIMATOR, METHOD
-from affinerank.experiments.cells import cells_of
-from affinerank.experiments.report import report_page
-from affinerank.experiments.results import load_results, load_run
-from affinerank.experiments.series import Summary, points_of
-from affinerank.experiments.statements import AFFINE, below_full, judge_statements
-from affinerank.pipeline.worlds import Cell
+from affinerank.research.cells import cells_of
+from affinerank.research.curves import Summary, points_of
+from affinerank.research.report import report_page
+from affinerank.research.results import load_results, load_run
+from affinerank.research.statements.paper import AFFINE, below_full, judge_statements
+from affinerank.research.worlds import Cell
 
 pytestmark = pytest.mark.slow
 

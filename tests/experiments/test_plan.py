@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from affinerank.experiments.cells import cells_of, groups_of
-from affinerank.experiments.coordinates import canonical, title_of
-from affinerank.experiments.plan import (
+from affinerank.research.cells import cells_of, groups_of
+from affinerank.research.coordinates import canonical, title_of
+from affinerank.research.plan import (
     PLANS,
     PROFILES,
     Plan,
@@ -17,8 +17,8 @@ from affinerank.experiments.plan import (
     shipped_plan,
     with_data,
 )
-from affinerank.experiments.reproduce import plan_for
-from affinerank.pipeline.worlds import Cell, click_rng
+from affinerank.research.reproduce import plan_for
+from affinerank.research.worlds import Cell, click_rng
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.settings import Spec
 

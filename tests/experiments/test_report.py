@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from affinerank.experiments.figures import LOOKS, draw
-from affinerank.experiments.plan import Plan, shipped_plan
-from affinerank.experiments.report import report_page, write_figures, write_report
-from affinerank.experiments.reproduce import plan_for, reproduce
-from affinerank.experiments.results import (
+from affinerank.output.charts import save_figure
+from affinerank.research.curves import Summary
+from affinerank.research.figures import LOOKS, draw
+from affinerank.research.plan import Plan, shipped_plan
+from affinerank.research.report import report_page, write_figures, write_report
+from affinerank.research.reproduce import plan_for, reproduce
+from affinerank.research.results import (
     GROUPS,
     Result,
     load_results,
     open_folder,
     write_results,
 )
-from affinerank.experiments.series import Summary
-from affinerank.output.charts import save_figure
-from affinerank.pipeline.worlds import DataSet
+from affinerank.research.worlds import DataSet
 from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from affinerank.experiments.results import read_results, write_results
+from affinerank.research.results import read_results, write_results
 from affinerank.support.errors import DataError
 
 pytestmark = pytest.mark.slow

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 import torch
 
-from affinerank.experiments.cells import cells_of, groups_of
-from affinerank.experiments.claims import claimed
-from affinerank.experiments.plan import Grid, Plan, shipped_plan, with_data
-from affinerank.experiments.results import (
+from affinerank.research.cells import cells_of, groups_of
+from affinerank.research.claims import claimed
+from affinerank.research.plan import Grid, Plan, shipped_plan, with_data
+from affinerank.research.results import (
     MERGED,
     Result,
     group_file,
@@ -28,8 +28,8 @@ from affinerank.experiments.results import (
     read_results,
     write_results,
 )
-from affinerank.experiments.runner import run_plan
-from affinerank.pipeline.worlds import Cell, DataSet
+from affinerank.research.runner import run_plan
+from affinerank.research.worlds import Cell, DataSet
 from affinerank.support.errors import DataError
 from affinerank.support.settings import Spec
 
@@ -50,8 +50,8 @@ TINY = Plan(
 
 RUN = """
 import sys
-from affinerank.experiments.plan import read_plan
-from affinerank.experiments.runner import run_plan
+from affinerank.research.plan import read_plan
+from affinerank.research.runner import run_plan
 run_plan(read_plan(sys.argv[1]), sys.argv[2], device="cpu")
 """
 
@@ -68,7 +68,7 @@ def _timeless(result: Result) -> tuple[object, ...]:
 
 # Where runners are forked from: a process that has imported all they need, once.
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["lightgbm", "affinerank.experiments.runner"])
+SERVER.set_forkserver_preload(["lightgbm", "affinerank.research.runner"])
 
 
 def started(folder: Path) -> ForkServerProcess:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from affinerank.clicks.models.trust import TrustModel
-from affinerank.experiments.coordinates import settings_of
-from affinerank.experiments.results import Result
-from affinerank.experiments.statements import STATEMENTS, Finding, judge_statements
-from affinerank.pipeline.worlds import Cell
+from affinerank.research.coordinates import settings_of
+from affinerank.research.results import Result
+from affinerank.research.statements.paper import STATEMENTS, Finding, judge_statements
+from affinerank.research.worlds import Cell
 
 pytestmark = pytest.mark.slow
 

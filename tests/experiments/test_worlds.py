@@ -12,10 +12,11 @@ import pytest
 from affinerank.bias import EstimationSettings
 from affinerank.data.read_options import Split
 from affinerank.estimators import Weights
-from affinerank.pipeline.estimation import estimate_from_rows
-from affinerank.pipeline.lists import fit_all
+from affinerank.pipeline.click_model import estimate_from_rows
+from affinerank.pipeline.training_lists import fit_all
 from affinerank.pipeline.weighing import judging, weigh
-from affinerank.pipeline.worlds import (
+from affinerank.rankers import RANKERS
+from affinerank.research.worlds import (
     Cell,
     DataSet,
     Drawn,
@@ -23,7 +24,6 @@ from affinerank.pipeline.worlds import (
     World,
     trained_jointly,
 )
-from affinerank.rankers import RANKERS
 from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow

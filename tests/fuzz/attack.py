@@ -32,12 +32,16 @@ GOOD = OUTCOMES[:2]
 MODULES = (
     *("ibis.backends.duckdb", "lightgbm", "onnx", "pyarrow.dataset", "pyarrow.acero"),
     *("pyarrow.pandas_compat", "scipy.optimize", "torch", "affinerank.counts.counting"),
-    *("affinerank.audit.page", "affinerank.audit.survey", "affinerank.bias.em"),
+    *(
+        "affinerank.audit.page",
+        "affinerank.audit.survey",
+        "affinerank.bias.regression_em",
+    ),
     *("affinerank.bias.mixture.estimate", "affinerank.bias.mixture.interventions"),
     *("affinerank.logs.importers.tiangong", "affinerank.data.letor", "affinerank.demo"),
-    *("affinerank.pipeline.choice", "affinerank.pipeline.worlds"),
-    *("affinerank.rankers.export", "affinerank.rankers.training"),
-    *("affinerank.rankers.trees", "affinerank.experiments.reproduce"),
+    *("affinerank.pipeline.compare", "affinerank.research.worlds"),
+    *("affinerank.export.export", "affinerank.rankers.networks.training"),
+    *("affinerank.rankers.trees.lightgbm", "affinerank.research.reproduce"),
 )
 
 

@@ -29,8 +29,8 @@ from affinerank.defaults import (
 from affinerank.defaults import TREES as TREE_RANKER
 from affinerank.evaluation.rank_effects import POWER
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
-from affinerank.pipeline import choice as module
-from affinerank.pipeline.choice import (
+from affinerank.pipeline import compare as module
+from affinerank.pipeline.compare import (
     COMPARED,
     KEEP,
     Candidate,
@@ -42,12 +42,12 @@ from affinerank.pipeline.choice import (
     parse_budget,
     train_chosen,
 )
-from affinerank.pipeline.judges import RANKS
+from affinerank.pipeline.second_evaluator import RANKS
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers import Ranker, score
 from affinerank.rankers.loading import load_ranker
-from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.trees import TreeSettings
+from affinerank.rankers.networks.settings import NetworkSettings
+from affinerank.rankers.trees.lightgbm import TreeSettings
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.progress import Progress, quiet
@@ -417,7 +417,7 @@ def test_users_are_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
         found.append(SimpleNamespace(users=users))
         return found[-1]
 
-    monkeypatch.setattr("affinerank.pipeline.estimation.estimate_users", estimated)
+    monkeypatch.setattr("affinerank.pipeline.click_model.estimate_users", estimated)
     trained, _ = train_chosen(counts, data, settings=NETWORK)
     assert [trained.estimate] == found
     assert trained.users is users

@@ -19,8 +19,8 @@ from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, ESTIMATOR
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Weights
 from affinerank.estimators.correction import standard_error
-from affinerank.pipeline.debiasing import debias, save_labels
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.debias import debias, save_labels
+from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.weighing import learns_of, weigh
 from affinerank.support.errors import ConfigError, DataError
 

@@ -10,9 +10,9 @@ import pytest
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import affine, naive
-from affinerank.estimators.evidence import CLICKS
-from affinerank.pipeline.folds import FOLDS, Log, learn_in_folds
-from affinerank.pipeline.lists import Lists
+from affinerank.estimators.estimator import CLICKS
+from affinerank.pipeline.out_of_fold import FOLDS, Log, learn_in_folds
+from affinerank.pipeline.training_lists import Lists
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, RankerKind

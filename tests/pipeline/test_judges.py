@@ -11,10 +11,10 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, METHOD_FROM_SWAPS
-from affinerank.evaluation.offpolicy import estimate
+from affinerank.evaluation.click_value import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
-from affinerank.pipeline.judges import RANKS, SWAPS, second_judge
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.second_evaluator import RANKS, SWAPS, second_judge
+from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.arrays import Floats
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from affinerank.cli import main
-from affinerank.pipeline.judgments import save_judgments
+from affinerank.export.judgments import save_judgments
 from affinerank.support.errors import DataError
 
 LABELS = pa.table(

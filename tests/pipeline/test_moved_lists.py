@@ -18,7 +18,7 @@ from tests.pipeline.moving_lists import (
 
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.counts.counts import ClickCounts
-from affinerank.pipeline.offpolicy import (
+from affinerank.pipeline.evaluate_clicks import (
     ByClicks,
     OffPolicySettings,
     evaluate_from_clicks,

@@ -16,14 +16,14 @@ from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, EM
 from affinerank.estimators import ESTIMATORS, Estimator, affine
 from affinerank.evaluation.refits import mean_alpha
-from affinerank.pipeline.judges import RANKS
-from affinerank.pipeline.offpolicy import (
+from affinerank.pipeline.evaluate_clicks import (
     OffPolicySettings,
     evaluate_from_clicks,
     gain_over_logged,
 )
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulation import prepare_simulation
+from affinerank.pipeline.second_evaluator import RANKS
+from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.rankers.ranker import Ranker
 from affinerank.support.errors import ConfigError, DataError
 
@@ -196,7 +196,7 @@ def test_what_two_judges_dispute_cannot_be_decided(
 ) -> None:
     """Chance is worse than the logged ranking; users of eta 2 say that it is better."""
     chance = np.random.default_rng(0).random(held.data.n_docs)
-    monkeypatch.setattr("affinerank.pipeline.offpolicy.score", lambda *_: chance)
+    monkeypatch.setattr("affinerank.pipeline.evaluate_clicks.score", lambda *_: chance)
     wrong = TrustModel.paper(eta=2, depth=120)
     found = [held.judge(users) for users in (KNOWN, wrong)]
     assert found[0]["against_logged"]["verdict"] == "worse"

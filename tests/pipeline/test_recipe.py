@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from affinerank.estimators import Weights
-from affinerank.pipeline.lists import Lists
-from affinerank.pipeline.recipe import fit_chosen, held_out_queries, require_recipe
+from affinerank.pipeline.training_lists import Lists
+from affinerank.pipeline.tuning import fit_chosen, held_out_queries, require_recipe
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, RankerKind
 from affinerank.support.errors import AffineRankWarning, ConfigError

@@ -17,7 +17,7 @@ from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.metrics import ranks_by_score
-from affinerank.pipeline.choice import ChoiceSettings
+from affinerank.pipeline.compare import ChoiceSettings
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.safe import (
     Step,
@@ -25,8 +25,8 @@ from affinerank.pipeline.safe import (
     largest_safe_share,
     train_safe,
 )
-from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.pipeline.training import ranker_settings
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.train import ranker_settings
 from affinerank.rankers import score
 from affinerank.rankers.blend import spread_within_lists
 from affinerank.rankers.loading import load_ranker

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from affinerank.rankers.tree_nodes import Tree
+from affinerank.rankers.trees.nodes import Tree
 
 F = np.float32
 

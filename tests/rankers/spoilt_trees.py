@@ -11,8 +11,8 @@ from collections import Counter
 import lightgbm as lgb
 import numpy as np
 
-from affinerank.rankers.tree_text import require_sound
-from affinerank.rankers.trees import TreeModel, lightgbm
+from affinerank.rankers.trees.lightgbm import TreeModel, lightgbm
+from affinerank.rankers.trees.model_text import require_sound
 from affinerank.support.errors import DataError
 
 ODD = "0 -1 1 2 7 999999 2147483647 -2147483648 4294967296 1e308 1e400 nan inf - 00"

@@ -12,7 +12,8 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.pipeline.training import train
+from affinerank.export.export import export_ranker
+from affinerank.pipeline.train import train
 from affinerank.rankers.blend import (
     Blend,
     BlendSettings,
@@ -20,7 +21,6 @@ from affinerank.rankers.blend import (
     spread_within_lists,
     with_production,
 )
-from affinerank.rankers.export import export_ranker
 from affinerank.rankers.linear import LinearModel
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.ranker import Member, Ranker, score

@@ -10,14 +10,14 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from affinerank.rankers import Fitted, Validation
-from affinerank.rankers.best_networks import judge_of
-from affinerank.rankers.click_likelihood import ClickBatch, click_loss
 from affinerank.rankers.likelihood import mean_score
-from affinerank.rankers.lists import Lists
-from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.networks import Networks
+from affinerank.rankers.networks.batches import Lists
+from affinerank.rankers.networks.click_likelihood import ClickBatch, click_loss
+from affinerank.rankers.networks.held_out import judge_of
+from affinerank.rankers.networks.model import Networks
+from affinerank.rankers.networks.settings import NetworkSettings
+from affinerank.rankers.networks.training import NetworkTrainer, fit_networks
 from affinerank.rankers.targets import ClickTargets
-from affinerank.rankers.training import NetworkTrainer, fit_networks
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import DataError
 

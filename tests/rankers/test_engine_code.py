@@ -20,9 +20,10 @@ from benchmarks import export as benchmark
 from tests.rankers.planted_faults import TREE_FAULTS
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.rankers import Ranker, linear, trees, xgboost
-from affinerank.rankers.engine_readers import LINEAR_READERS, TREE_READERS
-from affinerank.rankers.engines import TREE_ENGINES, fold_features
+from affinerank.export.engine_readers import LINEAR_READERS, TREE_READERS
+from affinerank.export.engine_trees import TREE_ENGINES, fold_features
+from affinerank.rankers import Ranker, linear, xgboost
+from affinerank.rankers.trees import lightgbm as trees
 
 needs_engines = pytest.mark.skipif(
     "AFFINERANK_ENGINES" not in os.environ,

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from benchmarks import export as parity
 
+from affinerank.export.export import export_ranker
 from affinerank.rankers import Ranker, score, xgboost
-from affinerank.rankers.export import export_ranker
-from affinerank.rankers.trees import TreeModel
+from affinerank.rankers.trees.lightgbm import TreeModel
 from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow

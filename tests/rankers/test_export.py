@@ -15,15 +15,18 @@ from numpy.typing import NDArray
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.rankers import Ranker, export, mlp, trees
+from affinerank.export import export
+from affinerank.export.export import export_ranker
+from affinerank.export.onnx import build_model
+from affinerank.rankers import Ranker
 from affinerank.rankers.blend import Blend, production_of
-from affinerank.rankers.export import export_ranker
 from affinerank.rankers.linear import LinearModel
-from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.networks import Networks, initial_parameters
-from affinerank.rankers.onnx_graph import build_model
+from affinerank.rankers.networks import settings as mlp
+from affinerank.rankers.networks.model import Networks, initial_parameters
+from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.ranker import Member
-from affinerank.rankers.trees import TreeModel, fit_lambdamart
+from affinerank.rankers.trees import lightgbm as trees
+from affinerank.rankers.trees.lightgbm import TreeModel, fit_lambdamart
 from affinerank.support.errors import ConfigError, DataError
 
 onnxruntime = pytest.importorskip("onnxruntime")

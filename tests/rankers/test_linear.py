@@ -13,9 +13,8 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit
 
 from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.export.export import export_ranker
 from affinerank.rankers import Fitted, Ranker, Targets, Validation
-from affinerank.rankers.best_networks import judge_of
-from affinerank.rankers.export import export_ranker
 from affinerank.rankers.likelihood import Clicks
 from affinerank.rankers.linear import (
     ROW,
@@ -24,6 +23,7 @@ from affinerank.rankers.linear import (
     fit_linear,
 )
 from affinerank.rankers.loading import load_ranker
+from affinerank.rankers.networks.held_out import judge_of
 from affinerank.rankers.targets import ClickTargets
 from affinerank.support.errors import ConfigError, DataError
 

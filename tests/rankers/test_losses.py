@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affinerank.rankers import losses
-from affinerank.rankers.lists import Batch, Lists
-from affinerank.rankers.losses import LOSSES, Loss
+from affinerank.rankers.networks import losses
+from affinerank.rankers.networks.batches import Batch, Lists
+from affinerank.rankers.networks.losses import LOSSES, Loss
 from affinerank.support.errors import DataError
 
 
@@ -191,7 +191,7 @@ def test_softmax_rejects_negative_weights_that_are_known() -> None:
 
 def test_a_loss_of_ones_own_trains_a_network() -> None:
     from affinerank.rankers import RANKERS, Targets
-    from affinerank.rankers.mlp import NetworkSettings
+    from affinerank.rankers.networks.settings import NetworkSettings
 
     def hinge(scores: torch.Tensor, batch: Batch) -> torch.Tensor:
         return (batch.share * (1 - scores * batch.gains).clamp(min=0)).sum(dim=1)

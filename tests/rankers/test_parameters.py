@@ -9,9 +9,10 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 
-from affinerank.pipeline.training import ranker_settings
-from affinerank.rankers import RANKERS, Targets, parameters
-from affinerank.rankers.parameters import for_features
+from affinerank.pipeline.train import ranker_settings
+from affinerank.rankers import RANKERS, Targets
+from affinerank.rankers.trees import parameters
+from affinerank.rankers.trees.parameters import for_features
 from affinerank.support.errors import ConfigError
 from affinerank.support.settings import from_table, to_toml
 

@@ -18,27 +18,26 @@ from tests.rankers.planted_faults import TREE_FAULTS, below_for_at_most
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.rankers import (
-    Ranker,
-    engines,
-    linear,
-    linear_engines,
-    xgboost_json,
-)
-from affinerank.rankers.engine_readers import LINEAR_READERS, TREE_READERS
-from affinerank.rankers.export import export_ranker
-from affinerank.rankers.linear import LinearModel
-from affinerank.rankers.linear_engines import LinearFile, RawLinear
-from affinerank.rankers.parity import (
+from affinerank.export import engine_linear as linear_engines
+from affinerank.export import engine_trees as engines
+from affinerank.export.engine_linear import LinearFile, RawLinear
+from affinerank.export.engine_readers import LINEAR_READERS, TREE_READERS
+from affinerank.export.export import export_ranker
+from affinerank.export.parity import (
     TOLERANCE,
     Cut,
     cuts_of,
     lies_between,
     lists_at_splits,
 )
+from affinerank.rankers import Ranker, linear, xgboost_json
+from affinerank.rankers.linear import LinearModel
 from affinerank.rankers.ranker import score
-from affinerank.rankers.tree_nodes import from_lightgbm, numbered_breadth_first
-from affinerank.rankers.trees import TreeModel
+from affinerank.rankers.trees.lightgbm import TreeModel
+from affinerank.rankers.trees.nodes import (
+    from_lightgbm,
+    numbered_breadth_first,
+)
 from affinerank.support.errors import ConfigError, DataError
 
 F = np.float32
@@ -265,7 +264,7 @@ def test_trees_are_compared_at_their_splits_in_other_formats(
     else:
         plain = TreeModel.predict
         monkeypatch.setattr(
-            "affinerank.rankers.export.trees.TreeModel",
+            "affinerank.export.export.trees.TreeModel",
             lambda _: type("Other", (), {"predict": lambda _, x: plain(other, x)})(),
         )
     with pytest.raises(DataError, match="differ from the ranker"):

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from affinerank.metrics import Metric
-from affinerank.rankers.lists import Batch, Lists
-from affinerank.rankers.losses import LOSSES, Loss
-from affinerank.rankers.pl_rank import Sampling, expected_dcg, pl_rank
+from affinerank.rankers.networks.batches import Batch, Lists
+from affinerank.rankers.networks.losses import LOSSES, Loss
+from affinerank.rankers.networks.pl_rank import Sampling, expected_dcg, pl_rank
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import ConfigError
 

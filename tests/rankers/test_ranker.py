@@ -13,6 +13,7 @@ import pytest
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.export.export import export_ranker
 from affinerank.metrics import Metric
 from affinerank.rankers import (
     RANKERS,
@@ -24,17 +25,16 @@ from affinerank.rankers import (
     Validation,
     judge,
     linear,
-    mlp,
     predict_all,
     score,
-    trees,
     xgboost,
 )
-from affinerank.rankers.export import export_ranker
 from affinerank.rankers.loading import load_ranker
-from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.networks import Networks, initial_parameters
-from affinerank.rankers.trees import fit_lambdamart
+from affinerank.rankers.networks import settings as mlp
+from affinerank.rankers.networks.model import Networks, initial_parameters
+from affinerank.rankers.networks.settings import NetworkSettings
+from affinerank.rankers.trees import lightgbm as trees
+from affinerank.rankers.trees.lightgbm import fit_lambdamart
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.settings import from_table
 

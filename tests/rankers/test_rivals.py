@@ -14,11 +14,11 @@ from scipy.stats import norm
 
 from affinerank.rankers import RANKERS, Targets
 from affinerank.rankers.heckman import HeckmanSettings, mills, probit
-from affinerank.rankers.lists import Batch, Lists
-from affinerank.rankers.losses import LOSSES
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.networks.batches import Batch, Lists
+from affinerank.rankers.networks.losses import LOSSES
+from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.tower_training import TowerTrainer
-from affinerank.rankers.trees import TreeSettings
+from affinerank.rankers.trees.lightgbm import TreeSettings
 from affinerank.rankers.xgboost import XGBoostSettings
 from affinerank.support.errors import ConfigError, DataError
 

@@ -8,8 +8,8 @@ import pytest
 
 from affinerank.cli import main
 from affinerank.data.dataset import RankingDataset
+from affinerank.export.serving import ENGINES, plan_for_engine
 from affinerank.rankers.loading import load_ranker
-from affinerank.rankers.serving import ENGINES, plan_for_engine
 from affinerank.support.errors import ConfigError, DataError
 
 BRANDS = ("nike", "puma")

@@ -16,20 +16,20 @@ import torch
 
 from affinerank.metrics import Metric
 from affinerank.rankers import Fitted, Targets, Validation, predict_all
-from affinerank.rankers.best_networks import HeldOut
-from affinerank.rankers.lists import Lists
-from affinerank.rankers.losses import LOSSES
-from affinerank.rankers.mlp import NetworkSettings
-from affinerank.rankers.networks import Networks, initial_parameters
-from affinerank.rankers.operations import activate, activate_and_score
-from affinerank.rankers.parallel import Group
-from affinerank.rankers.scaling import scaled
-from affinerank.rankers.training import (
+from affinerank.rankers.networks.batches import Lists
+from affinerank.rankers.networks.held_out import HeldOut
+from affinerank.rankers.networks.losses import LOSSES
+from affinerank.rankers.networks.model import Networks, initial_parameters
+from affinerank.rankers.networks.operations import activate, activate_and_score
+from affinerank.rankers.networks.parallel import Group
+from affinerank.rankers.networks.settings import NetworkSettings
+from affinerank.rankers.networks.training import (
     NetworkTrainer,
     Sample,
     choose_device,
     fit_networks,
 )
+from affinerank.rankers.scaling import scaled
 from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow
@@ -470,8 +470,8 @@ def test_prediction_in_blocks_is_prediction_at_once(
     features, _, _ = problem()
     networks = start([0, 1])
     whole = networks.scores(features)
-    monkeypatch.setattr("affinerank.rankers.networks.DOCS_AT_ONCE", 7)
-    monkeypatch.setattr("affinerank.rankers.networks.LEAST_AT_ONCE", 3)
+    monkeypatch.setattr("affinerank.rankers.networks.model.DOCS_AT_ONCE", 7)
+    monkeypatch.setattr("affinerank.rankers.networks.model.LEAST_AT_ONCE", 3)
     np.testing.assert_allclose(networks.scores(features), whole, atol=1e-6)
 
 
@@ -541,7 +541,7 @@ PARALLEL = """
 import sys, numpy as np
 sys.path.insert(0, {tests!r})
 from test_training import PLAIN, fit, held_out, problem, scores_of
-from affinerank.rankers.parallel import Group
+from affinerank.rankers.networks.parallel import Group
 features, targets, _ = problem()
 fitted = fit(targets, [0, 1], PLAIN, validation=held_out())
 np.save(f"{{sys.argv[1]}}{{Group.current().rank}}.npy", scores_of(fitted, features))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from affinerank.metrics import Metric
 from affinerank.rankers.likelihood import Clicks
 from affinerank.rankers.targets import ClickTargets
-from affinerank.rankers.tree_objective import ClickObjective, LambdaObjective
+from affinerank.rankers.trees.objectives import ClickObjective, LambdaObjective
 from affinerank.support.errors import DataError
 
 Arrays = tuple[np.ndarray, np.ndarray]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from affinerank.rankers.loading import load_ranker
-from affinerank.rankers.tree_text import require_sound
+from affinerank.rankers.trees.model_text import require_sound
 from affinerank.support import limits
 from affinerank.support.errors import DataError
 

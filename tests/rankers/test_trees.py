@@ -14,10 +14,10 @@ from scipy.special import expit
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.metrics import Metric
 from affinerank.rankers import Fitted, Ranker, Targets, Validation
-from affinerank.rankers.best_networks import HeldOut, judge_of
 from affinerank.rankers.loading import load_ranker
+from affinerank.rankers.networks.held_out import HeldOut, judge_of
 from affinerank.rankers.targets import ClickTargets
-from affinerank.rankers.trees import (
+from affinerank.rankers.trees.lightgbm import (
     ROW,
     TreeModel,
     TreeSettings,

@@ -6,7 +6,7 @@ import numpy as np
 
 import affinerank as ar
 from affinerank.clicks.traffic import Simulation
-from affinerank.pipeline.lists import Lists
+from affinerank.pipeline.training_lists import Lists
 from affinerank.rankers.targets import Targets
 from affinerank.support.arrays import Bools, Floats, Ints, Matrix
 

@@ -22,15 +22,19 @@ from tests.recorded.inputs import (
 from tests.recorded.of_clicks import Pairs, numbers
 
 import affinerank as ar
-from affinerank.rankers.best_networks import HeldOut
-from affinerank.rankers.lists import Batch, Lists
-from affinerank.rankers.networks import initial_parameters
+from affinerank.rankers.networks.batches import Batch, Lists
+from affinerank.rankers.networks.held_out import HeldOut
+from affinerank.rankers.networks.model import initial_parameters
+from affinerank.rankers.networks.training import NetworkTrainer, fit_networks
 from affinerank.rankers.ranker import Fitted
 from affinerank.rankers.scaling import scaled
 from affinerank.rankers.targets import Targets
-from affinerank.rankers.training import NetworkTrainer, fit_networks
-from affinerank.rankers.tree_objective import LambdaObjective
-from affinerank.rankers.trees import TreeSettings, fit_lambdamart, fit_trees
+from affinerank.rankers.trees.lightgbm import (
+    TreeSettings,
+    fit_lambdamart,
+    fit_trees,
+)
+from affinerank.rankers.trees.objectives import LambdaObjective
 
 NUMBERS = 113  # of a tiny network; what follows only fills a row up
 ESTIMATORS = ("naive", "ips", "bayes-ips", "affine", "full-information")

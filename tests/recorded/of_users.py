@@ -22,24 +22,24 @@ from tests.recorded.inputs import (
 from tests.recorded.of_clicks import Pairs, numbers
 
 import affinerank as ar
+from affinerank.audit.rank_effect import rank_effect
 from affinerank.audit.run import audit
-from affinerank.bias.em.activations import ACTIVATIONS
-from affinerank.bias.em.estimate import EMFit, fit_em, resampled
-from affinerank.bias.em.run import EMSettings, Run
-from affinerank.bias.em.stack import EMStack, fallen_cells
-from affinerank.bias.em.updates import (
+from affinerank.bias.method import Estimate
+from affinerank.bias.regression_em.activations import ACTIVATIONS
+from affinerank.bias.regression_em.estimate import EMFit, fit_em, resampled
+from affinerank.bias.regression_em.run import EMSettings, Run
+from affinerank.bias.regression_em.stack import EMStack, fallen_cells
+from affinerank.bias.regression_em.updates import (
     CellRows,
     as_zeta,
     mean_movement,
     start_of,
     updated,
 )
-from affinerank.bias.method import Estimate
-from affinerank.bias.swaps import rank_effect
 from affinerank.evaluation.rank_weights import RankWeights
-from affinerank.pipeline.estimation import filled_features
-from affinerank.pipeline.offpolicy import OffPolicySettings, gain_over_logged
-from affinerank.rankers.lists import Lists
+from affinerank.pipeline.click_model import filled_features
+from affinerank.pipeline.evaluate_clicks import OffPolicySettings, gain_over_logged
+from affinerank.rankers.networks.batches import Lists
 from affinerank.support.arrays import Matrix
 
 EM_NETWORK = ar.NetworkSettings(

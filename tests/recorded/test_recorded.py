@@ -13,9 +13,9 @@ from tests.recorded.of_clicks import Pairs
 from threadpoolctl import threadpool_limits
 
 import affinerank as ar
-from affinerank.experiments.plan import shipped_plan
-from affinerank.experiments.results import read_results
-from affinerank.pipeline.worlds import PRODUCTION, World
+from affinerank.research.plan import shipped_plan
+from affinerank.research.results import read_results
+from affinerank.research.worlds import PRODUCTION, World
 
 pytestmark = [
     pytest.mark.slow,

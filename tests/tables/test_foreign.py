@@ -15,7 +15,7 @@ from affinerank.clicks.models import CLICK_MODELS
 from affinerank.clicks.policies import POLICIES
 from affinerank.estimators import ESTIMATORS
 from affinerank.rankers import RANKERS
-from affinerank.rankers.losses import LOSSES, Loss
+from affinerank.rankers.networks.losses import LOSSES, Loss
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
+from affinerank.audit.assumption_tests import DEPENDENT, UNIDENTIFIED, Assumption
 from affinerank.audit.facts import Facts
 from affinerank.audit.findings import Block, Column, Question, Section, Step
 from affinerank.audit.words import p_text
-from affinerank.bias.assumptions import DEPENDENT, UNIDENTIFIED, Assumption
 
 QUESTION = Question("assumptions", "Do users click in ways we cannot correct?", False)
 TESTS = (

@@ -10,9 +10,9 @@ from scipy import stats
 
 from affinerank.audit.facts import Facts, same_documents
 from affinerank.audit.findings import Question, Section
+from affinerank.audit.rank_effect import RankEffect, rank_effect
 from affinerank.audit.words import p_text
 from affinerank.bias import Estimate
-from affinerank.bias.swaps import RankEffect, rank_effect
 
 LEVEL = 0.05
 POSITION = Question("position_bias", "Is there position bias?", wanted=False)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from affinerank.audit.assumption_tests import DEPENDENT, Assumption, check_assumptions
 from affinerank.audit.first_rank import FirstRank, judge_first_rank
 from affinerank.bias import Estimate, EstimationSettings
-from affinerank.bias.assumptions import DEPENDENT, Assumption, check_assumptions
 from affinerank.bias.mixture.comparison import best_model
 from affinerank.bias.overlap import Overlap, overlap_of
 from affinerank.bias.pooling import RankPools, pool_ranks
@@ -26,8 +26,8 @@ from affinerank.counts.rows import (
 )
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import METHOD
-from affinerank.pipeline.debiasing import debias
-from affinerank.pipeline.estimation import estimate_users
+from affinerank.pipeline.click_model import estimate_users
+from affinerank.pipeline.debias import debias
 from affinerank.support.arrays import Floats, joint
 from affinerank.support.errors import AffineRankWarning, DataError
 from affinerank.support.progress import Progress

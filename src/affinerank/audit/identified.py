@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from affinerank.audit.assumption_tests import COUNT_CONTEXT, rank_status
 from affinerank.audit.facts import Facts
 from affinerank.audit.findings import Block, Column, Question, Section
 from affinerank.audit.models import models_block, models_text
-from affinerank.bias.assumptions import COUNT_CONTEXT, rank_status
 from affinerank.bias.overlap import Overlap
 from affinerank.counts.table import CONTEXT
 from affinerank.estimators import ESTIMATORS

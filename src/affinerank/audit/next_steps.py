@@ -16,7 +16,7 @@ from affinerank.bias import Estimate
 from affinerank.bias.requirements import LEAST_DOCUMENTS
 from affinerank.counts.counts import ClickCounts
 from affinerank.defaults import METHOD
-from affinerank.pipeline.swap_plan import SwapPlan, plan_swaps
+from affinerank.pipeline.plan_swaps import SwapPlan, plan_swaps
 from affinerank.support.arrow import pa, pc
 from affinerank.support.errors import DataError
 

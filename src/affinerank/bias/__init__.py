@@ -1,10 +1,10 @@
 """How users click, estimated from clicks: every method is a row of one table."""
 
 from affinerank.bias import contextual, dual_learning, pairwise
-from affinerank.bias.em.method import ROWS as _EM
 from affinerank.bias.listwise import ROW as _LISTWISE
 from affinerank.bias.method import Estimate, EstimationSettings, Method
 from affinerank.bias.mixture.method import ROWS as _MIXTURES
+from affinerank.bias.regression_em.method import ROWS as _EM
 from affinerank.support.registry import Table
 
 METHODS: Table[Method] = Table(

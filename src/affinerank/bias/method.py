@@ -16,13 +16,13 @@ from affinerank.bias.pooling import LEAST_CLICKS, RankPools
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.output.blocks import Tabular
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.arrays import Floats, Ints, Matrix
 from affinerank.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from affinerank.bias.mixture.comparison import Compared
-    from affinerank.bias.trust_test import TrustTest
+    from affinerank.bias.mixture.trust_test import TrustTest
     from affinerank.rankers.ranker import Fitted
     from affinerank.rankers.targets import Targets
 

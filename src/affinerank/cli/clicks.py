@@ -79,12 +79,12 @@ def simulate(
     from affinerank.clicks.traffic import Traffic
     from affinerank.data.read_options import parse_split
     from affinerank.data.shop import SHOP
-    from affinerank.pipeline.shop import prepare_shop, simulate_shop
-    from affinerank.pipeline.simulation import (
+    from affinerank.pipeline.simulate import (
         prepare_simulation,
         simulate,
         simulation_rankers,
     )
+    from affinerank.pipeline.simulate_shop import prepare_shop, simulate_shop
 
     source = of.source(data)
     is_shop = source.world is not None and source.world.world == SHOP

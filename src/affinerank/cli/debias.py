@@ -50,9 +50,9 @@ def debias(
         least_impressions: Of a document that is judged; others are left out.
         estimator: {ESTIMATORS}.
     """
-    from affinerank.pipeline.debiasing import debias as debiased
-    from affinerank.pipeline.debiasing import save_labels
-    from affinerank.pipeline.judgments import JUDGMENTS, save_judgments
+    from affinerank.export.judgments import JUDGMENTS, save_judgments
+    from affinerank.pipeline.debias import debias as debiased
+    from affinerank.pipeline.debias import save_labels
 
     parquet = to == "parquet"
     if not parquet and to not in JUDGMENTS:

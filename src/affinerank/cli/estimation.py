@@ -58,7 +58,7 @@ def estimate(
     from affinerank.bias.method import EstimationSettings
     from affinerank.clicks.models.files import save_users
     from affinerank.output.charts import bias_figure, figure_format, save_figure
-    from affinerank.pipeline.estimation import estimate_users
+    from affinerank.pipeline.click_model import estimate_users
 
     how = EstimationSettings(
         method=method,
@@ -92,7 +92,7 @@ def _network(method: str, settings: list[str], seed: int) -> Any:
         if settings:
             raise ConfigError("--set is for methods that train a network as they go")
         return None
-    from affinerank.rankers.mlp import NetworkSettings
+    from affinerank.rankers.networks.settings import NetworkSettings
     from affinerank.support.settings import from_pairs
 
     return from_pairs(

@@ -65,9 +65,12 @@ def evaluate(
         replicates: With estimated --users: refits for each interval.
     """
     from affinerank.metrics import Metric
-    from affinerank.pipeline.evaluation import evaluate_rankers
-    from affinerank.pipeline.offpolicy import OffPolicySettings, evaluate_from_clicks
-    from affinerank.pipeline.simulation import simulation_rankers
+    from affinerank.pipeline.evaluate import evaluate_rankers
+    from affinerank.pipeline.evaluate_clicks import (
+        OffPolicySettings,
+        evaluate_from_clicks,
+    )
+    from affinerank.pipeline.simulate import simulation_rankers
     from affinerank.rankers.loading import load_ranker
 
     rankers = {str(folder): load_ranker(folder) for folder in models}

@@ -72,7 +72,7 @@ def reproduce(
             for small plans.
         seed: Of the first run; else the plan's.
     """
-    from affinerank.experiments.reproduce import reproduce
+    from affinerank.research.reproduce import reproduce
 
     own = Path(name).suffix == ".toml"
     if own and profile is not None:
@@ -106,8 +106,8 @@ def report(
         run: Folder of a run, finished or not.
         output: File (default: RUN/report.html).
     """
-    from affinerank.experiments.report import write_report
-    from affinerank.experiments.reproduce import outcome
+    from affinerank.research.report import write_report
+    from affinerank.research.reproduce import outcome
 
     if output is not None:
         require_writable(output, reads=[run / "plan.toml", run / "results.parquet"])

@@ -22,7 +22,7 @@ def export(
         data: Compare file and ranker on these lists (of splits, test); made-up ones
             where left out.
     """
-    from affinerank.rankers.export import export_ranker
+    from affinerank.export.export import export_ranker
     from affinerank.rankers.loading import load_ranker
 
     require_writable(output, reads=[data])

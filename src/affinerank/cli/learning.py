@@ -38,7 +38,7 @@ from affinerank.support.errors import ConfigError
 from affinerank.support.progress import Progress
 
 if TYPE_CHECKING:
-    from affinerank.pipeline.choice import ChoiceSettings
+    from affinerank.pipeline.compare import ChoiceSettings
 
 BUDGET = "5m"
 
@@ -113,7 +113,7 @@ def train(
             held-out clicks justify. Needs --production.
         production: Feature that holds production's score, for --safe.
     """
-    from affinerank.pipeline.choice import parse_budget, train_chosen
+    from affinerank.pipeline.compare import parse_budget, train_chosen
     from affinerank.pipeline.safe import train_safe
     from affinerank.pipeline.weighing import require_users_possible
 
@@ -265,7 +265,7 @@ def _plan(
         ranker: Value of --ranker.
         options: Other fields of the plan.
     """
-    from affinerank.pipeline.choice import COMPARED, ChoiceSettings, rankers_to_compare
+    from affinerank.pipeline.compare import COMPARED, ChoiceSettings, rankers_to_compare
 
     default_estimators = COMPARED if auto else (ESTIMATOR,)
     default_rankers = rankers_to_compare() if auto else (RANKER,)
@@ -279,7 +279,7 @@ def _plan(
 
 def _with_settings(plan: ChoiceSettings, setting_pairs: list[str]) -> ChoiceSettings:
     """Add the values of --set to a plan; reject them if it has several rankers."""
-    from affinerank.pipeline.training import given_rates, ranker_settings
+    from affinerank.pipeline.train import given_rates, ranker_settings
 
     if len(plan.rankers) == 1:
         [ranker] = plan.rankers
@@ -295,7 +295,7 @@ def _with_settings(plan: ChoiceSettings, setting_pairs: list[str]) -> ChoiceSett
 
 def _plan_for_engine(plan: ChoiceSettings, engine: str, dataset: Any) -> ChoiceSettings:
     """Change a plan so that the engine can serve the ranker."""
-    from affinerank.rankers.serving import plan_for_engine
+    from affinerank.export.serving import plan_for_engine
 
     [ranker] = plan.rankers
     training = plan_for_engine(engine, ranker, plan.scaling, plan.categories, dataset)
@@ -350,7 +350,7 @@ def _train_plan(
         click_model: How users click.
         options: Other keyword arguments of :func:`affinerank.pipeline.train`.
     """
-    from affinerank.pipeline.training import train
+    from affinerank.pipeline.train import train
 
     [ranker] = plan.rankers
     return train(

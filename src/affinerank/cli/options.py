@@ -336,7 +336,7 @@ def load(users: Path | None, counts: Any = None, seed: int = 0) -> Any:
 
     known = None if users is None else load_users(users)
     if known is not None and counts is not None:
-        from affinerank.pipeline.estimation import hold_users_against_log
+        from affinerank.pipeline.click_model import hold_users_against_log
 
         hold_users_against_log(counts, known, name=f"the users of {users}", seed=seed)
     return known

@@ -44,7 +44,7 @@ def plan_swaps(
         deepest: Deepest rank exchanged: 10, or 50 with --ranker.
         output: Write the swaps of each query, Parquet.
     """
-    from affinerank.pipeline.swap_plan import plan_swaps
+    from affinerank.pipeline.plan_swaps import plan_swaps
     from affinerank.rankers.loading import load_ranker
 
     require_writable(output, suffix=".parquet", reads=[counts, users, data])

@@ -34,7 +34,7 @@ def rank(
         models: Folder of a ranker; two, to interleave.
         policy: Draw lists: {POLICIES}, as in 'epsilon-swap(epsilon=0.2)'.
     """
-    from affinerank.pipeline.ranking import rank
+    from affinerank.pipeline.rank import rank
     from affinerank.rankers.loading import load_ranker
     from affinerank.support.arrow import pq
     from affinerank.support.files import written_whole

@@ -14,7 +14,7 @@ from affinerank.estimators import (
     policy_aware,
     posterior,
 )
-from affinerank.estimators.evidence import Division, Estimator, Evidence, Fold, Weights
+from affinerank.estimators.estimator import Division, Estimator, Evidence, Fold, Weights
 from affinerank.support.registry import Table
 
 _DIVIDE = (naive, ips, bayes_ips, affine, policy_aware, intervention_aware, cascade_ips)

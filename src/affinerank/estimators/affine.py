@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators.correction import corrected
-from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
+from affinerank.estimators.estimator import Division, Estimator, Evidence, Weights
 from affinerank.support.arrays import Floats, joint
 from affinerank.support.settings import require_choice
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from affinerank.estimators.correction import corrected
-from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
+from affinerank.estimators.estimator import Division, Estimator, Evidence, Weights
 
 
 def weigh(evidence: Evidence) -> Weights:

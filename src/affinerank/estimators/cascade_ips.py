@@ -22,7 +22,7 @@ import numpy as np
 from affinerank.clicks.models.model import require_shares
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators.correction import smoothed_variance
-from affinerank.estimators.evidence import Estimator, Evidence, Weights
+from affinerank.estimators.estimator import Estimator, Evidence, Weights
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import warn
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank.counts.rows import ClickRows
-from affinerank.estimators.evidence import Weights
+from affinerank.estimators.estimator import Weights
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import DataError, warn
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.estimators.evidence import CLICKS, Estimator, Evidence, Weights
+from affinerank.estimators.estimator import CLICKS, Estimator, Evidence, Weights
 from affinerank.estimators.prior import prior_of
-from affinerank.estimators.unit import UnitLink
+from affinerank.estimators.relevance_scale import UnitLink
 from affinerank.support.arrays import Floats, sigmoid
 from affinerank.support.errors import ConfigError, DataError
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from affinerank.estimators.correction import smoothed_variance
 from affinerank.estimators.direct import learns, predicted
-from affinerank.estimators.evidence import Estimator, Evidence, Weights, parse_clip
+from affinerank.estimators.estimator import Estimator, Evidence, Weights, parse_clip
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.estimators.evidence import Estimator, Evidence, Weights
+from affinerank.estimators.estimator import Estimator, Evidence, Weights
 from affinerank.support.errors import DataError
 
 

@@ -15,7 +15,7 @@ known, its probabilities times sessions take the place of impressions n.
 from __future__ import annotations
 
 from affinerank.estimators import policy_aware
-from affinerank.estimators.evidence import Division, Estimator
+from affinerank.estimators.estimator import Division, Estimator
 
 weigh = policy_aware.weigh  # here rows are added up over rankers
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from affinerank.counts.rows import ClickRows
-from affinerank.estimators.evidence import Estimator, Evidence, Weights
-from affinerank.estimators.unit import LEAST_RATE, UnitLink
+from affinerank.estimators.estimator import Estimator, Evidence, Weights
+from affinerank.estimators.relevance_scale import LEAST_RATE, UnitLink
 from affinerank.support.arrays import Bools, Floats, Ints
 
 ROUNDS = 50

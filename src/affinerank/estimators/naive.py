@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from affinerank.estimators.correction import corrected
-from affinerank.estimators.evidence import Estimator, Evidence, Weights
+from affinerank.estimators.estimator import Estimator, Evidence, Weights
 
 
 def weigh(evidence: Evidence) -> Weights:

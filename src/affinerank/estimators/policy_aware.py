@@ -30,7 +30,7 @@ import numpy as np
 
 from affinerank.counts.rows import ClickRows, ExpectedExposure
 from affinerank.estimators.correction import corrected
-from affinerank.estimators.evidence import Division, Estimator, Evidence, Weights
+from affinerank.estimators.estimator import Division, Estimator, Evidence, Weights
 from affinerank.support.errors import DataError
 
 

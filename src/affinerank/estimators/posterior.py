@@ -11,10 +11,10 @@ from typing import Any
 
 from affinerank.defaults import CLIP
 from affinerank.estimators import affine, naive
-from affinerank.estimators.evidence import CLICKS, Estimator, Evidence, Weights
+from affinerank.estimators.estimator import CLICKS, Estimator, Evidence, Weights
 from affinerank.estimators.prior import stacked_prior
+from affinerank.estimators.relevance_scale import UnitLink
 from affinerank.estimators.shrinkage import shrink
-from affinerank.estimators.unit import UnitLink
 from affinerank.support.settings import require_choice
 
 PRIORS = ("features", "rank")

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from affinerank.counts.rows import ClickRows
-from affinerank.estimators.evidence import CLICKS, Fold
-from affinerank.estimators.unit import LEAST_RATE, UnitLink
+from affinerank.estimators.estimator import CLICKS, Fold
+from affinerank.estimators.relevance_scale import LEAST_RATE, UnitLink
 from affinerank.support.arrays import Bools, Floats, Ints, sigmoid
 from affinerank.support.threads import one_blas_thread
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.estimators.unit import UnitLink
+from affinerank.estimators.relevance_scale import UnitLink
 from affinerank.support.arrays import Floats
 
 LEAST_SPREAD = 1e-6

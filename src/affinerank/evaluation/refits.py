@@ -16,7 +16,7 @@ too little to be fitted is drawn again, a few times.
 
 Relevance of documents that were never shown is predicted anew from each resample, by
 its users. Clicks drawn again do not draw relevance again, so what that leaves open is
-added over sessions (:mod:`affinerank.evaluation.unseen`).
+added over sessions (:mod:`affinerank.evaluation.never_shown`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from affinerank.clicks.models.trust import EstimatedBy
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Weights
 from affinerank.estimators.correction import mean_click_rate
-from affinerank.evaluation.offpolicy import Estimate, Interval, by_query
-from affinerank.evaluation.unseen import Predicted
+from affinerank.evaluation.click_value import Estimate, Interval, by_query
+from affinerank.evaluation.never_shown import Predicted
 from affinerank.support.arrays import Bools, Floats, Matrix, Rng
 from affinerank.support.errors import (
     AffineRankError,

@@ -11,7 +11,7 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.holdout import held_part, matched_rows
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION
-from affinerank.pipeline.lists import side_by_side
+from affinerank.pipeline.training_lists import side_by_side
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.importance import REPEATS, Importance, by_permutation

@@ -24,7 +24,7 @@ def train_production_ranker(
     As in the paper: LambdaMART with LightGBM's defaults, on ``n_queries`` queries drawn
     without replacement, labels binarised.
     """
-    from affinerank.rankers.trees import fit_lambdamart
+    from affinerank.rankers.trees.lightgbm import fit_lambdamart
 
     if data.n_queries < n_queries:
         raise DataError(

@@ -7,7 +7,7 @@ The ranker is a blend of production and of a learnt ranker,
 both in units of the spread of their scores within queries. The share a is the largest
 that passes two tests:
 
-- Both evaluators (:mod:`affinerank.pipeline.judges`: affine, which uses the click
+- Both evaluators (``second_evaluator``: affine, which uses the click
   model, and one that does not) find that the blend raises DCG@10 over the logged
   ranking by z standard errors over queries, :math:`z = 2 \min(1, \sqrt{10^5 / N})` with
   N sessions. The learnt rankers of this test did not learn from the queries.
@@ -30,11 +30,11 @@ from affinerank.counts.holdout import train_part
 from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, ESTIMATOR, RANKER
-from affinerank.evaluation.offpolicy import estimate
+from affinerank.evaluation.click_value import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged, ranks_of
-from affinerank.pipeline.choice import ChoiceSettings, hold_out
-from affinerank.pipeline.judges import second_judge
-from affinerank.pipeline.training import Trained, train
+from affinerank.pipeline.compare import ChoiceSettings, hold_out
+from affinerank.pipeline.second_evaluator import second_judge
+from affinerank.pipeline.train import Trained, train
 from affinerank.pipeline.weighing import users_for, weigh
 from affinerank.rankers.blend import (
     production_of,

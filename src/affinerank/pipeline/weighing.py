@@ -14,8 +14,8 @@ from affinerank.counts.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import JUDGE
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Fold, Weights
-from affinerank.estimators.evidence import parse_clip
-from affinerank.estimators.value import valued
+from affinerank.estimators.click_value import valued
+from affinerank.estimators.estimator import parse_clip
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.progress import Progress, quiet
@@ -179,7 +179,7 @@ def users_for(
     if not require_users_possible(estimators, users) or users is not None:
         return users, None
     from affinerank.bias.method import EstimationSettings
-    from affinerank.pipeline.estimation import estimate_users
+    from affinerank.pipeline.click_model import estimate_users
 
     settings = EstimationSettings(seed=seed)
     estimate = estimate_users(counts, data, settings=settings, progress=progress)

@@ -1,6 +1,7 @@
 """Rankers: from features and weights to scores, as rows of one table."""
 
-from affinerank.rankers import blend, heckman, linear, mlp, trees, two_tower, xgboost
+from affinerank.rankers import blend, heckman, linear, two_tower, xgboost
+from affinerank.rankers.networks import settings as mlp
 from affinerank.rankers.ranker import (
     Fitted,
     Model,
@@ -11,6 +12,7 @@ from affinerank.rankers.ranker import (
     score,
 )
 from affinerank.rankers.targets import Targets, Validation
+from affinerank.rankers.trees import lightgbm as trees
 from affinerank.support.registry import Table
 
 RANKERS: Table[RankerKind] = Table(

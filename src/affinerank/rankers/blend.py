@@ -27,7 +27,7 @@ import numpy as np
 
 from affinerank.defaults import PRIOR
 from affinerank.output.blocks import Tabular
-from affinerank.rankers import linear, trees
+from affinerank.rankers import linear
 from affinerank.rankers.linear import LinearModel, LinearSettings
 from affinerank.rankers.ranker import (
     ABOUT,
@@ -38,7 +38,8 @@ from affinerank.rankers.ranker import (
     Ranker,
     RankerKind,
 )
-from affinerank.rankers.trees import TreeSettings
+from affinerank.rankers.trees import lightgbm as trees
+from affinerank.rankers.trees.lightgbm import TreeSettings
 from affinerank.support.arrays import Floats, Ints
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import PathLike, new_folder

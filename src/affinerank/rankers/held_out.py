@@ -2,7 +2,7 @@
 
 Trees and linear models are told after each step whether it helped. Networks, of which
 many are trained at once, have the same in torch
-(:mod:`affinerank.rankers.best_networks`).
+(:mod:`affinerank.rankers.networks.held_out`).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from affinerank.support.text_files import read_json
 from affinerank.support.threads import blas_threads_for
 
 if TYPE_CHECKING:
-    from affinerank.rankers.onnx_graph import Graph
+    from affinerank.export.onnx import Graph
 
 DOCS_AT_ONCE = 2**14  # multiplied in float32; their sums are added in float64
 PRECISION = 1e-8  # of the loss: float32 cannot tell less

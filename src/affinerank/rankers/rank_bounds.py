@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from affinerank.rankers.lists import Batch
+from affinerank.rankers.networks.batches import Batch
 
 
 def svm_rank(scores: Tensor, batch: Batch) -> Tensor:

@@ -9,7 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from affinerank.rankers.lists import TENSORS, Batch, Lists, over_lists, to_documents
+from affinerank.rankers.networks.batches import (
+    TENSORS,
+    Batch,
+    Lists,
+    over_lists,
+    to_documents,
+)
 from affinerank.rankers.targets import Targets
 from affinerank.support.errors import DataError
 

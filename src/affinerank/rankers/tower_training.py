@@ -20,10 +20,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from affinerank.defaults import LOSS
-from affinerank.rankers.lists import Lists
+from affinerank.rankers.networks.batches import Lists
+from affinerank.rankers.networks.training import NetworkTrainer, train_networks
 from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.targets import Targets
-from affinerank.rankers.training import NetworkTrainer, train_networks
 from affinerank.support.errors import ConfigError
 
 FIRST_STEPS = 20  # of biases, before the first epoch

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from affinerank.rankers.mlp import ROW as NETWORK
+from affinerank.rankers.networks.settings import ROW as NETWORK
 from affinerank.support.registry import later
 
 ROW = replace(

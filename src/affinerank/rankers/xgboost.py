@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from affinerank.defaults import QUICK
-from affinerank.rankers import parameters
-from affinerank.rankers.boosting import (
+from affinerank.rankers.ranker import Fitted, Task, fit_of
+from affinerank.rankers.trees import parameters
+from affinerank.rankers.trees.boosting import (
     BoostedSettings,
     Job,
     Trees,
     boosted_row,
     jobs,
 )
-from affinerank.rankers.ranker import Fitted, Task, fit_of
-from affinerank.rankers.tree_nodes import Tree
+from affinerank.rankers.trees.nodes import Tree
 from affinerank.rankers.xgboost_json import document, nodes_of, sound_trees
 from affinerank.support.arrays import Floats, Matrix
 from affinerank.support.errors import ConfigError, DataError
@@ -30,7 +30,7 @@ from affinerank.support.text_files import read_json
 from affinerank.support.threads import threads_for, usable_threads
 
 if TYPE_CHECKING:
-    from affinerank.rankers.tree_objective import Lesson
+    from affinerank.rankers.trees.objectives import Lesson
 
 FILE = "model.json"
 
@@ -41,7 +41,7 @@ class XGBoostSettings(BoostedSettings):
 
     Relevance is learnt by XGBoost's own ``rank:ndcg`` with a linear gain. Corrected
     clicks, and clicks themselves, are learnt by the objectives that LightGBM's trees
-    have here (:mod:`affinerank.rankers.tree_objective`).
+    have here (:mod:`affinerank.rankers.trees.objectives`).
 
     Attributes:
         trees: Most trees of a ranker.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.rankers.tree_nodes import (
+from affinerank.rankers.trees.nodes import (
     FLOAT,
     LARGEST,
     Node,

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from affinerank.bias.em.activations import (
+from affinerank.bias.regression_em.activations import (
     ACTIVATIONS,
     sigmoid,
     soft_min_max,
     softmax,
 )
-from affinerank.rankers.lists import Lists
+from affinerank.rankers.networks.batches import Lists
 
 LISTS = Lists.of(np.array([3, 1, 2]))
 SCORES = torch.tensor([[1.0, 2.0, -1.0, 5.0, 0.5, 0.0]], dtype=torch.float64)

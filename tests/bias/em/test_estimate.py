@@ -9,10 +9,10 @@ import pytest
 import torch
 from tests.bias.logs import click_rows
 
-from affinerank.bias.em.estimate import EMFit, fit_em, fit_of, resampled
-from affinerank.bias.em.run import EMSettings, Parameters, Run
-from affinerank.bias.em.stack import EMStack
 from affinerank.bias.method import HeldOutLogs
+from affinerank.bias.regression_em.estimate import EMFit, fit_em, fit_of, resampled
+from affinerank.bias.regression_em.run import EMSettings, Parameters, Run
+from affinerank.bias.regression_em.stack import EMStack
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.counts.rows import ClickRows, rows_of
@@ -20,11 +20,11 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.estimators.correction import corrected
-from affinerank.pipeline.simulation import prepare_simulation
-from affinerank.rankers.best_networks import HeldOut
-from affinerank.rankers.mlp import NetworkSettings
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.rankers.networks.held_out import HeldOut
+from affinerank.rankers.networks.settings import NetworkSettings
+from affinerank.rankers.networks.training import NetworkTrainer
 from affinerank.rankers.targets import Targets, Validation
-from affinerank.rankers.training import NetworkTrainer
 from affinerank.support.arrays import Floats, Matrix
 from affinerank.support.errors import AffineRankWarning, DataError
 from affinerank.support.seeds import stage_rng

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from affinerank.bias.em.run import EMSettings, Parameters
-from affinerank.bias.em.updates import (
+from affinerank.bias.regression_em.run import EMSettings, Parameters
+from affinerank.bias.regression_em.updates import (
     CellRows,
     as_zeta,
     mean_movement,

@@ -25,7 +25,7 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.logs.options import LogOptions
-from affinerank.pipeline.simulation import users_of
+from affinerank.pipeline.simulate import users_of
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.settings import Spec
 

@@ -26,13 +26,13 @@ from scipy.special import expit, logit
 from affinerank.bias.mixture.fit import first_guess, fit_levels, one_step
 from affinerank.bias.mixture.levels import Levels, document_levels
 from affinerank.bias.mixture.population import Population, population_of
-from affinerank.bias.pooling import Cells, View, pool_cells, pool_ranks
-from affinerank.bias.trust_test import (
+from affinerank.bias.mixture.trust_test import (
     TrustTest,
     binomial_variance,
     lead_of,
     trust_test,
 )
+from affinerank.bias.pooling import Cells, View, pool_cells, pool_ranks
 from affinerank.clicks.models import ClickModel
 from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats, Ints, Rng

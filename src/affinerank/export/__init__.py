@@ -1,0 +1,1 @@
+"""Rankers as files that other systems read."""

@@ -1,0 +1,45 @@
+"""A second judge of rankings by clicks, whose error is not that of the users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from affinerank.bias import EstimationSettings
+from affinerank.clicks.models import ClickModel
+from affinerank.counts.rows import ClickRows
+from affinerank.defaults import CORRECTION, METHOD_FROM_SWAPS
+from affinerank.estimators import Weights
+from affinerank.evaluation.rank_effects import rank_effects
+from affinerank.pipeline.click_model import estimate_from_rows
+from affinerank.pipeline.weighing import weigh
+from affinerank.support.arrays import Floats
+from affinerank.support.errors import DataError
+
+SWAPS = "documents that changed rank"
+RANKS = "rank effects"
+LEAST_CLICKS = 20_000  # from which documents that changed rank tell enough
+
+
+def second_judge(
+    rows: ClickRows, scores: Sequence[Floats], users: ClickModel | None
+) -> tuple[str, Weights]:
+    """Correct clicks without these users: by documents that changed rank, if enough.
+
+    Otherwise by what clicks show of ranks (:mod:`affinerank.evaluation.rank_effects`).
+
+    Args:
+        rows: The clicks.
+        scores: ``[n_docs]`` of rankings, by rankers that had not seen the query.
+        users: Those of the first judge.
+
+    Returns:
+        Its name, and relevance up to gauge.
+    """
+    plain, how = rows.merged(), EstimationSettings(method=METHOD_FROM_SWAPS)
+    used = users.estimated.method if users is not None and users.estimated else None
+    if used != METHOD_FROM_SWAPS and plain.clicks.sum() >= LEAST_CLICKS:
+        with suppress(DataError):  # too few of them
+            moved = estimate_from_rows(plain, settings=how).users
+            return SWAPS, weigh(plain, CORRECTION, moved)
+    return RANKS, weigh(plain, CORRECTION, rank_effects(plain, scores))

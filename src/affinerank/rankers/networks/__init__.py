@@ -1,0 +1,1 @@
+"""Networks, trained many at once; the only rankers that need torch."""

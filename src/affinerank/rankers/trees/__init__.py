@@ -1,0 +1,1 @@
+"""Trees: trained by LightGBM, read node by node."""

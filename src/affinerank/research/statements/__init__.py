@@ -1,0 +1,1 @@
+"""Statements that are checked against results: the paper's, and our own."""
