@@ -13,4 +13,5 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 # The CUDA kernels import triton, which comes with CUDA builds of torch only.
-collect_ignore = [] if find_spec("triton") else ["src/affinerank/rankers/cuda.py"]
+CUDA_KERNELS = "src/affinerank/rankers/networks/cuda.py"
+collect_ignore = [] if find_spec("triton") else [CUDA_KERNELS]

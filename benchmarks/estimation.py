@@ -52,7 +52,6 @@ from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
-from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import relevance_of
 from affinerank.pipeline.training_lists import Lists
@@ -62,6 +61,7 @@ from affinerank.rankers.networks.training import fit_networks
 from affinerank.rankers.ranker import judge, predict_all, score
 from affinerank.support.arrays import Floats, Ints, Matrix
 from affinerank.support.errors import AffineRankError, AffineRankWarning
+from affinerank.support.lists import ranks_by_score
 from affinerank.support.seeds import stage_rng
 
 BASELINE, DEFAULT = "soft-min-max", "levels+features"

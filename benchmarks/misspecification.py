@@ -48,7 +48,6 @@ from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.read_options import Split
 from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, QUICK
-from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.click_model import hold_users_against_log
 from affinerank.pipeline.compare import KEEP, ChoiceSettings, train_chosen
 from affinerank.pipeline.production import train_production_ranker
@@ -59,6 +58,7 @@ from affinerank.rankers.ranker import JUDGED_BY, score
 from affinerank.rankers.targets import Targets
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import AffineRankError
+from affinerank.support.lists import ranks_by_score
 from affinerank.support.seeds import stage_rng
 
 LOG, JUDGED, LABELLED = (  # disjoint

@@ -34,12 +34,12 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.evaluation.click_value import decide
-from affinerank.metrics import discount
 from affinerank.pipeline.evaluate_clicks import evaluate_from_clicks
 from affinerank.rankers.linear import LinearModel
 from affinerank.rankers.ranker import Ranker
 from affinerank.support.arrays import Floats, Ints, Rng
 from affinerank.support.errors import AffineRankWarning
+from affinerank.support.lists import discount
 
 N_QUERIES, N_DOCS, SHOWN = 200, 12, 10
 SESSIONS_PER_QUERY = 100

@@ -39,12 +39,12 @@ from affinerank.evaluation.rank_weights import (
     ranked_weights,
 )
 from affinerank.evaluation.refits import Differences, Source, estimate_differences
-from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.out_of_fold import Log, learn_in_folds
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.weighing import learns_of, weigh
 from affinerank.rankers import score
 from affinerank.support.arrays import Floats, Ints
+from affinerank.support.lists import ranks_by_score
 from affinerank.support.seeds import stage_rng
 
 Found = dict[str, tuple[Estimate, float, float]]

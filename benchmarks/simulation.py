@@ -18,7 +18,7 @@ from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
-from affinerank.metrics import ranks_by_score
+from affinerank.support.lists import ranks_by_score
 
 TRAFFICS = {
     "full lists": Traffic(),

@@ -18,8 +18,8 @@ import numpy as np
 import affinerank as ar
 from affinerank.bias.gauge import display_gauge
 from affinerank.defaults import POLICY, RANKER
-from affinerank.metrics import ranks_by_score
 from affinerank.output.charts import COLOURS, Spec, save_figure
+from affinerank.support.lists import ranks_by_score
 
 USERS = ar.TrustModel.paper(eta=1.0, eps_minus_1=0.65, depth=10)
 RANKS = np.arange(1, 11)

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affinerank.metrics import METRICS, Metric, mean_by_rank, ranks_by_score
+from affinerank.evaluation.metrics import METRICS, Metric
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.lists import mean_by_rank, ranks_by_score
 
 SCORES = np.array([0.2, 0.9, 0.5, 3.0, 1.0])  # ranks 3 1 2 | 1 2
 LABELS = np.array([2.0, 0.0, 1.0, 0.0, 0.0])

@@ -36,7 +36,7 @@ from affinerank import (
 from affinerank import score as score_documents
 from affinerank.cli import main
 from affinerank.clicks.models.files import load_users
-from affinerank.sklearn_rows import read_rows
+from affinerank.sklearn.rows import read_rows
 
 pytestmark = pytest.mark.slow
 

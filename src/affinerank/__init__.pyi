@@ -31,9 +31,9 @@ from .estimators import Estimator as Estimator
 from .estimators import Evidence as Evidence
 from .estimators import Weights as Weights
 from .estimators.correction import corrected as corrected
+from .evaluation.metrics import Metric as Metric
+from .evaluation.metrics import MetricValues as MetricValues
 from .logs.options import LogOptions as LogOptions
-from .metrics import Metric as Metric
-from .metrics import MetricValues as MetricValues
 from .pipeline.click_model import estimate_users as estimate_users
 from .pipeline.debias import debias as debias
 from .pipeline.evaluate import evaluate_rankers as evaluate_rankers

@@ -18,9 +18,9 @@ from affinerank.bias.swap_design import (
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.defaults import JUDGE
-from affinerank.metrics import discount
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.arrays import Floats
+from affinerank.support.lists import discount
 
 LOGS, WITHIN, SIZE, LENGTH, DEPTH, SESSIONS = 100, 0.2, 100, 10, 5, 500
 RANK = np.arange(1, LENGTH + 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from affinerank import demo
+from affinerank.cli import demo
 from affinerank.cli import main
 
 pytestmark = pytest.mark.slow

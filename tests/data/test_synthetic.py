@@ -12,12 +12,12 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.read_options import SPLITS, Split
 from affinerank.data.synthetic import CHUNK, WORLDS, generate_world
-from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.rankers.ranker import Ranker, judge, score
 from affinerank.rankers.trees.lightgbm import ROW, fit_lambdamart
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.lists import ranks_by_score
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
-from affinerank.metrics import ranks_by_score
 from affinerank.support.arrays import Floats, Ints
+from affinerank.support.lists import ranks_by_score
 
 USERS = TrustModel.paper(depth=6)
 

@@ -21,12 +21,12 @@ from affinerank.evaluation.click_value import (
     exposure,
     unknown_share,
 )
+from affinerank.evaluation.metrics import Metric
 from affinerank.evaluation.rank_weights import (
     RankWeights,
     logged_weights,
     ranked_weights,
 )
-from affinerank.metrics import Metric
 from affinerank.pipeline.weighing import learns_of, weigh
 from affinerank.support.errors import DataError
 

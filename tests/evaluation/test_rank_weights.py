@@ -6,6 +6,7 @@ import pytest
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
+from affinerank.evaluation.metrics import Metric
 from affinerank.evaluation.rank_weights import (
     RankWeights,
     centred,
@@ -15,7 +16,6 @@ from affinerank.evaluation.rank_weights import (
     ranked_weights,
     shown_weights,
 )
-from affinerank.metrics import Metric
 from affinerank.support.errors import ConfigError
 
 DATA = RankingDataset.from_rows(

@@ -10,6 +10,7 @@ from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.defaults import CORRECTION, EM
 from affinerank.estimators.correction import mean_click_rate
+from affinerank.evaluation.metrics import Metric
 from affinerank.evaluation.rank_weights import RankWeights, centred, over_logged
 from affinerank.evaluation.refits import (
     Differences,
@@ -18,9 +19,9 @@ from affinerank.evaluation.refits import (
     estimate_differences,
     is_estimated,
 )
-from affinerank.metrics import Metric, ranks_by_score
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.lists import ranks_by_score
 
 from .conftest import USERS, World
 

@@ -12,6 +12,7 @@ from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Fold, affine
 from affinerank.estimators.estimator import CLICKS
 from affinerank.evaluation.click_value import estimate
+from affinerank.evaluation.metrics import Metric
 from affinerank.evaluation.never_shown import by_information, can_predict, predict
 from affinerank.evaluation.rank_weights import (
     RankWeights,
@@ -19,7 +20,6 @@ from affinerank.evaluation.rank_weights import (
     over_logged,
     ranked_weights,
 )
-from affinerank.metrics import Metric
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.arrays import Floats
 

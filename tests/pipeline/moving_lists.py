@@ -17,10 +17,10 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.metrics import discount
 from affinerank.rankers.linear import LinearModel
 from affinerank.rankers.ranker import Ranker
 from affinerank.support.arrays import Floats, Ints, Rng
+from affinerank.support.lists import discount
 
 N_QUERIES, N_DOCS, SHOWN = 150, 12, 10
 USERS = TrustModel.paper(depth=SHOWN)

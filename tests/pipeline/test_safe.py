@@ -16,7 +16,6 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
-from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.compare import ChoiceSettings
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.safe import (
@@ -31,6 +30,7 @@ from affinerank.rankers import score
 from affinerank.rankers.blend import spread_within_lists
 from affinerank.rankers.loading import load_ranker
 from affinerank.support.errors import ConfigError
+from affinerank.support.lists import ranks_by_score
 
 FEATURE = "production"
 TREES = ["trees=30", "leaves=8", "learning_rate=0.2"]

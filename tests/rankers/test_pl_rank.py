@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from affinerank.metrics import Metric
+from affinerank.evaluation.metrics import Metric
 from affinerank.rankers.networks.batches import Batch, Lists
 from affinerank.rankers.networks.losses import LOSSES, Loss
 from affinerank.rankers.networks.pl_rank import Sampling, expected_dcg, pl_rank

@@ -13,8 +13,8 @@ import pytest
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
+from affinerank.evaluation.metrics import Metric
 from affinerank.export.export import export_ranker
-from affinerank.metrics import Metric
 from affinerank.rankers import (
     RANKERS,
     Fitted,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from affinerank.metrics import Metric
+from affinerank.evaluation.metrics import Metric
 from affinerank.rankers import Fitted, Targets, Validation, predict_all
 from affinerank.rankers.networks.batches import Lists
 from affinerank.rankers.networks.held_out import HeldOut

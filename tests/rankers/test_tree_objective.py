@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affinerank.metrics import Metric
+from affinerank.evaluation.metrics import Metric
 from affinerank.rankers.likelihood import Clicks
 from affinerank.rankers.targets import ClickTargets
 from affinerank.rankers.trees.objectives import ClickObjective, LambdaObjective

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.metrics import Metric
+from affinerank.evaluation.metrics import Metric
 from affinerank.rankers import Fitted, Ranker, Targets, Validation
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.networks.held_out import HeldOut, judge_of

@@ -28,7 +28,7 @@ from affinerank.bias.gauge import display_gauge, inference_gauge
 from affinerank.counts.counting import count_log, open_table
 from affinerank.estimators.correction import standard_error
 from affinerank.evaluation.click_value import estimate
-from affinerank.metrics import discount, ranks_by_score
+from affinerank.support.lists import discount, ranks_by_score
 from affinerank.support.seeds import stage_rng
 
 Pairs = Iterator[tuple[str, Any]]

@@ -64,7 +64,7 @@ def evaluate(
             train.
         replicates: With estimated --users: refits for each interval.
     """
-    from affinerank.metrics import Metric
+    from affinerank.evaluation.metrics import Metric
     from affinerank.pipeline.evaluate import evaluate_rankers
     from affinerank.pipeline.evaluate_clicks import (
         OffPolicySettings,
@@ -119,8 +119,8 @@ def evaluate(
 
 def _rank_weights(metric: str | None, rank_weights: str | None) -> Any:
     """Read what is estimated from clicks."""
+    from affinerank.evaluation.metrics import Metric
     from affinerank.evaluation.rank_weights import RankWeights, parse_rank_weights
-    from affinerank.metrics import Metric
 
     if rank_weights is None:
         return RankWeights.of_metric(Metric.parse(metric or "DCG@10"))

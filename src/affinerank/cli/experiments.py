@@ -28,7 +28,7 @@ def demo(
         out: New folder for the files that the commands write.
     """
     from affinerank.cli import main
-    from affinerank.demo import demo_steps
+    from affinerank.cli.demo import demo_steps
 
     steps = demo_steps(seed)
     with new_folder(out) as folder, chdir(folder):

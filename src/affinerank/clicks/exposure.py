@@ -13,11 +13,11 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.table import EXPOSURE, KEYS, NUMBERS, RANDOMISED, typed_column
 from affinerank.data.parquet import parquet_errors
-from affinerank.metrics import ranks_by_score
 from affinerank.support.arrays import Floats, Ints
 from affinerank.support.arrow import pa, pc, pq
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import existing_file, scratch_folder
+from affinerank.support.lists import ranks_by_score
 
 RIVAL = "rival_score"
 

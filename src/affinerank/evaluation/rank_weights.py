@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank.counts.rows import ClickRows
-from affinerank.metrics import Metric, discount, ranks_by_score
+from affinerank.evaluation.metrics import Metric
 from affinerank.support.arrays import Bools, Floats, Ints
 from affinerank.support.errors import ConfigError
+from affinerank.support.lists import discount, ranks_by_score
 
 WHY_NOT = {
     "nDCG": "divides by the DCG of the ideal ranking",

@@ -10,10 +10,10 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.read_options import Split
 from affinerank.data.sources import DataSource
 from affinerank.defaults import RELEVANT_ABOVE
-from affinerank.metrics import mean_by_rank, ranks_by_score
 from affinerank.pipeline.production import PRODUCTION_QUERIES, train_production_ranker
 from affinerank.rankers.ranker import JUDGED_BY, judge, score
 from affinerank.support.errors import DataError
+from affinerank.support.lists import mean_by_rank, ranks_by_score
 from affinerank.support.progress import Progress, quiet
 
 RANKS_SHOWN = 10

@@ -10,8 +10,8 @@ import numpy as np
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import RELEVANT_ABOVE
+from affinerank.evaluation.metrics import Metric, MetricValues
 from affinerank.evaluation.significance import Comparison, compare_queries, conclude
-from affinerank.metrics import Metric, MetricValues
 from affinerank.output.blocks import Tabular
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score

@@ -27,13 +27,13 @@ from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, JUDGE
 from affinerank.evaluation.rank_weights import DCG_10, logged_weights, shown_weights
-from affinerank.metrics import discount
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import written_whole
+from affinerank.support.lists import discount
 
 TARGET = 0.1
 DEEPEST = 10  # rank, for users

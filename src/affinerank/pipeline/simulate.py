@@ -15,13 +15,13 @@ from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare, sessions_for
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
-from affinerank.metrics import ranks_by_score
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.ranker import score
 from affinerank.support.arrays import Matrix
 from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.lists import ranks_by_score
 from affinerank.support.progress import Progress, quiet
 from affinerank.support.seeds import stage_rng
 from affinerank.support.settings import Spec, require_choice

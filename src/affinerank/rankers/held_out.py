@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from affinerank.metrics import discount, ranks_by_score
 from affinerank.rankers.likelihood import Clicks
 from affinerank.rankers.targets import ClickTargets, Validation
 from affinerank.support.arrays import Bools, Floats
+from affinerank.support.lists import discount, ranks_by_score
 
 
 def value_of_scores(validation: Validation, i: int) -> Callable[[Floats], float]:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from affinerank.metrics import discount, ranks_by_score
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.targets import Targets
 from affinerank.support.arrays import Bools, Floats, Ints, Matrix, Rng
 from affinerank.support.errors import DataError
+from affinerank.support.lists import discount, ranks_by_score
 from affinerank.support.progress import Progress, quiet
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from affinerank.data.feature_mapping import SCALINGS, FeatureMapping
-from affinerank.metrics import Metric, MetricValues
+from affinerank.evaluation.metrics import Metric, MetricValues
 from affinerank.output.blocks import Tabular
 from affinerank.rankers.targets import Validation
 from affinerank.support.arrays import Floats, Ints, Matrix

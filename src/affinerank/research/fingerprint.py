@@ -1,8 +1,9 @@
 """The fingerprint of the code that measures cells, in the folder of a run.
 
 A run that was interrupted goes on only with the code that measured its finished cells.
-So its folder holds ``code.json`` with a hash of that code: of the packages that
-estimate, train and judge, and of modules from which rows of your own were added.
+So its folder holds ``code.json`` with a hash of that code: of all rooms but those that
+only read logs, show results or write rankers for others, and of modules from which rows
+of your own were added.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from affinerank.support.text_files import read_json
 CODE = "code.json"
 FORMAT = ("affinerank-code", 1)
 SOURCE = Path(__file__).parents[1]
-PACKAGES = ("estimators", "bias", "rankers", "pipeline")
+# Numbers do not depend on these rooms.
+LEFT_OUT = ("audit", "cli", "engines", "export", "logs", "output", "sklearn")
+# Of this room, they depend on one module: the others plan, collect and show.
+MEASURES = "research/worlds.py"
 REMEDY = (
     "give --recompute, which discards these cells and measures all again, or another "
     "folder (--out)"
@@ -35,8 +39,8 @@ def code_fingerprint() -> str:
     # A file is known by its path below the package, which is the same on every machine.
     sources = {
         path.relative_to(SOURCE).as_posix(): path
-        for package in PACKAGES
-        for path in (SOURCE / package).rglob("*.py")
+        for path in SOURCE.rglob("*.py")
+        if _matters(path.relative_to(SOURCE))
     }
     sources |= dict(_modules_of_added_rows())
 
@@ -47,6 +51,14 @@ def code_fingerprint() -> str:
         digest.update(f"{name}\n{len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()
+
+
+def _matters(path: Path) -> bool:
+    """Whether numbers depend on a module, by its path below the package."""
+    room = path.parts[0]
+    if room == "research":
+        return path.as_posix() == MEASURES
+    return room not in LEFT_OUT
 
 
 def write_fingerprint(root: Path, fingerprint: str) -> None:

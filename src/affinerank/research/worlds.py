@@ -35,7 +35,7 @@ from affinerank.data.sources import DataSource
 from affinerank.data.synthetic import WORLDS
 from affinerank.defaults import PAPER, RELEVANT_ABOVE
 from affinerank.estimators import Fold, Weights, affine
-from affinerank.metrics import MetricValues, ranks_by_score
+from affinerank.evaluation.metrics import MetricValues
 from affinerank.pipeline.click_model import estimate_from_rows
 from affinerank.pipeline.out_of_fold import Log, learn_in_folds
 from affinerank.pipeline.production import train_production_ranker
@@ -56,6 +56,7 @@ from affinerank.rankers.trees.parameters import for_features
 from affinerank.support.arrays import Floats, Ints, Matrix, Rng
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.files import PathLike
+from affinerank.support.lists import ranks_by_score
 from affinerank.support.progress import Progress, quiet
 from affinerank.support.seeds import stage_rng
 from affinerank.support.settings import Spec, require_at_least

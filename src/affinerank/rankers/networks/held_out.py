@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from affinerank.metrics import ranks_by_score
 from affinerank.rankers.networks.batches import Lists
 from affinerank.rankers.networks.click_likelihood import ClickBatch, click_loss
 from affinerank.rankers.networks.model import on_device, score_blocks
 from affinerank.rankers.targets import ClickTargets, Targets, Validation
 from affinerank.support.arrays import Floats
+from affinerank.support.lists import ranks_by_score
 
 if TYPE_CHECKING:
     from affinerank.rankers.networks.training import NetworkTrainer

@@ -31,11 +31,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from affinerank.metrics import discount
 from affinerank.rankers.likelihood import Clicks, mean_score
 from affinerank.rankers.targets import ClickTargets, Targets, require_order
 from affinerank.support.arrays import Bools, Floats, Ints
 from affinerank.support.errors import DataError
+from affinerank.support.lists import discount
 
 MOST_BELOW = 0.1  # of estimates of relevance: sum of those below 0 to sum above
 STEPS = 255  # of relevance, from 0 to the largest

@@ -19,7 +19,7 @@ Plackett-Luce from the scores.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -29,43 +29,18 @@ from numpy.typing import ArrayLike, NDArray
 from affinerank.output.blocks import Tabular
 from affinerank.support.arrays import Floats, Ints
 from affinerank.support.errors import ConfigError, DataError
+from affinerank.support.lists import (
+    checked_lists,
+    discount,
+    padded_groups,
+    ranks_of_lists,
+)
 from affinerank.support.plackett_luce import rank_chances
 
 Gain = Literal["linear", "exponential"]
 Empty = Literal["skip", "0", "1"]
 EMPTY_VALUES = {"skip": np.nan, "0": 0.0, "1": 1.0}
 SETTINGS = {"gain": ("linear", "exponential"), "empty": tuple(EMPTY_VALUES)}
-
-
-def ranks_by_score(scores: ArrayLike, offsets: ArrayLike) -> Ints:
-    """Rank each document within its query, from 1; ties go to the earlier row.
-
-    >>> ranks_by_score([0.1, 0.9, 0.1, 5.0], [0, 3, 4]).tolist()
-    [2, 1, 3, 1]
-    """
-    return _ranked(scores, scores, offsets, labelled=False).ranks
-
-
-def mean_by_rank(values: ArrayLike, ranks: ArrayLike, *, depth: int) -> Floats:
-    """Average ``values [n_docs]`` at each rank from 1 to ``depth``; NaN where none is.
-
-    >>> mean_by_rank([1.0, 0.0, 0.0], [1, 2, 1], depth=3).tolist()
-    [0.5, 0.0, nan]
-    """
-    at = np.asarray(ranks)
-    shown = at <= depth
-    total = np.bincount(at[shown], np.asarray(values)[shown], minlength=depth + 1)[1:]
-    count = np.bincount(at[shown], minlength=depth + 1)[1:]
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
-def discount(ranks: ArrayLike) -> Floats:
-    r"""Discount :math:`1 / \log_2(k + 1)` of each rank.
-
-    >>> discount([1, 3]).tolist()
-    [1.0, 0.5]
-    """
-    return 1.0 / np.log2(np.asarray(ranks, dtype=np.float64) + 1.0)
 
 
 class _Ranked(NamedTuple):
@@ -95,16 +70,17 @@ def _gains(ranked: _Ranked, metric: Metric) -> Floats:
 def _expected_dcg(ranked: _Ranked, metric: Metric) -> Floats:
     """DCG that is expected of lists drawn by Plackett-Luce from the scores."""
     gains, values = _gains(ranked, metric), np.zeros(len(ranked.offsets) - 1)
-    for queries, row, held in _alike(ranked.offsets):
-        depth = int(min(row.shape[1], metric.deepest))
-        scores = np.where(held, ranked.scores[row], -np.inf)
+    for queries, rows, is_document in padded_groups(ranked.offsets):
+        depth = int(min(rows.shape[1], metric.deepest))
+        scores = np.where(is_document, ranked.scores[rows], -np.inf)
         discounts = rank_chances(scores, depth) @ discount(np.arange(1, depth + 1))
-        values[queries] = np.sum(np.where(held, gains[row], 0.0) * discounts, axis=1)
+        gains_of_group = np.where(is_document, gains[rows], 0.0)
+        values[queries] = np.sum(gains_of_group * discounts, axis=1)
     return values
 
 
 def _ndcg(ranked: _Ranked, metric: Metric) -> Floats:
-    best = _ranks(ranked.labels, ranked.offsets)
+    best = ranks_of_lists(ranked.labels, ranked.offsets)
     ideal = _dcg(ranked._replace(ranks=best), metric)
     return _dcg(ranked, metric) / np.where(ideal > 0, ideal, 1.0)
 
@@ -272,50 +248,15 @@ class MetricValues(Tabular):
         return f"{self.metric} ({gain}{fate} for want of a relevant document)"
 
 
-def _ranked(
-    scores: ArrayLike, labels: ArrayLike, offsets: ArrayLike, *, labelled: bool = True
-) -> _Ranked:
+def _ranked(scores: ArrayLike, labels: ArrayLike, offsets: ArrayLike) -> _Ranked:
     """Check the arrays, and rank the documents of each query."""
-    bounds = np.asarray(offsets, dtype=np.int64)
-    values, relevance = (np.asarray(each, np.float64) for each in (scores, labels))
-    n = values.size
-    if values.ndim != 1 or values.shape != relevance.shape:
+    values, bounds = checked_lists(scores, offsets)
+    relevance = np.asarray(labels, dtype=np.float64)
+    if values.shape != relevance.shape:
         raise DataError(
             "scores and labels must be one number per document, "
             f"got shapes {values.shape} and {relevance.shape}"
         )
-    if not len(bounds) or bounds[0] != 0 or bounds[-1] != n:
-        raise DataError(f"offsets must start at 0 and end at the number of scores, {n}")
-    if np.any(np.diff(bounds) < 1):
-        raise DataError("every query must have a document; offsets must rise")
-    bad = np.flatnonzero(np.isnan(values))
-    if bad.size:
-        raise DataError(f"document {bad[0]} has the score NaN ({bad.size} such)")
-    if labelled and not np.all(np.isfinite(relevance) & (relevance >= 0)):
+    if not np.all(np.isfinite(relevance) & (relevance >= 0)):
         raise DataError("labels must be numbers that are 0 or more")
-    return _Ranked(_ranks(values, bounds), relevance, bounds, values)
-
-
-def _ranks(scores: Floats, offsets: Ints) -> Ints:
-    """Sort queries of similar length together, as rows of one padded matrix.
-
-    Far faster than one sort over all documents, and stable: ties keep their order.
-    """
-    ranks = np.empty(len(scores), dtype=np.int64)
-    for _, row, held in _alike(offsets):
-        order = np.argsort(np.where(held, -scores[row], np.inf), axis=1, kind="stable")
-        rank = np.empty_like(order)
-        np.put_along_axis(rank, order, np.arange(row.shape[1])[None, :] + 1, axis=1)
-        ranks[row[held]] = rank[held]
-    return ranks
-
-
-def _alike(offsets: Ints) -> Iterator[tuple[Ints, Ints, NDArray[np.bool_]]]:
-    """Queries of similar length: their numbers, rows of documents, and which are."""
-    sizes = np.diff(offsets)
-    length_class = np.ceil(4 * np.log2(sizes))  # lengths within 19 % of each other
-    for value in np.unique(length_class):
-        queries = np.flatnonzero(length_class == value)
-        column = np.arange(sizes[queries].max())
-        held = column < sizes[queries, None]
-        yield queries, np.where(held, offsets[queries, None] + column, 0), held
+    return _Ranked(ranks_of_lists(values, bounds), relevance, bounds, values)

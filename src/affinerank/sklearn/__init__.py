@@ -35,7 +35,7 @@ from affinerank.pipeline.evaluate_clicks import gain_over_logged
 from affinerank.pipeline.train import train
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import score
-from affinerank.sklearn_rows import numbered, read_rows
+from affinerank.sklearn.rows import numbered, read_rows
 from affinerank.support.arrays import Floats
 from affinerank.support.settings import from_table
 
