@@ -17,9 +17,10 @@ import numpy as np
 
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.dataset import RankingDataset
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.train import ranker_settings, train
-from affinerank.rankers.ranker import judge, score
+from affinerank.rankers.ranker import score
 from affinerank.support.seeds import stage_rng
 
 VALUES, NUMBERS, DOCS = 50, 5, 20
@@ -91,7 +92,7 @@ def values(queries: int, clicks: float, run: int, ranker: str) -> dict[str, floa
             **how,
         )
         (made,) = trained.rankers.values()
-        found[name] = float(judge(score(made, judged), judged, ABOVE).mean)
+        found[name] = float(evaluate_scores(score(made, judged), judged, ABOVE).mean)
     return found
 
 

@@ -24,6 +24,7 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, NETWORK
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.click_model import estimate_users
 from affinerank.pipeline.compare import (
     COMPARED,
@@ -40,7 +41,7 @@ from affinerank.pipeline.compare import (
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.train import train
-from affinerank.rankers import judge, score
+from affinerank.rankers import score
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.seeds import stage_rng
 
@@ -115,7 +116,7 @@ def one(
     }
     above = options.relevant_above
     value = {
-        name: float(judge(score(ranker, test), test, above).mean)
+        name: float(evaluate_scores(score(ranker, test), test, above).mean)
         for name, ranker in {**rankers, KEEP: production}.items()
     }
     judged = judge_all(scores, rows, users)

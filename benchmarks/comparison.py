@@ -50,11 +50,12 @@ from affinerank.data.sources import DataSource
 from affinerank.defaults import ESTIMATOR, RELEVANT_ABOVE
 from affinerank.defaults import NETWORK as NETWORK_RANKER
 from affinerank.defaults import TREES as TREE_RANKER
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.click_model import estimate_users
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.train import train as train_ranker
-from affinerank.rankers import judge, score
+from affinerank.rankers import score
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.trees.lightgbm import TreeSettings
@@ -165,7 +166,10 @@ def run(
         started = time.perf_counter()
         predict = learn()
         took = time.perf_counter() - started
-        found[name] = (float(judge(predict(test), test, RELEVANT_ABOVE).mean), took)
+        found[name] = (
+            float(evaluate_scores(predict(test), test, RELEVANT_ABOVE).mean),
+            took,
+        )
     return found
 
 

@@ -52,13 +52,14 @@ from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import relevance_of
 from affinerank.pipeline.training_lists import Lists
 from affinerank.pipeline.weighing import weigh, with_clip
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.networks.training import fit_networks
-from affinerank.rankers.ranker import judge, predict_all, score
+from affinerank.rankers.ranker import predict_all, score
 from affinerank.support.arrays import Floats, Ints, Matrix
 from affinerank.support.errors import AffineRankError, AffineRankWarning
 from affinerank.support.lists import ranks_by_score
@@ -368,7 +369,7 @@ def train(
     for i, (cell, method, _) in enumerate(jobs):
         row = named("ranker", cell, method) | {"seconds": took}
         if i in scores and np.all(np.isfinite(scores[i])):
-            row["ndcg"] = judge(scores[i], world.test, ABOVE).mean
+            row["ndcg"] = evaluate_scores(scores[i], world.test, ABOVE).mean
         else:
             row["error"] = errors.get(i, "the scores are not finite")
         append(world.path, row)

@@ -21,12 +21,13 @@ from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.defaults import ESTIMATOR, NETWORK
 from affinerank.estimators import ESTIMATORS
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.evaluation.significance import compare_runs
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.training_lists import Lists, fit_all
 from affinerank.pipeline.weighing import weigh
-from affinerank.rankers import judge, predict_all, score
+from affinerank.rankers import predict_all, score
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.seeds import stage_rng
 
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     production, weights = [], []
     for seed in range(options.runs):
         ranker = train_production_ranker(train, relevant_above=above, seed=seed)
-        production.append(judge(score(ranker, test), test, above).mean)
+        production.append(evaluate_scores(score(ranker, test), test, above).mean)
         simulation = prepare_simulation(
             train,
             click_model=users,
@@ -87,7 +88,7 @@ def run(options: argparse.Namespace) -> None:
     )
     seconds = time.perf_counter() - started
     scores = predict_all([one.model for one in fitted], mapping.apply(test).features)
-    values = [float(judge(s, test, above).mean) for s in scores]
+    values = [float(evaluate_scores(s, test, above).mean) for s in scores]
     print(
         f"{options.data}, {options.clicks:g} clicks, eta = {options.eta:g}, eps-_1 = "
         f"{options.eps_minus:g}; runs and seeds {list(range(options.runs))}; "

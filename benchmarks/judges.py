@@ -28,6 +28,7 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, QUICK
 from affinerank.evaluation.click_value import decide, estimate
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
 from affinerank.pipeline.compare import (
     COMPARED,
@@ -42,7 +43,7 @@ from affinerank.pipeline.second_evaluator import second_judge
 from affinerank.pipeline.simulate import prepare_simulation, users_of
 from affinerank.pipeline.train import train
 from affinerank.pipeline.weighing import users_for, weigh
-from affinerank.rankers import judge, score
+from affinerank.rankers import score
 from affinerank.support.seeds import stage_rng
 
 YAHOO, MSLR = "yahoo-like:500", "mslr-like:150"
@@ -123,7 +124,7 @@ def measured(
     ).rankers
     named = {name: ranker for (name, _), ranker in rankers.items()}
     value = {
-        name: float(judge(score(ranker, test), test, ABOVE).mean)
+        name: float(evaluate_scores(score(ranker, test), test, ABOVE).mean)
         for name, ranker in {**named, KEEP: production}.items()
     }
     taken = {

@@ -48,13 +48,14 @@ from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.read_options import Split
 from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, QUICK
+from affinerank.evaluation.metrics import MAIN_METRIC
 from affinerank.pipeline.click_model import hold_users_against_log
 from affinerank.pipeline.compare import KEEP, ChoiceSettings, train_chosen
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import relevance_of, users_of
 from affinerank.pipeline.train import train
 from affinerank.rankers.linear import LinearSettings, fit_linear
-from affinerank.rankers.ranker import JUDGED_BY, score
+from affinerank.rankers.ranker import score
 from affinerank.rankers.targets import Targets
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import AffineRankError
@@ -247,7 +248,7 @@ def measured(setting: Setting, seed: int) -> Run:
     labels = relevance_of(judged, setting.relevance, ABOVE)
 
     def value(scores: Floats) -> float:
-        return JUDGED_BY(scores, labels, judged.offsets).mean
+        return MAIN_METRIC(scores, labels, judged.offsets).mean
 
     logged = logged_scores(setting.logger, (data, judged), seed)
     counts, given, test = simulated(setting, [own for own, _ in logged], seed)

@@ -94,7 +94,7 @@ def learning(args: argparse.Namespace) -> None:
         )
         rankers = {name: ranker for (name, _), ranker in trained.rankers.items()}
         for name, ranker in ({"production": production} | rankers).items():
-            value = ar.judge(ar.score(ranker, test), test, 2.0).mean
+            value = ar.evaluate_scores(ar.score(ranker, test), test, 2.0).mean
             found.setdefault(name, []).append(value)
         print(
             f"  run {run}", {n: round(v[-1], 4) for n, v in found.items()}, flush=True

@@ -71,7 +71,7 @@ def value_of(
     if data.test is None:
         raise SystemExit(f"{WORLD} has no test queries")
     scores = ar.score(ranker, data.test)
-    return float(ar.judge(scores, data.test, RELEVANT_ABOVE).mean)
+    return float(ar.evaluate_scores(scores, data.test, RELEVANT_ABOVE).mean)
 
 
 if __name__ == "__main__":

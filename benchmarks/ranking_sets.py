@@ -91,4 +91,4 @@ def thirds_of(folder: Path, fold: int) -> Parts:
 
 def ndcg(scores: Floats, test: RankingDataset, data_set: DataSet) -> float:
     """nDCG@10 by labels."""
-    return float(ar.judge(scores, test, data_set.relevant_above).mean)
+    return float(ar.evaluate_scores(scores, test, data_set.relevant_above).mean)

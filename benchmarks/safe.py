@@ -27,12 +27,13 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.defaults import CLICK_MODEL, CORRECTION, ESTIMATOR, JUDGE
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.compare import ChoiceSettings
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.safe import train_safe
 from affinerank.pipeline.simulate import prepare_simulation, users_of
 from affinerank.pipeline.train import ranker_settings, train
-from affinerank.rankers import judge, score
+from affinerank.rankers import score
 from affinerank.support.seeds import stage_rng
 
 LOG, JUDGED = "yahoo-like:300", "yahoo-like:1500"  # its test queries: disjoint
@@ -99,11 +100,11 @@ def one(
     given = users_of(TRUE["right"], depth)
 
     def worth(ranker: Any) -> float:
-        return float(judge(score(ranker, unseen), unseen, 2.0).mean)
+        return float(evaluate_scores(score(ranker, unseen), unseen, 2.0).mean)
 
     safe = train_safe(counts, scored, given, production=FEATURE, settings=settings)
     (ranker,) = safe.rankers.values()
-    before = float(judge(score(production, test), test, 2.0).mean)
+    before = float(evaluate_scores(score(production, test), test, 2.0).mean)
     lead = {"safe": worth(ranker) - before}
     if options.free:
         names = (ESTIMATOR, CORRECTION)

@@ -14,9 +14,10 @@ import numpy as np
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.feature_mapping import SCALINGS
 from affinerank.data.sources import DataSource
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.train import ranker_settings, train
-from affinerank.rankers.ranker import judge, score
+from affinerank.rankers.ranker import score
 from affinerank.support.seeds import stage_rng
 
 TREES = ["trees=100"]
@@ -54,7 +55,7 @@ def main() -> None:
                     relevant_above=above,
                 )
                 for (estimator, _), made in trained.rankers.items():
-                    value = judge(score(made, test), test, above).mean
+                    value = evaluate_scores(score(made, test), test, above).mean
                     found.setdefault((ranker, estimator, scaling), []).append(value)
     print(f"{asked.data}, {asked.clicks:g} clicks, nDCG@10")
     for (ranker, estimator, scaling), values in found.items():

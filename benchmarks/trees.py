@@ -22,10 +22,11 @@ import numpy as np
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.sources import DataSource
 from affinerank.estimators import ESTIMATORS
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.train import train
-from affinerank.rankers import Ranker, judge, score
+from affinerank.rankers import Ranker, score
 from affinerank.rankers.trees import lightgbm as trees
 from affinerank.rankers.trees.objectives import LambdaObjective
 from affinerank.support.seeds import stage_rng
@@ -119,7 +120,7 @@ def quality(options: argparse.Namespace) -> None:
         model = trees.fit_lambdamart(mapped, relevance, data.offsets, seed=seed)
         rankers["lambdarank, labels"] = Ranker(trees.ROW.name, model, mapping, {})
         for name, ranker in rankers.items():
-            found = judge(score(ranker, test), test, 2.0).mean
+            found = evaluate_scores(score(ranker, test), test, 2.0).mean
             values.setdefault(name, []).append(found)
             print(f"run {seed}: {name:<20} {found:.4f}", flush=True)
     print(

@@ -12,9 +12,9 @@ from benchmarks.misspecification import FACTORS, GIVEN, Cell, Setting
 from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
-from affinerank.rankers.ranker import judge
 from affinerank.support.seeds import stage_rng
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,9 @@ def test_trees_with_estimated_bias_beat_those_of_lightgbm(
         "plain": comparison.by_lightgbm(queries, train, 0, 1, position=False),
         "position": comparison.by_lightgbm(shown, train, 0, 1, position=True),
     }
-    value = {name: judge(by(test), test, 2.0).mean for name, by in learnt.items()}
+    value = {
+        name: evaluate_scores(by(test), test, 2.0).mean for name, by in learnt.items()
+    }
     assert value["ours"] > value["plain"] + 0.01
     assert value["ours"] > value["position"] + 0.01
 

@@ -60,7 +60,7 @@ def objects() -> dict[str, Any]:
             *(counts, data, users),
             settings=settings,
         ),
-        "values": ar.judge(ar.score(ranker, test), test, 2.0),
+        "values": ar.evaluate_scores(ar.score(ranker, test), test, 2.0),
     }
 
 

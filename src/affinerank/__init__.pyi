@@ -33,6 +33,7 @@ from .estimators import Weights as Weights
 from .estimators.correction import corrected as corrected
 from .evaluation.metrics import Metric as Metric
 from .evaluation.metrics import MetricValues as MetricValues
+from .evaluation.metrics import evaluate_scores as evaluate_scores
 from .logs.options import LogOptions as LogOptions
 from .pipeline.click_model import estimate_users as estimate_users
 from .pipeline.debias import debias as debias
@@ -52,7 +53,6 @@ from .rankers.loading import load_ranker as load_ranker
 from .rankers.networks.losses import LOSSES as LOSSES
 from .rankers.networks.settings import NetworkSettings as NetworkSettings
 from .rankers.ranker import Ranker as Ranker
-from .rankers.ranker import judge as judge
 from .rankers.ranker import score as score
 from .rankers.trees.lightgbm import TreeSettings as TreeSettings
 from .sklearn import AffineRanker as AffineRanker
@@ -101,9 +101,9 @@ __all__ = [
     "estimate_users",
     "evaluate_from_clicks",
     "evaluate_rankers",
+    "evaluate_scores",
     "feature_importance",
     "gauge_error",
-    "judge",
     "load",
     "load_ranker",
     "load_users",

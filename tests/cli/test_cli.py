@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from affinerank.cli import demo
-from affinerank.cli import main
+from affinerank.cli import demo, main
 
 pytestmark = pytest.mark.slow
 

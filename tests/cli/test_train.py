@@ -18,12 +18,13 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.train import train
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.networks.settings import NetworkSettings
-from affinerank.rankers.ranker import judge, score
+from affinerank.rankers.ranker import score
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 pytestmark = pytest.mark.slow
@@ -62,7 +63,7 @@ def test_affine_beats_the_others_and_nears_full_information() -> None:
             recipe="paper",
         )
         for (name, _), fitted in trained.rankers.items():
-            means[name].append(judge(score(fitted, test), test, 2.0).mean)
+            means[name].append(evaluate_scores(score(fitted, test), test, 2.0).mean)
     value = {name: float(np.mean(runs)) for name, runs in means.items()}
     assert value["naive"] + 0.02 < value["ips"]
     assert value["naive"] + 0.03 < value["affine"]
@@ -95,7 +96,8 @@ def test_affine_nears_full_information_on_mq2008() -> None:
             relevant_above=0,
         )
         affine, full = (
-            judge(score(r, test), test, 0).mean for r in trained.rankers.values()
+            evaluate_scores(score(r, test), test, 0).mean
+            for r in trained.rankers.values()
         )
         gaps.append(full - affine)
     assert np.mean(gaps) < 0.01

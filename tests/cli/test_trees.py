@@ -12,10 +12,11 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.train import train
-from affinerank.rankers.ranker import judge, score
+from affinerank.rankers.ranker import score
 from affinerank.rankers.trees.lightgbm import TreeSettings
 
 pytestmark = pytest.mark.slow
@@ -45,7 +46,7 @@ def test_trees_on_affine_weights_beat_naive_ones_and_production() -> None:
         )
         rankers = {name: ranker for (name, _), ranker in trained.rankers.items()}
         for name, ranker in {"production": production, **rankers}.items():
-            runs[name].append(judge(score(ranker, test), test, 2.0).mean)
+            runs[name].append(evaluate_scores(score(ranker, test), test, 2.0).mean)
     value = {name: float(np.mean(means)) for name, means in runs.items()}
     assert value["affine"] > value["naive"] + 0.03
     assert value["affine"] > value["production"] + 0.01

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from affinerank.counts.counting import count_log, open_table
+from affinerank.engines.files import layouts
 from affinerank.logs.faults import LogFaultsError
-from affinerank.logs.files import layouts
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.limits import ID_BYTES, LINE_BYTES, TEXT_DEPTH
 

@@ -12,8 +12,9 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.read_options import SPLITS, Split
 from affinerank.data.synthetic import CHUNK, WORLDS, generate_world
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.rankers.ranker import Ranker, judge, score
+from affinerank.rankers.ranker import Ranker, score
 from affinerank.rankers.trees.lightgbm import ROW, fit_lambdamart
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import ConfigError, DataError
@@ -63,7 +64,7 @@ def production(name: str) -> tuple[Ranker, ...]:
 
 
 def mean_ndcg(ranker: Ranker, data: RankingDataset) -> float:
-    return judge(score(ranker, data), data, 2.0).mean
+    return evaluate_scores(score(ranker, data), data, 2.0).mean
 
 
 def relevant_share_by_rank(ranker: Ranker, data: RankingDataset) -> Floats:

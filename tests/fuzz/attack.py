@@ -38,7 +38,11 @@ MODULES = (
         "affinerank.bias.regression_em",
     ),
     *("affinerank.bias.mixture.estimate", "affinerank.bias.mixture.interventions"),
-    *("affinerank.logs.importers.tiangong", "affinerank.data.letor", "affinerank.cli.demo"),
+    *(
+        "affinerank.logs.importers.tiangong",
+        "affinerank.data.letor",
+        "affinerank.cli.demo",
+    ),
     *("affinerank.pipeline.compare", "affinerank.research.worlds"),
     *("affinerank.export.export", "affinerank.rankers.networks.training"),
     *("affinerank.rankers.trees.lightgbm", "affinerank.research.reproduce"),

@@ -5,9 +5,10 @@ import pytest
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
+from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.description import describe, profile_production
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.rankers.ranker import judge, score
+from affinerank.rankers.ranker import score
 from affinerank.support.errors import DataError
 
 
@@ -44,7 +45,7 @@ def test_it_scores_blocks_of_queries_as_it_scores_all_at_once(
 
 def test_judging_leaves_out_queries_without_relevance() -> None:
     data = RankingDataset.from_rows([[0], [1], [2]], [1, 1, 2], labels=[3, 0, 2])
-    values = judge(np.array([0.0, 1.0, 2.0]), data, 2.0)
+    values = evaluate_scores(np.array([0.0, 1.0, 2.0]), data, 2.0)
     np.testing.assert_allclose(values.values, [1 / np.log2(3), np.nan])
 
 

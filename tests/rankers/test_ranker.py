@@ -13,7 +13,7 @@ import pytest
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.evaluation.metrics import Metric
+from affinerank.evaluation.metrics import Metric, evaluate_scores
 from affinerank.export.export import export_ranker
 from affinerank.rankers import (
     RANKERS,
@@ -23,7 +23,6 @@ from affinerank.rankers import (
     RankerKind,
     Targets,
     Validation,
-    judge,
     linear,
     predict_all,
     score,
@@ -177,7 +176,7 @@ def test_scores_of_data_are_those_of_their_mapped_features() -> None:
     scores = score(ranker, data)
     expected = ranker.predict(ranker.mapping.apply(data).features)
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
-    judged = judge(scores, data, 2.0)
+    judged = evaluate_scores(scores, data, 2.0)
     binary = (labels > 2.0).astype(float)
     np.testing.assert_array_equal(
         judged.values, Metric("nDCG", 10)(scores, binary, data.offsets).values

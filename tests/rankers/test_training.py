@@ -22,6 +22,7 @@ from affinerank.rankers.networks.losses import LOSSES
 from affinerank.rankers.networks.model import Networks, initial_parameters
 from affinerank.rankers.networks.operations import activate, activate_and_score
 from affinerank.rankers.networks.parallel import Group
+from affinerank.rankers.networks.scaling import scaled
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.networks.training import (
     NetworkTrainer,
@@ -29,7 +30,6 @@ from affinerank.rankers.networks.training import (
     choose_device,
     fit_networks,
 )
-from affinerank.rankers.scaling import scaled
 from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow

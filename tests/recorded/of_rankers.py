@@ -25,9 +25,9 @@ import affinerank as ar
 from affinerank.rankers.networks.batches import Batch, Lists
 from affinerank.rankers.networks.held_out import HeldOut
 from affinerank.rankers.networks.model import initial_parameters
+from affinerank.rankers.networks.scaling import scaled
 from affinerank.rankers.networks.training import NetworkTrainer, fit_networks
 from affinerank.rankers.ranker import Fitted
-from affinerank.rankers.scaling import scaled
 from affinerank.rankers.targets import Targets
 from affinerank.rankers.trees.lightgbm import (
     TreeSettings,
@@ -143,7 +143,7 @@ def trained_networks() -> Pairs:
     for (name, _), ranker in trained.rankers.items():
         scores = ar.score(ranker, test)
         yield f"{at}/{name}", scores[:50]
-        yield f"{at}/{name}/ndcg", ar.judge(scores, test, 2.0).mean
+        yield f"{at}/{name}/ndcg", ar.evaluate_scores(scores, test, 2.0).mean
     provenance = dict(trained.rankers["naive", 3].provenance)
     yield from numbers(f"{at}/provenance", provenance)
 

@@ -10,8 +10,8 @@ from affinerank.audit.facts import Facts
 from affinerank.audit.findings import Block, Column, Question, Section
 from affinerank.audit.models import models_block, models_text
 from affinerank.bias.overlap import Overlap
-from affinerank.counts.table import CONTEXT
 from affinerank.estimators import ESTIMATORS
+from affinerank.logs.schema import CONTEXT
 from affinerank.output.charts import bias_figure
 
 # Something one would like to know, whether clicks determine it, and why.

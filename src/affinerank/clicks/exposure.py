@@ -11,10 +11,10 @@ import numpy as np
 from affinerank.clicks.policies.policy import AnyPolicy, Lists, probability
 from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.table import EXPOSURE, KEYS, NUMBERS, RANDOMISED, typed_column
-from affinerank.data.parquet import parquet_errors
+from affinerank.counts.table import EXPOSURE, NUMBERS, typed_column
+from affinerank.logs.schema import KEYS, RANDOMISED
 from affinerank.support.arrays import Floats, Ints
-from affinerank.support.arrow import pa, pc, pq
+from affinerank.support.arrow import pa, parquet_errors, pc, pq
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import existing_file, scratch_folder
 from affinerank.support.lists import ranks_by_score

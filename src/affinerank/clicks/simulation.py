@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from affinerank.clicks.traffic import MOST, Block, Simulation
 from affinerank.counts.counts import ClickCounts
-from affinerank.data.parquet import arrow_column
 from affinerank.support.arrays import Ints, Rng, runs
+from affinerank.support.arrow import arrow_column
 from affinerank.support.errors import ConfigError
 from affinerank.support.files import PathLike, written_whole
 from affinerank.support.progress import Progress, quiet

@@ -24,15 +24,8 @@ from ibis import _
 
 from affinerank.counts.counts import HELD_OUT, KEPT, require_share, split_by_query
 from affinerank.counts.ranker_times import MOST_RANKERS, RankerTimes, to_metadata
-from affinerank.counts.table import (
-    EXPOSURE,
-    NUMBERS,
-    RANDOMISED,
-    VALUES,
-    row_keys,
-    session_keys,
-    typed_column,
-)
+from affinerank.counts.sampled_test import findings_of, look_at_some_sessions
+from affinerank.counts.table import EXPOSURE, NUMBERS, VALUES, row_keys, typed_column
 from affinerank.engines.engine import (
     batches,
     copy_to,
@@ -58,13 +51,9 @@ from affinerank.logs.faults import (
     validate,
     without_bad_sessions,
 )
-from affinerank.logs.last_click import (
-    Context,
-    findings_of,
-    look_at_some_sessions,
-    with_context,
-)
+from affinerank.logs.last_click import Context, with_context
 from affinerank.logs.options import LogOptions, normalised, parse_moment, unread
+from affinerank.logs.schema import RANDOMISED, session_keys
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import PathLike, written_whole
 from affinerank.support.progress import Progress, quiet

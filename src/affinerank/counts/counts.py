@@ -26,12 +26,8 @@ from affinerank.counts.ranker_times import (
 )
 from affinerank.counts.table import (
     COLUMNS,
-    CONTEXT,
     EXPOSURE,
-    EXTRA_KEYS,
-    KEYS,
     NUMBERS,
-    RANDOMISED,
     SUMMED,
     VALUES,
     checked_table,
@@ -39,12 +35,11 @@ from affinerank.counts.table import (
     given_column,
     grouped,
     randomised_impressions,
-    session_keys,
 )
-from affinerank.data.parquet import parquet_errors
+from affinerank.logs.schema import CONTEXT, EXTRA_KEYS, KEYS, RANDOMISED, session_keys
 from affinerank.output.blocks import Tabular
 from affinerank.support.arrays import Ints, Rng
-from affinerank.support.arrow import pa, pc, pq
+from affinerank.support.arrow import pa, parquet_errors, pc, pq
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import PathLike, one_line, scratch_of, written_whole
 

@@ -16,16 +16,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from affinerank.counts.table import (
-    COLUMNS,
-    CONTEXT,
-    KEYS,
-    NUMBERS,
-    RANDOMISED,
-    counts_metadata,
-)
-from affinerank.data.parquet import parquet_errors
-from affinerank.support.arrow import is_text, pa
+from affinerank.counts.table import COLUMNS, NUMBERS, counts_metadata
+from affinerank.logs.schema import CONTEXT, KEYS, RANDOMISED
+from affinerank.support.arrow import is_text, pa, parquet_errors
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike, locked_folder, written_whole
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from affinerank.counts.counts import HELD_OUT, KEPT, ClickCounts
 from affinerank.counts.rows import ClickRows, document_ids, note_unmatched, rows_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.parquet import arrow_column
-from affinerank.support.arrow import pa
+from affinerank.support.arrow import arrow_column, pa
 from affinerank.support.errors import ConfigError, DataError
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.table import CONTEXT, EXPOSURE, KEYS, VALUES, grouped
+from affinerank.counts.table import EXPOSURE, VALUES, grouped
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.parquet import arrow_column
+from affinerank.logs.schema import CONTEXT, KEYS
 from affinerank.output.blocks import Tabular
 from affinerank.support.arrays import Bools, Floats, Ids, Ints, Rng, joint, runs
-from affinerank.support.arrow import pa, pc
+from affinerank.support.arrow import arrow_column, pa, pc
 from affinerank.support.errors import DataError, warn
 
 

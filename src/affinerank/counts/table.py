@@ -8,19 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from affinerank.counts.ranker_times import from_metadata, to_metadata
-from affinerank.data.parquet import arrow_column, parquet_errors
-from affinerank.support.arrow import is_text, pa, pc, pq
+from affinerank.logs.schema import CONTEXT, EXTRA_KEYS, KEYS, RANDOMISED, session_keys
+from affinerank.support.arrow import arrow_column, is_text, pa, parquet_errors, pc, pq
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike, existing_file
 from affinerank.support.limits import ID_BYTES, MAX_COUNT, MAX_RANK
 
-KEYS = ("query_id", "doc_id", "rank")
-CONTEXT = "context"  # the rank of the last click above in the session; 0 for none
-EXTRA_KEYS = ("ranker", "segment", "split", "user_bucket")
 NUMBERS = ("impressions", "clicks", "sessions")
 VALUES = ("value", "value_squares")  # of clicks, added up
 EXPOSURE = "exposure"  # sessions expected to show the document at the rank
-RANDOMISED = "randomised"  # impressions whose place a policy drew at random
 REALS = (*VALUES, EXPOSURE)
 SUMMED = (*REALS, RANDOMISED)
 COLUMNS = (*KEYS, CONTEXT, *EXTRA_KEYS, *NUMBERS, *SUMMED)
@@ -117,11 +113,6 @@ def _known_metadata(table: pa.Table) -> dict[bytes, bytes]:
 def row_keys(columns: Sequence[str]) -> tuple[str, ...]:
     """Columns that rows of counts are known by, of those that are there."""
     return tuple(n for n in (*KEYS, CONTEXT, *EXTRA_KEYS) if n in (*KEYS, *columns))
-
-
-def session_keys(columns: Sequence[str]) -> list[str]:
-    """Columns that sessions are counted by: the query, then the keys that are there."""
-    return [name for name in ("query_id", *EXTRA_KEYS) if name in columns]
 
 
 def grouped(

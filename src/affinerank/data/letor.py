@@ -22,10 +22,11 @@ import numpy as np
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.dataset_checks import default_feature_names
-from affinerank.data.parquet import parquet_errors, read_through_cache
+from affinerank.data.parquet import read_through_cache
 from affinerank.data.read_options import Missing, parse_missing
 from affinerank.support import limits
 from affinerank.support.arrays import Ids, Ints, Matrix
+from affinerank.support.arrow import parquet_errors
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike, existing_file
 from affinerank.support.text_files import text_stream

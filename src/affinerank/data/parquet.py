@@ -12,8 +12,8 @@ temporary file if it is large (:mod:`affinerank.support.large_arrays`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,21 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.read_options import Chosen, Missing, how_to_read
 from affinerank.support import limits
 from affinerank.support.arrays import Ids, Ints, Matrix
-from affinerank.support.arrow import is_text, pa, pc, pq
+from affinerank.support.arrow import (
+    IDS_AT_ONCE,
+    arrow_column,
+    is_text,
+    pa,
+    parquet_errors,
+    pc,
+    pq,
+    table_of,
+)
 from affinerank.support.errors import DataError, warn
-from affinerank.support.files import PathLike, existing_file, one_line, written_whole
+from affinerank.support.files import PathLike, existing_file, written_whole
 from affinerank.support.large_arrays import ROWS_AT_ONCE, empty_matrix, release
 
 BUFFER = 2**20
-IDS_AT_ONCE = 1_000_000
 # What users did and saw is never a feature, whatever table it is found in.
 OF_LOGS = "session_id query_id rank position clicked click ranker timestamp user_id"
 _CACHE_KEY = b"affinerank.cache"
@@ -66,52 +74,6 @@ def read_frame(frame: Any, **how: Any) -> RankingDataset:
     pq.write_table(table_of(frame), sink)
     with parquet_errors("the frame"):
         return read_open(pa.BufferReader(sink.getvalue()), how_to_read(**how))
-
-
-def table_of(frame: Any) -> pa.Table:
-    """Return a frame that speaks Arrow as a table, without the index of pandas."""
-    try:
-        table = pa.table(frame)
-    except (TypeError, ValueError, pa.ArrowException) as error:
-        raise DataError(
-            "expected a frame that speaks Arrow (pandas, polars, pyarrow, DuckDB), got "
-            f"{type(frame).__name__}: {one_line(error):.100}"
-        ) from None
-    index = [n for n in table.column_names if n.startswith("__index_level_")]
-    if len({*table.column_names}) < table.num_columns:
-        raise DataError("the frame: two columns have the same name")
-    columns = {n: _plain(table[n]) for n in table.column_names if n not in index}
-    return pa.table(columns)
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column without views of strings, which Parquet does not take."""
-    view = pa.string_view()
-    if column.type == view:
-        return column.cast(pa.string())
-    if not pa.types.is_dictionary(column.type) or column.type.value_type != view:
-        return column
-    parts = [
-        pa.DictionaryArray.from_arrays(part.indices, part.dictionary.cast(pa.string()))
-        for part in column.chunks
-    ]
-    return pa.chunked_array(parts, pa.dictionary(column.type.index_type, pa.string()))
-
-
-@contextmanager
-def parquet_errors(source: object, kind: str = "Parquet") -> Iterator[None]:
-    """Name the file, and what it is read as, in errors of reading it."""
-    try:
-        yield
-    except DataError as error:
-        text = str(error)
-        comma = "," if text.startswith("line ") else ":"
-        named = text.startswith(tuple(f"{source}{mark}" for mark in ":,."))
-        raise DataError(text if named else f"{source}{comma} {text}") from None
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{source}: could not be read as {kind}: {one_line(error)}"
-        ) from None
 
 
 def read_through_cache(
@@ -270,16 +232,6 @@ def _ids(column: pa.Array) -> Ids:
         part = column.slice(start, IDS_AT_ONCE)
         ids[start : start + len(part)] = part.to_pylist()
     return ids
-
-
-def arrow_column(values: Ids) -> pa.Array:
-    """Return an array of ids or numbers as one of Arrow."""
-    if values.dtype.kind not in "OTU":
-        return pa.array(values)
-    parts = range(0, max(len(values), 1), IDS_AT_ONCE)
-    return pa.concat_arrays(
-        pa.array(values[i : i + IDS_AT_ONCE].tolist(), pa.string()) for i in parts
-    )
 
 
 def write_parquet(

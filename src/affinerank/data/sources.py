@@ -19,6 +19,7 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.letor import read_letor
 from affinerank.data.read_options import SPLITS, Chosen, Missing, Split, how_to_read
 from affinerank.data.synthetic import WORLDS, DrawnWorld
+from affinerank.support.arrow import parquet_errors
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import PathLike
 from affinerank.support.settings import hint
@@ -306,7 +307,7 @@ def _read_file(
     del split  # a file has none
     side = tables.side_of(path, chosen.own[0])
     if side is None and path.suffix == ".parquet":
-        with parquet.parquet_errors(path):
+        with parquet_errors(path):
             return parquet.read_open(path, chosen)
     if side is not None or tables.is_table(path):
         return tables.read_table(path, chosen, side)

@@ -29,15 +29,15 @@ from affinerank.data.categories import ABSENT, is_number, texts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.dataset_checks import default_feature_names
 from affinerank.data.letor import queries_of, read_lines
-from affinerank.data.parquet import OF_LOGS, parquet_errors, read_open
+from affinerank.data.parquet import OF_LOGS, read_open
 from affinerank.data.read_options import Chosen
 from affinerank.support.arrays import Ints
+from affinerank.support.arrow import parquet_errors
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike, existing_file, one_line, scratch_folder
 from affinerank.support.limits import FEATURES, TEXT_DEPTH
-from affinerank.support.text_files import COMPRESSIONS, lines_of, parse_json
+from affinerank.support.text_files import COMPRESSIONS, SEPARATORS, lines_of, parse_json
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
 JSON_LINES = (".jsonl", ".ndjson")
 SIDES = (".query", ".group")
 ROWS_AT_ONCE = 8192

@@ -27,8 +27,8 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.common.exceptions import IbisTypeError
 
-from affinerank.data.parquet import table_of
-from affinerank.logs.files import Layout, layouts, require_distinct
+from affinerank.engines.files import Layout, layouts, require_distinct
+from affinerank.support.arrow import table_of
 from affinerank.support.errors import AffineRankError, ConfigError, DataError, warn
 from affinerank.support.files import one_line, scratch_folder
 from affinerank.support.limits import LINE_BYTES, LOG_LAYOUTS

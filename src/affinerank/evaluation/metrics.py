@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,9 @@ from affinerank.support.lists import (
     ranks_of_lists,
 )
 from affinerank.support.plackett_luce import rank_chances
+
+if TYPE_CHECKING:
+    from affinerank.data.dataset import RankingDataset
 
 Gain = Literal["linear", "exponential"]
 Empty = Literal["skip", "0", "1"]
@@ -260,3 +263,13 @@ def _ranked(scores: ArrayLike, labels: ArrayLike, offsets: ArrayLike) -> _Ranked
     if not np.all(np.isfinite(relevance) & (relevance >= 0)):
         raise DataError("labels must be numbers that are 0 or more")
     return _Ranked(ranks_of_lists(values, bounds), relevance, bounds, values)
+
+
+MAIN_METRIC = Metric("nDCG", cutoff=10)
+
+
+def evaluate_scores(
+    scores: Floats, data: RankingDataset, relevant_above: float
+) -> MetricValues:
+    """Compute nDCG@10 on binarised labels, the metric of all our comparisons."""
+    return MAIN_METRIC(scores, data.relevance(relevant_above), data.offsets)

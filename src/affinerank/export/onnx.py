@@ -74,6 +74,10 @@ class Graph:
         self.nodes.append(node)
         return full_name
 
+    def add_trees(self, values: str, n_features: int, trees: list[Tree]) -> str:
+        """Add trees as one node; return the name of their scores."""
+        return _add_trees(self, values, n_features, trees)
+
 
 def build_model(ranker: AnyRanker) -> ModelProto:
     """Write a ranker, including its mapping of features, as one ONNX model.
@@ -206,7 +210,7 @@ def _add_min_max(graph: Graph, values: str) -> str:
     return graph.add("Div", [above, divisor], "scaled")
 
 
-def add_trees(graph: Graph, values: str, n_features: int, trees: list[Tree]) -> str:
+def _add_trees(graph: Graph, values: str, n_features: int, trees: list[Tree]) -> str:
     """Add trees as one node of the machine learning domain; return their scores."""
     if not trees:
         raise DataError("the ranker holds no trees, so there is nothing to export")

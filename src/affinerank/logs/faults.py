@@ -18,7 +18,6 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 from ibis import _
 
-from affinerank.counts.table import session_keys
 from affinerank.engines.engine import (
     engine_errors,
     gathered,
@@ -29,6 +28,7 @@ from affinerank.engines.engine import (
     watched,
     whole,
 )
+from affinerank.logs.schema import session_keys
 from affinerank.support.errors import DataError
 from affinerank.support.limits import ID_BYTES, MAX_RANK, MOST_VALUE
 from affinerank.support.progress import Progress, quiet

@@ -12,15 +12,11 @@ import ibis
 import ibis.expr.types as ir
 from ibis import _
 
-from affinerank.counts.counts import ClickCounts
-from affinerank.counts.independence import Independence, independence_test
-from affinerank.counts.rows import rows_of
-from affinerank.counts.table import CONTEXT, KEYS
-from affinerank.engines.engine import gathered, hashed, is_duckdb
-from affinerank.logs.faults import WORD, Finding
+from affinerank.engines.engine import gathered
+from affinerank.logs.faults import WORD
+from affinerank.logs.schema import CONTEXT
 
 Context = Literal["auto", "last-click", "none"]
-SAMPLED = 250_000  # rows that the test of independence looks at, about
 
 
 def with_context(log: ir.Table, *, plain: bool = False) -> ir.Table:
@@ -79,50 +75,3 @@ def _add_last_click_by_bits(log: ir.Table) -> ir.Table:
     place = ibis.ifelse((log.last_word >> bit) > 0, bit + 1, bit)
     last_click = (log.ranks_before + place).coalesce(0)
     return log.select(*columns, **{CONTEXT: last_click})
-
-
-def look_at_some_sessions(
-    log: ir.Table, rows: int, *, repeats: bool = True, plain: bool = False
-) -> Independence | None:
-    """Test on some sessions whether clicks depend on the clicks above.
-
-    Where impressions may be there more than once (``repeats``), they count once; where
-    sessions are ``plain``, clicks above are found as :func:`with_context` says.
-    """
-    every = -(-rows // SAMPLED)
-    if every > 1:
-        log = log.filter(hashed(log.session_id) % every == 0)
-    if is_duckdb(log):  # numbers are faster to group by, and to fetch, than texts are
-        ids = {name: hashed(log[name]) for name in KEYS[:2]}
-        log = gathered([log.select("session_id", "rank", "clicked", **ids)])
-    keys = [*KEYS, CONTEXT]
-    seen = with_context(log, plain=plain)
-    if repeats:
-        seen = seen.group_by([*keys, "session_id"]).agg(clicked=_.clicked.max())
-    counts = seen.group_by(keys).agg(
-        impressions=_.count(), clicks=_.count(where=_.clicked == 1)
-    )
-    found = counts.to_pyarrow()
-    if not found.num_rows:
-        return None
-    columns = {name: found[name] for name in found.column_names}
-    return independence_test(rows_of(ClickCounts.from_columns(**columns)))
-
-
-def findings_of(test: Independence, context: Context) -> list[Finding]:
-    """Say what the test found, and what was done about it."""
-    if not test.found:
-        return []
-    parts = (test.above, test.near)
-    ratios = ("after a click above", "right below a click over further below")
-    said = [
-        f"{each.ratio:.2f} times the click rate {where}"
-        for each, where in zip(parts, ratios, strict=True)
-        if each is not None and each.ratio is not None and each.p < 0.05
-    ]
-    done = "counted by --context last-click"
-    if context == "none":
-        done = "count with --context last-click, or corrections by rank will be wrong"
-    number = max(each.impressions for each in parts if each is not None)
-    what = f"clicks depend on the clicks above ({', '.join(said)}): {done}"
-    return [Finding(what, False, number, "impressions compared")]

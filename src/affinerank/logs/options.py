@@ -17,9 +17,9 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from affinerank.counts.table import RANDOMISED
 from affinerank.defaults import POLICY
 from affinerank.engines.engine import engine_errors, in_byte_order, met, read_as
+from affinerank.logs.schema import RANDOMISED
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.settings import require_at_least
 

@@ -52,7 +52,6 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.holdout import matched_rows, train_part
 from affinerank.counts.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.parquet import arrow_column
 from affinerank.defaults import (
     BASELINE,
     CORRECTION,
@@ -76,6 +75,7 @@ from affinerank.rankers import RANKERS
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import MemberPlan, score
 from affinerank.support.arrays import Floats, Ids, Ints, Rng
+from affinerank.support.arrow import arrow_column
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError, warn
 from affinerank.support.progress import Progress, quiet
 from affinerank.support.seeds import stage_rng

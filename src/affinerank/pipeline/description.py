@@ -10,8 +10,9 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.read_options import Split
 from affinerank.data.sources import DataSource
 from affinerank.defaults import RELEVANT_ABOVE
+from affinerank.evaluation.metrics import MAIN_METRIC, evaluate_scores
 from affinerank.pipeline.production import PRODUCTION_QUERIES, train_production_ranker
-from affinerank.rankers.ranker import JUDGED_BY, judge, score
+from affinerank.rankers.ranker import score
 from affinerank.support.errors import DataError
 from affinerank.support.lists import mean_by_rank, ranks_by_score
 from affinerank.support.progress import Progress, quiet
@@ -41,14 +42,14 @@ def profile_production(
         )
         ranks = ranks_by_score(score(ranker, train), train.offsets)
         shares.append(mean_by_rank(relevance, ranks, depth=RANKS_SHOWN))
-        values.append(judge(score(ranker, judged), judged, relevant_above))
+        values.append(evaluate_scores(score(ranker, judged), judged, relevant_above))
     progress("production rankers", draws, draws)
     relevant = np.mean(shares, axis=0).tolist()
     return {
         "draws": draws,
         "queries_learnt_from": PRODUCTION_QUERIES,
         "relevant_share_by_rank": [None if np.isnan(s) else s for s in relevant],
-        str(JUDGED_BY): [value.mean for value in values],
+        str(MAIN_METRIC): [value.mean for value in values],
         "queries_skipped": values[0].n_skipped,
     }
 

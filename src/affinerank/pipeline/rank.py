@@ -8,10 +8,9 @@ from affinerank.clicks.exposure import RIVAL, ranked_lists
 from affinerank.clicks.policies.policy import list_places, one_list_each, probability
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.parquet import arrow_column
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
-from affinerank.support.arrow import pa
+from affinerank.support.arrow import arrow_column, pa
 from affinerank.support.errors import ConfigError
 from affinerank.support.seeds import stage_rng
 

@@ -7,7 +7,6 @@ from affinerank.rankers.ranker import (
     Model,
     Ranker,
     RankerKind,
-    judge,
     predict_all,
     score,
 )
@@ -34,7 +33,6 @@ __all__ = [
     "RankerKind",
     "Targets",
     "Validation",
-    "judge",
     "predict_all",
     "score",
 ]

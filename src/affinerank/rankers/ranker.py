@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from affinerank.data.feature_mapping import SCALINGS, FeatureMapping
-from affinerank.evaluation.metrics import Metric, MetricValues
 from affinerank.output.blocks import Tabular
 from affinerank.rankers.targets import Validation
 from affinerank.support.arrays import Floats, Ints, Matrix
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 FORMAT = ("affinerank-ranker", 1)
 ABOUT = "ranker.json"
 MAPPED = ("scaling", "low", "high", "fill", "categories")
-JUDGED_BY = Metric("nDCG", cutoff=10)
 
 
 class Model(Protocol):
@@ -318,11 +316,6 @@ class RankerKind:
 def score(ranker: AnyRanker, data: RankingDataset) -> Floats:
     """Score every document of raw ``data``: ``[n_docs]``, higher is ranked earlier."""
     return ranker.scores(data)
-
-
-def judge(scores: Floats, data: RankingDataset, relevant_above: float) -> MetricValues:
-    """Compute nDCG@10 on binarised labels, the metric of all our comparisons."""
-    return JUDGED_BY(scores, data.relevance(relevant_above), data.offsets)
 
 
 def predict_all(models: Sequence[Model], features: Matrix) -> Floats:

@@ -35,7 +35,7 @@ from affinerank.data.sources import DataSource
 from affinerank.data.synthetic import WORLDS
 from affinerank.defaults import PAPER, RELEVANT_ABOVE
 from affinerank.estimators import Fold, Weights, affine
-from affinerank.evaluation.metrics import MetricValues
+from affinerank.evaluation.metrics import MetricValues, evaluate_scores
 from affinerank.pipeline.click_model import estimate_from_rows
 from affinerank.pipeline.out_of_fold import Log, learn_in_folds
 from affinerank.pipeline.production import train_production_ranker
@@ -51,7 +51,7 @@ from affinerank.pipeline.tuning import fit_chosen, held_out_queries, require_rec
 from affinerank.pipeline.weighing import judging, labels_for, learns_of, weigh
 from affinerank.rankers import RANKERS
 from affinerank.rankers.networks import settings as mlp
-from affinerank.rankers.ranker import Fitted, Model, Ranker, judge, predict_all, score
+from affinerank.rankers.ranker import Fitted, Model, Ranker, predict_all, score
 from affinerank.rankers.trees.parameters import for_features
 from affinerank.support.arrays import Floats, Ints, Matrix, Rng
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
@@ -451,7 +451,7 @@ class World:
         found = {}
         for i, one in enumerate(known):
             blend = assemble(name, members, i, {}, ())
-            value = judge(score(blend, test), test, above)
+            value = evaluate_scores(score(blend, test), test, above)
             found[one.cell] = self._measured(one.cell, value, **_about(one))
         return found
 
@@ -512,7 +512,9 @@ class World:
         """nDCG@10 of each model on the test split."""
         test, above = self.part("test"), self.data.relevant_above
         scores = predict_all(models, test.features)
-        return in_parallel(lambda row: judge(row, test.raw, above), list(scores))
+        return in_parallel(
+            lambda row: evaluate_scores(row, test.raw, above), list(scores)
+        )
 
     def _weighed(self, drawn: Sequence[Drawn], settings: Any) -> list[Weights]:
         """Weigh the clicks of each cell, with rankers of other queries where asked."""
@@ -555,7 +557,7 @@ class World:
         digest = hashlib.blake2b(digest_size=16)
         for array in (train.known_labels(), ranks["train"]):
             digest.update(np.ascontiguousarray(array).data)
-        value = judge(score(ranker, test), test, self.data.relevant_above)
+        value = evaluate_scores(score(ranker, test), test, self.data.relevant_above)
         return Production(ranks, scores, value, digest.hexdigest())
 
 

@@ -35,6 +35,7 @@ _TOML_STRINGS = re.compile(
 )
 _DEPTH = np.zeros(256, dtype=np.int8)
 _DEPTH[[*b"[{"]], _DEPTH[[*b"]}"]] = 1, -1
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
 def read_text(path: PathLike, most: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from affinerank.logs.files import is_whole
+from affinerank.engines.files import is_whole
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike, existing_file
 from affinerank.support.limits import ID_BYTES

@@ -42,13 +42,13 @@ from affinerank.rankers.networks.operations import (
     views,
 )
 from affinerank.rankers.networks.parallel import Group
+from affinerank.rankers.networks.scaling import scaled, scaled_tensors
 from affinerank.rankers.networks.settings import (
     ALIGNED,
     NetworkSettings,
     parameter_shapes,
 )
 from affinerank.rankers.ranker import Fitted, Task, fit_of
-from affinerank.rankers.scaling import scaled, scaled_tensors
 from affinerank.rankers.targets import ClickTargets, Targets, require_numbers
 from affinerank.support.arrays import Ints, Matrix
 from affinerank.support.errors import ConfigError, DataError

@@ -82,9 +82,7 @@ class Trees(ABC):
 
     def add_to_onnx(self, graph: Graph, values: str) -> str:
         """Add the trees as one node of the machine learning domain."""
-        from affinerank.export.onnx import add_trees
-
-        return add_trees(graph, values, len(self.gain()), self.nodes())
+        return graph.add_trees(values, len(self.gain()), self.nodes())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,11 +19,10 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from affinerank.data.parquet import parquet_errors
-from affinerank.data.text_tables import SEPARATORS
+from affinerank.support.arrow import parquet_errors
 from affinerank.support.errors import DataError, warn
 from affinerank.support.limits import FEATURES, LINE_BYTES, TEXT_DEPTH
-from affinerank.support.text_files import COMPRESSIONS, lines_of
+from affinerank.support.text_files import COMPRESSIONS, SEPARATORS, lines_of
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 STRING = re.compile(r'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)', re.DOTALL)
