@@ -253,13 +253,13 @@ class MetricValues(Tabular):
 
 def _ranked(scores: ArrayLike, labels: ArrayLike, offsets: ArrayLike) -> _Ranked:
     """Check the arrays, and rank the documents of each query."""
-    values, bounds = checked_lists(scores, offsets)
     relevance = np.asarray(labels, dtype=np.float64)
-    if values.shape != relevance.shape:
+    if np.shape(scores) != relevance.shape:
         raise DataError(
             "scores and labels must be one number per document, "
-            f"got shapes {values.shape} and {relevance.shape}"
+            f"got shapes {np.shape(scores)} and {relevance.shape}"
         )
+    values, bounds = checked_lists(scores, offsets)
     if not np.all(np.isfinite(relevance) & (relevance >= 0)):
         raise DataError("labels must be numbers that are 0 or more")
     return _Ranked(ranks_of_lists(values, bounds), relevance, bounds, values)

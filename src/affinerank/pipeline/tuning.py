@@ -80,6 +80,7 @@ def fit_chosen(
         progress: Called as training advances.
     """
     kind = RANKERS[ranker]
+    to_the_end = _without_patience(settings)
 
     # Nothing to choose, as of a linear model: train once; and once more without the
     # held-out queries, if that is asked for.
@@ -88,18 +89,17 @@ def fit_chosen(
             ranker,
             lists,
             seeds=seeds,
-            settings=settings,
+            settings=to_the_end,
             checkpoint=checkpoint,
             progress=progress,
         )
         if held is None or not keep_outside:
             return fitted
-        outside = fit_all(ranker, lists.part(~held), seeds=seeds, settings=settings)
+        outside = fit_all(ranker, lists.part(~held), seeds=seeds, settings=to_the_end)
         pairs = zip(fitted, outside, strict=True)
         return [replace(one, outside=other.kept) for one, other in pairs]
 
     # Nothing to choose by: the last rate, and the full length.
-    to_the_end = replace(settings, patience=None)
     tried = list(kind.rates if rates is None else rates) or [settings.learning_rate]
     if held is None:
         return fit_all(
@@ -140,6 +140,13 @@ def fit_chosen(
             kept = choice.outside if keep_outside else None
             by_place[i] = replace(one, report=report, outside=kept)
     return [by_place[i] for i in range(len(seeds))]
+
+
+def _without_patience(settings: Any) -> Any:
+    """Return settings that train to the end; those of a row may have no patience."""
+    if hasattr(settings, "patience"):
+        return replace(settings, patience=None)
+    return settings
 
 
 def _choices(
