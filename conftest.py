@@ -15,3 +15,6 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 # The CUDA kernels import triton, which comes with CUDA builds of torch only.
 CUDA_KERNELS = "src/affinerank/rankers/networks/cuda.py"
 collect_ignore = [] if find_spec("triton") else [CUDA_KERNELS]
+
+# A small log, and ways to write and count it, for the tests of several rooms.
+pytest_plugins = ["tests.log_fixtures"]

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.experiments.conftest import as_in_the_paper
-from tests.experiments.test_report import plan_of
+from tests.research.conftest import as_in_the_paper
+from tests.research.test_report import plan_of
 
 from affinerank.cli import main
 from affinerank.output.html import html_page, html_table

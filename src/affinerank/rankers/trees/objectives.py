@@ -206,7 +206,7 @@ def lessons(
 def gains_in_units(targets: Targets, i: int, offsets: Ints) -> Floats:
     """Return weights times shares of ranker ``i``, in units of their spread.
 
-    As networks have them (:func:`affinerank.rankers.networks.scaling.scaled_tensors`), so that a
+    As networks have them (``scaled_tensors``), so that a
     step depends neither on the number of clicks nor on the gauge. 0 where not known.
     """
     query = np.arange(len(offsets) - 1).repeat(np.diff(offsets))

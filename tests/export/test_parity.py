@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from benchmarks import engines as real
 from benchmarks import export as benchmark
-from tests.rankers.planted_faults import TREE_FAULTS, below_for_at_most
+from tests.export.planted_faults import TREE_FAULTS, below_for_at_most
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping

@@ -19,7 +19,7 @@ from affinerank.evaluation.rank_weights import RankWeights
 from affinerank.output.blocks import ROWS_SHOWN, Tabular
 from affinerank.pipeline.evaluate_clicks import OffPolicySettings
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs/notebook.ipynb"
 LONGEST = 400
 

@@ -12,7 +12,7 @@ from affinerank.rankers.trees.model_text import require_sound
 from affinerank.support import limits
 from affinerank.support.errors import DataError
 
-SAMPLE = Path(__file__).parents[1] / "samples" / "ranker-lightgbm"
+SAMPLE = Path(__file__).parents[2] / "samples" / "ranker-lightgbm"
 TEXT = (SAMPLE / "model.txt").read_text()
 SPOIL = Path(__file__).with_name("spoilt_trees.py")
 

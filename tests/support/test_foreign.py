@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tables import foreign
+from tests.support import foreign
 
 from affinerank.bias import METHODS
 from affinerank.cli import main

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from benchmarks import engines as real
 from benchmarks import export as benchmark
-from tests.rankers.planted_faults import TREE_FAULTS
+from tests.export.planted_faults import TREE_FAULTS
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.export.engine_readers import LINEAR_READERS, TREE_READERS

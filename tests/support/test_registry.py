@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.tables import foreign
+from tests.support import foreign
 
 from affinerank.clicks.models import CLICK_MODELS, Shown
 from affinerank.clicks.models.files import load_users, save_users

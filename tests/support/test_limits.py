@@ -5,7 +5,7 @@ from pathlib import Path
 
 from affinerank.support import limits
 
-TABLE = Path(__file__).parents[1] / "docs" / "limits.md"
+TABLE = Path(__file__).parents[2] / "docs" / "limits.md"
 ROW = re.compile(r"\| `([A-Z_]+)` \| ([^|]+) \| ([^|]+) \|")
 
 
