@@ -83,7 +83,7 @@ def main() -> None:
     world = prepare_simulation(data, traffic=Traffic(top_k=DEPTH))
     seeds = range(options.first_seed, options.first_seed + options.logs)
     print(f"yahoo-like:{options.queries}, top {DEPTH}, seeds {seeds[0]} to {seeds[-1]}")
-    print(f"{'users':<40} {'found':>6} {'unknown':>8} {'median':>8} {'ms':>5}")
+    print(f"{'click_model':<40} {'found':>6} {'unknown':>8} {'median':>8} {'ms':>5}")
     tests = {case.name: partial(one_log, case, world) for case in CASES}
     for name, changed in (("the same", False), ("changed", True)):
         tests[f"rankers: relevance {name}"] = partial(rankers, world, changed=changed)
@@ -134,10 +134,10 @@ def clicks(
     shown: Ints, relevance: Floats, goes_on: float | None, rng: np.random.Generator
 ) -> Ints:
     """``[n_sessions, depth]`` clicks, down the lists."""
-    users, on = TrustModel.paper(depth=DEPTH), np.ones(len(shown), dtype=bool)
+    click_model, on = TrustModel.paper(depth=DEPTH), np.ones(len(shown), dtype=bool)
     clicked = np.zeros(shown.shape, dtype=np.int64)
     for k in range(DEPTH):
-        rate = users.alpha[k] * relevance[:, k] + users.beta[k]
+        rate = click_model.alpha[k] * relevance[:, k] + click_model.beta[k]
         if goes_on is not None:
             rate = on * CLICKED[relevance[:, k].astype(int)]
         clicked[:, k] = (rng.random(len(shown)) < rate) & (shown[:, k] >= 0)

@@ -36,7 +36,7 @@ from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.defaults import METHOD, METHOD_FROM_SWAPS
-from affinerank.pipeline.simulate import prepare_simulation, users_of
+from affinerank.pipeline.simulate import click_model_of, prepare_simulation
 from affinerank.support.progress import quiet
 from affinerank.support.seeds import stage_rng
 
@@ -55,7 +55,8 @@ class Case:
         constant: Whether that is the same at every rank: no trust bias.
         relevance: ``binary`` or ``graded``.
         interventions: Whether ranks vary enough to estimate by that.
-        users: A row of ``CLICK_MODELS`` in place of those above; counted by context.
+        click_model: A row of ``CLICK_MODELS`` in place of those above; counted by
+            context.
         queries: Which queries come.
         missing: Share of the documents without features, which are left out.
         given: Whether right and wrong users are held against the log.
@@ -68,7 +69,7 @@ class Case:
     constant: bool = False
     relevance: str = "binary"
     interventions: bool = False
-    users: str = ""
+    click_model: str = ""
     queries: str = "uniform"
     missing: float = 0.0
     given: bool = False
@@ -85,8 +86,8 @@ CASES = (
     Case("no trust bias, half rotated", 3e4, 0.5, eps_minus=0.3, constant=True),
     Case("weak trust bias, fixed ranks", 1e4, eps_minus=0.35),
     Case("weak trust bias, fixed ranks", 3e4, eps_minus=0.35),
-    Case("no trust bias, eps- 0", 3e4, users="position-based(eps_minus=0)"),
-    Case("no trust bias, cascade", 3e4, users="cascade"),
+    Case("no trust bias, eps- 0", 3e4, click_model="position-based(eps_minus=0)"),
+    Case("no trust bias, cascade", 3e4, click_model="cascade"),
     Case("no trust bias, Zipf 1.4", 3e4, 0, 0.3, True, queries="zipf:1.4"),
     Case("Zipf 1.4 queries", 1e5, queries="zipf:1.4"),
     Case("5 % without features", 1e5, missing=0.05),
@@ -127,11 +128,15 @@ def main() -> None:
 def measure(case: Case, seed: int, *, n_queries: int) -> dict[str, Any]:
     """Simulate a log, estimate, and compare with the truth."""
     data = DataSource.parse(f"yahoo-like:{n_queries}@{seed}").read("train")
-    users: Any = users_of(case.users, DEPTH) if case.users else true_users(case)
+    click_model: Any = (
+        click_model_of(case.click_model, DEPTH)
+        if case.click_model
+        else true_click_model(case)
+    )
     policies = (f"rotate(share={case.rotate})",) if case.rotate else ()
     simulation = prepare_simulation(
         data,
-        users,
+        click_model,
         relevance=case.relevance,
         traffic=Traffic(case.queries, top_k=DEPTH, policies=policies),
         seed=seed,
@@ -140,14 +145,14 @@ def measure(case: Case, seed: int, *, n_queries: int) -> dict[str, Any]:
         simulation,
         simulation.sessions_for(case.clicks),
         rng=stage_rng("clicks", seed),
-        context=bool(case.users),
+        context=bool(case.click_model),
     )
     rows = rows_of(counts, data)
     if case.missing:
         lost = np.random.default_rng(seed).random(rows.n_docs) < case.missing
         rows = rows.select(~lost[rows.doc])
     if case.given:
-        return {"doubted": doubted(rows, users, seed)}
+        return {"doubted": doubted(rows, click_model, seed)}
     features = FeatureMapping.fit(data).apply(data).features
     methods = {"default": METHOD}
     if case.interventions:
@@ -156,30 +161,30 @@ def measure(case: Case, seed: int, *, n_queries: int) -> dict[str, Any]:
     for name, method in methods.items():
         settings = EstimationSettings(method, seed=seed)
         estimate = METHODS[method].fit(rows, features, settings, quiet)
-        if isinstance(users, TrustModel):
-            found[name] = compared(estimate, users)
+        if isinstance(click_model, TrustModel):
+            found[name] = compared(estimate, click_model)
         if method == METHOD:
             found["found"] = estimate.test is not None and estimate.test.found
     return found
 
 
-def doubted(rows: ClickRows, users: TrustModel, seed: int) -> dict[str, bool]:
+def doubted(rows: ClickRows, click_model: TrustModel, seed: int) -> dict[str, bool]:
     """Whether users are found not to be those of the log: right ones, wrong ones."""
     given = {
-        "right": users,
+        "right": click_model,
         "eta 2 for 1": TrustModel.paper(eta=2.0, depth=DEPTH),
         "eps- .65": TrustModel.paper(depth=DEPTH),
     }
     found = {}
     for name, model in given.items():
-        if name == "right" or not np.allclose(model.beta, users.beta):
+        if name == "right" or not np.allclose(model.beta, click_model.beta):
             rng = stage_rng("held out", seed)
             doubt = hold_against_log(rows, model, LEAST_CLICKS, rng)
             found[name] = doubt is not None and doubt.clear
     return found
 
 
-def true_users(case: Case) -> TrustModel:
+def true_click_model(case: Case) -> TrustModel:
     if not case.constant:
         return TrustModel.paper(eta=1.0, eps_minus_1=case.eps_minus, depth=DEPTH)
     theta = 1.0 / np.arange(1.0, DEPTH + 1)
@@ -187,15 +192,17 @@ def true_users(case: Case) -> TrustModel:
     return TrustModel.from_eps(theta, np.full(DEPTH, 0.9), noise)
 
 
-def compared(estimate: Estimate, users: TrustModel) -> dict[str, float]:
+def compared(estimate: Estimate, click_model: TrustModel) -> dict[str, float]:
     """E, and the share of pools of ranks whose band covers the truth."""
-    truth = estimate.truth_by_rank(users)
+    truth = estimate.truth_by_rank(click_model)
     covered = {}
     for name in ("alpha", "beta"):
         low, high = estimate.inference.interval(name)
         value = np.array(truth[name])
         covered[name] = float(np.mean((low <= value) & (value <= high)))
-    error = gauge_error(estimate.users, users, estimate.pools.impressions).error
+    error = gauge_error(
+        estimate.click_model, click_model, estimate.pools.impressions
+    ).error
     return {"E": error, **covered}
 
 

@@ -49,7 +49,7 @@ class Variant(NamedTuple):
     """
 
     estimator: str
-    knows_users: bool = False
+    knows_click_model: bool = False
     ranker: str | None = None
 
 
@@ -58,7 +58,7 @@ TREE_PRIOR = "network-with-prior-of-trees"
 VARIANTS = {
     NAIVE: Variant("naive"),
     "posterior": Variant("posterior"),
-    "true click model": Variant("posterior", knows_users=True),
+    "true click model": Variant("posterior", knows_click_model=True),
     "shown documents only": Variant(SHOWN_ONLY),
     "prior by rank alone": Variant("posterior(prior=rank)"),
     "prior of trees": Variant("posterior", ranker=TREE_PRIOR),
@@ -125,7 +125,7 @@ def measure(
             trained = ar.train(
                 counts,
                 train,
-                simulation.users if variant.knows_users else None,
+                simulation.click_model if variant.knows_click_model else None,
                 ranker=kind,
                 settings=ar.ranker_settings(kind, pairs),
                 estimators=[variant.estimator],

@@ -72,7 +72,7 @@ def main() -> None:
             ]
             folds = learn_in_folds(
                 [
-                    Log(log[0], world.users, learns_of(ESTIMATOR), run)
+                    Log(log[0], world.click_model, learns_of(ESTIMATOR), run)
                     for run, world, log in zip(runs, worlds, logs, strict=True)
                 ],
                 features,
@@ -101,7 +101,7 @@ def measured(
     found: dict[str, float] = {}
     for name in COMPARED:
         own = folds if learns_of(ESTIMATORS[name].name) else []
-        weights = weigh(rows, name, world.users, folds=own)
+        weights = weigh(rows, name, world.click_model, folds=own)
         if name == ESTIMATOR:
             ratio = (relevance - weights.weight) ** 2 / weights.variance
             kappa = np.asarray(weights.kappa)
@@ -110,7 +110,9 @@ def measured(
             found["all"] = float(ratio[known].mean())
             for i in range(5):
                 found[f"fifth {i + 1}"] = float(ratio[known & (fifth == i)].mean())
-        p = UnitLink.of(world.users, fresh).rate(np.clip(weights.weight, 0.0, 1.0))
+        p = UnitLink.of(world.click_model, fresh).rate(
+            np.clip(weights.weight, 0.0, 1.0)
+        )
         n, clicks = fresh.impressions, fresh.clicks
         likelihood = clicks * np.log(p) + (n - clicks) * np.log1p(-p)
         found[f"likelihood, {name}"] = float(likelihood.sum() / n.sum())

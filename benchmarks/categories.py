@@ -84,7 +84,7 @@ def values(queries: int, clicks: float, run: int, ranker: str) -> dict[str, floa
         trained = train(
             counts,
             own,
-            simulation.users,
+            simulation.click_model,
             ranker=ranker,
             settings=ranker_settings(ranker, SETTINGS[ranker], run),
             seeds=[run],

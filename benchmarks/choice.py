@@ -25,7 +25,7 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, NETWORK
 from affinerank.evaluation.metrics import evaluate_scores
-from affinerank.pipeline.click_model import estimate_users
+from affinerank.pipeline.click_model import estimate_click_model
 from affinerank.pipeline.compare import (
     COMPARED,
     ERRORS,
@@ -80,10 +80,10 @@ def simulated(
     )
     sessions = simulation.sessions_for(clicks)
     counts = simulate_counts(simulation, sessions, rng=stage_rng("clicks", run))
-    users = simulation.users
+    click_model = simulation.click_model
     if options.estimated:
-        users = estimate_users(counts, data).users
-    return production, counts, users
+        click_model = estimate_click_model(counts, data).click_model
+    return production, counts, click_model
 
 
 def one(
@@ -94,17 +94,17 @@ def one(
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     """One log: what each rule takes, and what each candidate is worth."""
-    production, counts, users = simulated(data, clicks, run, options)
+    production, counts, click_model = simulated(data, clicks, run, options)
     hidden = tuple(int(size) for size in options.hidden.split(","))
     network = NetworkSettings(hidden=hidden, device="cpu")
     settings = ChoiceSettings((NETWORK,), network, seed=run)
     started = time.perf_counter()
-    scores, rows, _ = hold_out(counts, data, users, settings=settings)
+    scores, rows, _ = hold_out(counts, data, click_model, settings=settings)
     seconds = time.perf_counter() - started
     trained = train(
         counts,
         data,
-        users,
+        click_model,
         ranker=NETWORK,
         settings=network,
         estimators=COMPARED,
@@ -119,10 +119,10 @@ def one(
         name: float(evaluate_scores(score(ranker, test), test, above).mean)
         for name, ranker in {**rankers, KEEP: production}.items()
     }
-    judged = judge_all(scores, rows, users)
-    by_users = [row for row in judged if row.judge == CORRECTION]
+    judged = judge_all(scores, rows, click_model)
+    by_click_model = [row for row in judged if row.judge == CORRECTION]
     choice = Choice(judged, settings.candidates)
-    taken = {"auto": choice.best, **others(by_users, settings)}
+    taken = {"auto": choice.best, **others(by_click_model, settings)}
     return {"taken": taken, "seconds": seconds, "value": value}
 
 
@@ -182,9 +182,9 @@ def _less(best: Any, each: Any) -> str:
 
 def timed(data: RankingDataset, clicks: float, options: argparse.Namespace) -> None:
     """Time `train --auto` as it is by default."""
-    _, counts, users = simulated(data, clicks, 100, options)
+    _, counts, click_model = simulated(data, clicks, 100, options)
     started = time.perf_counter()
-    _, choice = train_chosen(counts, data, None if options.estimated else users)
+    _, choice = train_chosen(counts, data, None if options.estimated else click_model)
     print(
         f"{options.data}, {clicks:g} clicks: {data.n_queries} queries, {data.n_docs:,} "
         f"documents; {time.perf_counter() - started:.0f} s, {choice.parts} of "

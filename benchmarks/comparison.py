@@ -51,7 +51,7 @@ from affinerank.defaults import ESTIMATOR, RELEVANT_ABOVE
 from affinerank.defaults import NETWORK as NETWORK_RANKER
 from affinerank.defaults import TREES as TREE_RANKER
 from affinerank.evaluation.metrics import evaluate_scores
-from affinerank.pipeline.click_model import estimate_users
+from affinerank.pipeline.click_model import estimate_click_model
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.train import train as train_ranker
@@ -227,7 +227,9 @@ def ours(
     counts: ClickCounts, data: RankingDataset, seed: int, threads: int, kind: str
 ) -> Scorer:
     """Estimate how users click from the counts alone, correct, learn."""
-    users = estimate_users(counts, data, settings=EstimationSettings(seed=seed)).users
+    click_model = estimate_click_model(
+        counts, data, settings=EstimationSettings(seed=seed)
+    ).click_model
     shape = TreeSettings(
         trees=TREES, leaves=LEAVES, learning_rate=RATE, threads=threads
     )
@@ -236,7 +238,7 @@ def ours(
         "trees": (TREE_RANKER, shape),
     }[kind]
     trained = train_ranker(
-        counts, data, users, ranker=ranker, settings=settings, seeds=[seed]
+        counts, data, click_model, ranker=ranker, settings=settings, seeds=[seed]
     )
     return scorer(trained.rankers[ESTIMATOR, seed])
 

@@ -164,7 +164,7 @@ def draw(data_set: DataSet, parts: Parts, log: Log) -> tuple[Any, Any]:
         simulation.sessions_for(log.clicks),
         rng=stage_rng("clicks", log.number + 100 * log.draw),
     )
-    click_model = simulation.users if log.model_is_known else None
+    click_model = simulation.click_model if log.model_is_known else None
     return counts, click_model
 
 

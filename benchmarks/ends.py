@@ -79,12 +79,14 @@ CASES = (
     ),
     Case(
         "train",
-        f"train counts.parquet --users users.json --data {WORLD} -o new {NETWORK}",
+        f"train counts.parquet --click-model click-model.json --data {WORLD} -o new "
+        f"{NETWORK}",
         ("new",),
     ),
     Case(
         "train with a checkpoint",
-        f"train counts.parquet --users users.json --data {WORLD} -o new {NETWORK} "
+        f"train counts.parquet --click-model click-model.json --data {WORLD} -o new "
+        f"{NETWORK} "
         "--estimator affine --recipe paper --set epochs=40 --checkpoint kept",
         ("new",),
         ("kept",),
@@ -136,8 +138,8 @@ def prepared(folder: Path) -> Path:
     (folder / "plan.toml").write_text(PLAN)
     for words in (
         f"simulate {WORLD} --clicks 2e4 --log log.parquet --counts counts.parquet "
-        "--save-users users.json",
-        f"train counts.parquet --users users.json --data {WORLD} -o ranker "
+        "--save-click-model click-model.json",
+        f"train counts.parquet --click-model click-model.json --data {WORLD} -o ranker "
         f"--estimator affine --recipe paper {NETWORK}",
     ):
         done = run(words, folder)

@@ -162,7 +162,7 @@ def run(options: argparse.Namespace) -> None:
     cells = cells_of(options)
     rows = read_rows([path])
     found: Found = {
-        key_of(row): users_of(row) for row in rows if row["kind"] == "estimate"
+        key_of(row): click_model_of(row) for row in rows if row["kind"] == "estimate"
     }
     ranked = {key_of(row) for row in rows if row["kind"] == "ranker"}
     network = NetworkSettings(
@@ -196,10 +196,10 @@ def run(options: argparse.Namespace) -> None:
             found |= collected(futures)
             pending = [future for future in futures if not future.done()]
             ready = [
-                (cell_of[key[:-1]], str(key[-1]), users)
-                for key, users in found.items()
+                (cell_of[key[:-1]], str(key[-1]), click_model)
+                for key, click_model in found.items()
                 if key not in ranked and key[:-1] in cell_of and key[-1] in methods
-                if users is not None and not options.no_ndcg
+                if click_model is not None and not options.no_ndcg
             ]
             if seconds() > options.stop_after or not (pending or ready):
                 break
@@ -269,23 +269,23 @@ def estimate(cell: Cell, method: str) -> Row:
     started, more = time.perf_counter(), Row()
     try:
         if method == "true":
-            users = truth_of(cell)
+            click_model = truth_of(cell)
         elif method == "covariate-iv":
-            users, n_pools = covariate_iv(rows, world.features, rng)
+            click_model, n_pools = covariate_iv(rows, world.features, rng)
             more = {"pools": n_pools}
         else:
             most = 2 if method == "two-level" else 7
             features = world.features if method == DEFAULT else None
             settings = EstimationSettings()
             fitted = fit_mixture(rows, features, settings, rng, most_levels=most)
-            users = fitted.users
+            click_model = fitted.click_model
             more = {
                 "pools": fitted.pools.ranks.n_pools,
                 "levels": fitted.fit.levels.levels.round(4).tolist(),
                 "correlation": fitted.about["feature_correlation"],
             }
         more["seconds"] = time.perf_counter() - started
-        row = estimate_row(cell, method, users, rows, more)
+        row = estimate_row(cell, method, click_model, rows, more)
     except Exception as error:  # one estimate lost, not all
         row = named("estimate", cell, method) | {"error": repr(error)}
     append(world.path, row)
@@ -307,10 +307,10 @@ def covariate_iv(
     )
     slope = (cz - c * nz / n) / (nzz - nz**2 / n)
     level = (c - slope * nz) / n
-    users = TrustModel(
+    click_model = TrustModel(
         alpha=slope[pools.of_rank], beta=level[pools.of_rank], identified="gauge"
     )
-    return users, pools.n_pools
+    return click_model, pools.n_pools
 
 
 def estimate_em(
@@ -334,9 +334,9 @@ def estimate_em(
             more = {"seconds": took, "converged": fits[i].converged}
             more["updates"] = len(fits[i].trace)
             more["fallen"] = len(fits[i].fallen_ranks)
-            row = estimate_row(cell, method, fits[i].users, drawn[cell], more)
+            row = estimate_row(cell, method, fits[i].click_model, drawn[cell], more)
         append(world.path, row)
-        found[key_of(row)] = users_of(row)
+        found[key_of(row)] = click_model_of(row)
     return found
 
 
@@ -349,7 +349,7 @@ def train(
     """Train rankers with these users, judge them, and write that down."""
     world, started = SHARED[0], time.perf_counter()
     estimator = with_clip("affine", clip or None)
-    weights = [weigh(drawn[c], estimator, users) for c, _, users in jobs]
+    weights = [weigh(drawn[c], estimator, click_model) for c, _, click_model in jobs]
 
     def fit(chosen: Sequence[int]) -> list[Any]:
         offsets = world.train.offsets
@@ -391,18 +391,18 @@ def surviving(
 
 
 def estimate_row(
-    cell: Cell, method: str, users: TrustModel, rows: ClickRows, more: Row
+    cell: Cell, method: str, click_model: TrustModel, rows: ClickRows, more: Row
 ) -> Row:
     seen = rows.by_rank(rows.impressions)
-    error = gauge_error(users, truth_of(cell), seen)
-    top = gauge_error(users, truth_of(cell), seen[:10])
+    error = gauge_error(click_model, truth_of(cell), seen)
+    top = gauge_error(click_model, truth_of(cell), seen[:10])
     return named("estimate", cell, method) | {
         "E": error.error,
         "E10": top.error,
         **{name: getattr(error, name) for name in PARTS},
         **more,
-        "alpha": users.alpha.tolist(),
-        "beta": users.beta.tolist(),
+        "alpha": click_model.alpha.tolist(),
+        "beta": click_model.beta.tolist(),
     }
 
 
@@ -414,7 +414,7 @@ def key_of(row: Row) -> Key:
     return (*(row[name] for name in Cell.__slots__), row["method"])
 
 
-def users_of(row: Row) -> TrustModel | None:
+def click_model_of(row: Row) -> TrustModel | None:
     if "alpha" not in row:
         return None
     return TrustModel(alpha=row["alpha"], beta=row["beta"], identified="gauge")
@@ -423,7 +423,7 @@ def users_of(row: Row) -> TrustModel | None:
 def collected(futures: Iterable[Future[Row]]) -> Found:
     ended = [f for f in futures if f.done() and not f.cancelled()]
     rows = [f.result() for f in ended if f.exception() is None]
-    return {key_of(row): users_of(row) for row in rows}
+    return {key_of(row): click_model_of(row) for row in rows}
 
 
 def append(path: Path, row: Row) -> None:

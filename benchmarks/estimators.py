@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
     source = DataSource.parse(options.data)
     train, test = source.read("train"), source.read("test")
     above = options.relevant_above
-    users = f"trust(eta={options.eta}, eps_minus_1={options.eps_minus})"
+    click_model = f"trust(eta={options.eta}, eps_minus_1={options.eps_minus})"
     labels = train.relevance(above).astype(np.float64)
     production, weights = [], []
     for seed in range(options.runs):
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
         production.append(evaluate_scores(score(ranker, test), test, above).mean)
         simulation = prepare_simulation(
             train,
-            click_model=users,
+            click_model=click_model,
             rankers={"production": ranker},
             relevant_above=above,
             seed=seed,
@@ -69,7 +69,8 @@ def run(options: argparse.Namespace) -> None:
         rng = stage_rng("clicks", seed)
         rows = rows_of(simulate_counts(simulation, n_sessions, rng=rng), train)
         weights += [
-            weigh(rows, name, simulation.users, labels=labels) for name in ESTIMATORS
+            weigh(rows, name, simulation.click_model, labels=labels)
+            for name in ESTIMATORS
         ]
     settings = NetworkSettings(
         hidden=tuple(int(size) for size in options.hidden.split(",")),

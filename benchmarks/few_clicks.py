@@ -46,12 +46,12 @@ from affinerank.support.settings import from_pairs
 CLIPPED = f"{CORRECTION}(clip={CLIP})"
 LEVELS = (3e3, 3e4, 3e5, 3e6)
 ETAS = (1, 2)
-NEEDS_NO_USERS = [n for n, row in ESTIMATORS.items() if row.needs == "nothing"]
+NEEDS_NO_CLICK_MODEL = [n for n, row in ESTIMATORS.items() if row.needs == "nothing"]
 BY_EXAMINATION = [n for n, row in ESTIMATORS.items() if row.needs == "examination"]
 LABELS = [n for n, row in ESTIMATORS.items() if row.needs == "labels"]
-BY_USERS = [CORRECTION, CLIPPED, "direct", "doubly-robust", ESTIMATOR]
+BY_CLICK_MODEL = [CORRECTION, CLIPPED, "direct", "doubly-robust", ESTIMATOR]
 Values = dict[tuple[Any, ...], dict[int, float]]
-ALL = [PRODUCTION, LABELS[0], *NEEDS_NO_USERS, *BY_EXAMINATION, *BY_USERS]
+ALL = [PRODUCTION, LABELS[0], *NEEDS_NO_CLICK_MODEL, *BY_EXAMINATION, *BY_CLICK_MODEL]
 
 
 def main() -> None:
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--clicks", type=float, nargs="+", default=LEVELS)
     parser.add_argument("--relevant-above", type=float, default=2.0)
     parser.add_argument("--ranker", default=NETWORK)
-    parser.add_argument("--users", nargs="+", default=[TRUE, METHOD])
+    parser.add_argument("--click-model", nargs="+", default=[TRUE, METHOD])
     parser.add_argument("--policy", default="fixed")
     parser.add_argument("--etas", type=int, nargs="+", default=ETAS)
     parser.add_argument("--estimators", nargs="+", default=ALL)
@@ -112,13 +112,13 @@ def measured(options: argparse.Namespace, runs: Sequence[int]) -> list[dict[str,
         if LABELS[0] in asked:
             cells.append(Cell(name, None, None, None, LABELS[0], None, kind, run))
         for eta in options.etas:
-            users = f"trust(eta={eta},eps_minus_1=0.65)"
+            click_model_from = f"trust(eta={eta},eps_minus_1=0.65)"
             for clicks in options.clicks:
-                log = (name, users, options.policy, clicks)
+                log = (name, click_model_from, options.policy, clicks)
                 for known, estimators in (
-                    (None, NEEDS_NO_USERS),
-                    (TRUE, BY_EXAMINATION if TRUE in options.users else []),
-                    *((known, BY_USERS) for known in options.users),
+                    (None, NEEDS_NO_CLICK_MODEL),
+                    (TRUE, BY_EXAMINATION if TRUE in options.click_model_from else []),
+                    *((known, BY_CLICK_MODEL) for known in options.click_model_from),
                 ):
                     own = [e for e in estimators if e in asked]
                     cells += [Cell(*log, e, known, kind, run) for e in own]
@@ -131,7 +131,7 @@ def measured(options: argparse.Namespace, runs: Sequence[int]) -> list[dict[str,
             "eta": int(cell.click_model[10]) if cell.click_model else None,
             "clicks": cell.clicks,
             "estimator": cell.estimator,
-            "users": cell.users,
+            "click_model_from": cell.click_model_from,
             "run": cell.run,
             "ndcg": one.ndcg,
         }
@@ -156,7 +156,7 @@ def by_place(rows: Sequence[dict[str, Any]]) -> Values:
     """Values of runs by what they depend on."""
     by: Values = defaultdict(dict)
     for row in rows:
-        keys = ("data", "ranker", "eta", "clicks", "users", "estimator")
+        keys = ("data", "ranker", "eta", "clicks", "click_model_from", "estimator")
         by[tuple(row[k] for k in keys)][row["run"]] = row["ndcg"]
     return by
 
@@ -170,8 +170,10 @@ def report(by: Values) -> None:
     """Print tables."""
     for data, ranker in sets_of(by):
         print(f"\n{data}, {ranker}: nDCG@10, mean (standard error), then all runs")
-        for users in sorted({k[4] for k in by if k[4] and k[:2] == (data, ranker)}):
-            table(by, data, ranker, users)
+        for click_model_from in sorted(
+            {k[4] for k in by if k[4] and k[:2] == (data, ranker)}
+        ):
+            table(by, data, ranker, click_model_from)
     print()
 
 
@@ -180,12 +182,12 @@ def cell_values(
     data: str,
     ranker: str,
     log: tuple[Any, Any],
-    users: str,
+    click_model_from: str,
     estimator: str,
 ) -> Any:
     """Values of all runs in the order of runs, whatever the estimator depends on."""
     for key in (
-        (data, ranker, *log, users, estimator),
+        (data, ranker, *log, click_model_from, estimator),
         (data, ranker, *log, None, estimator),
         (data, ranker, None, None, None, estimator),
     ):
@@ -194,27 +196,33 @@ def cell_values(
     return None
 
 
-def table(by: Any, data: str, ranker: str, users: str) -> None:
+def table(by: Any, data: str, ranker: str, click_model_from: str) -> None:
     logs = sorted({k[2:4] for k in by if k[:2] == (data, ranker) and k[2] is not None})
     heads = " | ".join(f"eta {e}, {c:g}" for e, c in logs)
-    print(f"\nusers {users}\nestimator | {heads}")
+    print(f"\nusers {click_model_from}\nestimator | {heads}")
     print("---|" + "---|" * len(logs))
     others = dict.fromkeys(k[5] for k in by if k[5] != PRODUCTION)
     for estimator in [PRODUCTION, *others]:
-        found = [cell_values(by, data, ranker, log, users, estimator) for log in logs]
+        found = [
+            cell_values(by, data, ranker, log, click_model_from, estimator)
+            for log in logs
+        ]
         if any(values is None for values in found):
             continue
         texts = [f"{v.mean():.3f} ({v.std(ddof=1) / len(v) ** 0.5:.3f})" for v in found]
         print(f"{estimator} | " + " | ".join(texts))
     for estimator in (ESTIMATOR, CORRECTION):
-        found = [cell_values(by, data, ranker, log, users, estimator) for log in logs]
+        found = [
+            cell_values(by, data, ranker, log, click_model_from, estimator)
+            for log in logs
+        ]
         runs = [" ".join(f"{x:.3f}" for x in v) for v in found if v is not None]
         print(f"all runs of {estimator}: " + "; ".join(runs))
 
 
 def claims(by: Any, sets: Sequence[tuple[str, str]]) -> None:
     """Compare the default estimator with all others, cell by cell."""
-    rivals = [PRODUCTION, *NEEDS_NO_USERS, *BY_EXAMINATION, *BY_USERS[:3]]
+    rivals = [PRODUCTION, *NEEDS_NO_CLICK_MODEL, *BY_EXAMINATION, *BY_CLICK_MODEL[:3]]
     regrets, tests = [], []
     for data, ranker in sets:
         own_regret: list[float] = []
@@ -223,23 +231,23 @@ def claims(by: Any, sets: Sequence[tuple[str, str]]) -> None:
         most: list[float] = []
         away: list[float] = []
         keys = {(k[2], k[3], k[4]) for k in by if k[:2] == (data, ranker) and k[4]}
-        for eta, clicks, users in sorted(keys):
+        for eta, clicks, click_model_from in sorted(keys):
             log = (eta, clicks)
             get = partial(cell_values, by, data, ranker)
-            mine = get(log, users, ESTIMATOR)
-            given = {e: get(log, users, e) for e in rivals}
+            mine = get(log, click_model_from, ESTIMATOR)
+            given = {e: get(log, click_model_from, e) for e in rivals}
             found = {e: v for e, v in given.items() if v is not None}
             best = max(found, key=lambda e: found[e].mean())
             gap = found[best] - mine
             own_regret.append(max(float(gap.mean()), 0.0))
-            cell = f"{data} {ranker} eta {eta} {clicks:g} {users}"
+            cell = f"{data} {ranker} eta {eta} {clicks:g} {click_model_from}"
             tests.append((worse_than(gap, 0.01), "regret above .01", cell, best, gap))
             for rival in (BASELINE, PRODUCTION):
                 lead = mine - found[rival]
                 leads[rival].append(float(lead.mean()))
                 p = worse_than(-lead, 0.0)
                 tests.append((p, f"below {rival}", cell, rival, -lead))
-            larger = get((eta, 10 * clicks), users, CORRECTION)
+            larger = get((eta, 10 * clicks), click_model_from, CORRECTION)
             if larger is not None:
                 ahead = mine - larger
                 ten.append(float(ahead.mean()))
@@ -247,7 +255,9 @@ def claims(by: Any, sets: Sequence[tuple[str, str]]) -> None:
             if clicks == max(k[1] for k in keys):
                 most.append(float((mine - found[CORRECTION]).mean()))
                 if eta == 1:
-                    away.append(float((get(log, users, LABELS[0]) - mine).mean()))
+                    away.append(
+                        float((get(log, click_model_from, LABELS[0]) - mine).mean())
+                    )
         regrets += own_regret
         naive, production = (np.mean(leads[name]) for name in (BASELINE, PRODUCTION))
         print(

@@ -24,12 +24,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--profile", default="laptop")
     plan = shipped_plan("field", parser.parse_args().profile)
-    data, users, most = plan.data[0], plan.click_models[0], max(plan.clicks)
+    data, click_model_from, most = plan.data[0], plan.click_models[0], max(plan.clicks)
     world = World(data, plan.seed)
     world.rank([0], held_out=True)
     sys.stdout.write("| | seconds | nDCG@10 |\n|---|---|---|\n")
     for cell in cells_of(plan):
-        log = (data.name, users, plan.policies[0], most, 0)
+        log = (data.name, click_model_from, plan.policies[0], most, 0)
         free = cell.click_model is None and cell.estimator != PRODUCTION
         if cell.log != log and not (free and (cell.data, cell.run) == (data.name, 0)):
             continue

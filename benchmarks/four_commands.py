@@ -17,15 +17,17 @@ import time
 from pathlib import Path
 
 PREPARATION = (
-    "simulate {world} --sessions {sessions} --log log.parquet --save-users truth.json",
+    "simulate {world} --sessions {sessions} --log log.parquet --save-click-model "
+    "truth.json",
     "data convert {world} features.parquet --split train",
 )
 COMMANDS = (
     "count log.parquet -o counts.parquet --holdout 0.2",
-    "estimate counts.parquet --data features.parquet -o users.json",
-    "train counts.parquet --data features.parquet --users users.json -o model",
+    "estimate counts.parquet --data features.parquet -o click-model.json",
+    "train counts.parquet --data features.parquet --click-model click-model.json -o "
+    "model",
     "evaluate model --data features.parquet --counts counts.parquet "
-    "--users users.json --against logged --estimated-from counts.parquet",
+    "--click-model click-model.json --against logged --estimated-from counts.parquet",
 )
 
 

@@ -40,9 +40,9 @@ from affinerank.pipeline.compare import (
 )
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.second_evaluator import second_judge
-from affinerank.pipeline.simulate import prepare_simulation, users_of
+from affinerank.pipeline.simulate import click_model_of, prepare_simulation
 from affinerank.pipeline.train import train
-from affinerank.pipeline.weighing import users_for, weigh
+from affinerank.pipeline.weighing import click_model_for, weigh
 from affinerank.rankers import score
 from affinerank.support.seeds import stage_rng
 
@@ -77,11 +77,11 @@ def main() -> None:
     lines = options.keep.read_text().splitlines()
     rows = {tuple(row["cell"]): row for row in map(json.loads, lines)}
     cells = [
-        (*size, *users, run)
+        (*size, *click_model, run)
         for run in range(options.runs)
         for size in SIZES
-        for users in TRUE_AND_GIVEN
-        if "estimated" not in users or size == SIZES[1]
+        for click_model in TRUE_AND_GIVEN
+        if "estimated" not in click_model or size == SIZES[1]
     ]
     for cell in cells:
         if cell not in rows:
@@ -111,16 +111,16 @@ def measured(
     sessions = world.sessions_for(clicks)
     counts = simulate_counts(world, sessions, rng=stage_rng("clicks", run))
     if given == "estimated":
-        users, _ = users_for(COMPARED, counts, data, seed=run)
+        click_model, _ = click_model_for(COMPARED, counts, data, seed=run)
     else:
-        users = users_of(given, int(data.docs_per_query.max()))
+        click_model = click_model_of(given, int(data.docs_per_query.max()))
     settings = ChoiceSettings((QUICK,), seed=run)
-    by_candidate, rows, _ = hold_out(counts, data, users, settings=settings)
-    judged = judge_all(by_candidate, rows, users)
+    by_candidate, rows, _ = hold_out(counts, data, click_model, settings=settings)
+    judged = judge_all(by_candidate, rows, click_model)
     scores = {c.estimator: by_candidate[c.name] for c in settings.candidates}
-    by_users = [row for row in judged if row.judge == CORRECTION]
+    by_click_model = [row for row in judged if row.judge == CORRECTION]
     rankers = train(
-        counts, data, users, ranker=QUICK, estimators=COMPARED, seeds=[run]
+        counts, data, click_model, ranker=QUICK, estimators=COMPARED, seeds=[run]
     ).rankers
     named = {name: ranker for (name, _), ranker in rankers.items()}
     value = {
@@ -129,23 +129,25 @@ def measured(
     }
     taken = {
         rule: choice.trained.estimator if choice.best != KEEP else KEEP
-        for rule, table in (("auto", judged), ("users alone", by_users))
+        for rule, table in (("auto", judged), ("users alone", by_click_model))
         for choice in [Choice(table, settings.candidates)]
     }
-    verdicts = [verdict(own, scores, rows, users, data) for own in scores.values()]
+    verdicts = [
+        verdict(own, scores, rows, click_model, data) for own in scores.values()
+    ]
     return {"value": value, "taken": taken, "verdicts": verdicts}
 
 
-def verdict(own: Any, scores: Any, rows: Any, users: Any, data: Any) -> list[str]:
+def verdict(own: Any, scores: Any, rows: Any, click_model: Any, data: Any) -> list[str]:
     """By labels, by users alone, and with a second judge: against the logged ranking.
 
     The second explains clicks by the ranking itself and by naive, as `evaluate` does.
     """
     over, query = over_logged(own, rows, DCG_10), rows.query_of_doc
-    _, second = second_judge(rows, [own, scores[BASELINE]], users)
+    _, second = second_judge(rows, [own, scores[BASELINE]], click_model)
     first, again = (
         estimate(weights, over, query)
-        for weights in (weigh(rows, CORRECTION, users), second)
+        for weights in (weigh(rows, CORRECTION, click_model), second)
     )
     labels = weigh(rows, BASELINE)
     true = np.asarray(data.relevance(ABOVE), dtype=np.float64)
@@ -161,12 +163,12 @@ def report(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         source, clicks, queries, true, given, _ = row["cell"]
         name, kind = source.split("-")[0], "right" if true == given else "other"
-        users = f"{true}, {'right' if true == given else given}"
+        click_model = f"{true}, {'right' if true == given else given}"
         for group in (
             f"ALL {kind}",
             f"ALL {kind}, {name}",
-            f"USERS {users}",
-            f"{name} {clicks:.0e} {queries}: {users}",
+            f"USERS {click_model}",
+            f"{name} {clicks:.0e} {queries}: {click_model}",
         ):
             groups[group].append(row)
     names = [*COMPARED, KEEP.split(" ", maxsplit=1)[0]]
@@ -189,9 +191,10 @@ def report(rows: list[dict[str, Any]]) -> None:
                 decided[
                     right, "true" if truth == first else "false", both == first
                 ] += 1
-    for (users, held, stays), number in sorted(decided.items()):
+    for (click_model, held, stays), number in sorted(decided.items()):
         print(
-            f"users {users}: {number} {held} verdicts {'stay' if stays else 'disputed'}"
+            f"users {click_model}: {number} {held} verdicts "
+            f"{'stay' if stays else 'disputed'}"
         )
 
 

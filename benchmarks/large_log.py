@@ -37,7 +37,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.clicks.models.files import save_users
+from affinerank.clicks.models.files import save_click_model
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.dataset_checks import default_feature_names
@@ -60,7 +60,7 @@ WORLD = replace(
     clear=(8, 1.6),
     faint=(33, 1.3),
 )
-USERS = TrustModel.paper(eta=1.0, eps_minus_1=0.65, depth=LENGTH)
+CLICK_MODEL = TrustModel.paper(eta=1.0, eps_minus_1=0.65, depth=LENGTH)
 
 
 def lists(n_lists: int, chunk: int) -> RankingDataset:
@@ -86,7 +86,7 @@ def columns(n_lists: int, ranker: Ranker, chunk: int) -> tuple[pa.Table, pa.Tabl
     rank = ranks_by_score(score(ranker, data), data.offsets)
     first = int(data.query_ids[0])
     rng = np.random.default_rng([2, first])
-    p = USERS.click_probability(rank, data.relevance())
+    p = CLICK_MODEL.click_probability(rank, data.relevance())
     session = data.query_ids[data.query_of_doc]
     ids = {"session_id": session, "doc_id": data.doc_ids}
     query = rng.zipf(1.3, data.n_queries) % 100_000
@@ -119,7 +119,7 @@ def write(n_lists: int, folder: Path) -> None:
                 writer.write_table(table)
     for writer in writers:
         writer.close()
-    save_users(USERS, folder / "truth.json")
+    save_click_model(CLICK_MODEL, folder / "truth.json")
 
 
 def measured(command: Sequence[str], most: float) -> tuple[str, str]:
@@ -182,8 +182,8 @@ def run(folder: Path, aside: Path, args: argparse.Namespace) -> None:
         path = folder / f"{name}.parquet"
         rows = pq.read_metadata(path).num_rows
         print(f"{name}: {rows:,} rows, {path.stat().st_size / 1e6:,.0f} MB")
-    counts, users, truth = (
-        folder / name for name in ("counts.parquet", "users.json", "truth.json")
+    counts, click_model, truth = (
+        folder / name for name in ("counts.parquet", "click-model.json", "truth.json")
     )
     steps = args.steps.split(",")
     by_list = ["--list-id", "session_id"]
@@ -191,12 +191,12 @@ def run(folder: Path, aside: Path, args: argparse.Namespace) -> None:
     commands = {
         "count": ["count", str(folder / "log.parquet"), "-o", str(counts), *by_list],
         "estimate": [
-            *("estimate", str(counts), *data, "-o", str(users)),
+            *("estimate", str(counts), *data, "-o", str(click_model)),
             *("--truth", str(truth)),
         ],
         "train": [
             *("train", str(counts), *data, "-o", str(aside / "model")),
-            *("--users", str(users if "estimate" in steps else truth)),
+            *("--click-model", str(click_model if "estimate" in steps else truth)),
             *("--ranker", "mlp"),
             *("--set", "epochs=1", "--set", f"hidden={args.hidden}"),
             *("--set", f"device={args.device}"),

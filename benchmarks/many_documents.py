@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.clicks.models.files import save_users
-from benchmarks.large_log import LENGTH, USERS, measured
+from affinerank.clicks.models.files import save_click_model
+from benchmarks.large_log import CLICK_MODEL, LENGTH, measured
 
 SESSIONS, SWAPPED = 10, 2  # of a query, and how many of them have an exchange
 QUERIES_AT_ONCE = 100_000
@@ -40,7 +40,7 @@ def write(queries: int, path: Path) -> None:
         rank = np.stack([place, other], axis=-1) + 1
         swapped = np.where(other == place, 0, SWAPPED)
         impressions = np.stack([SESSIONS - swapped, swapped], axis=-1)
-        chance = USERS.click_probability(rank, relevant[..., None])
+        chance = CLICK_MODEL.click_probability(rank, relevant[..., None])
         kept = impressions > 0
         query, doc, _ = np.nonzero(kept)
         table = pa.table(
@@ -72,13 +72,15 @@ def main() -> None:
         counts, truth = folder / "counts.parquet", folder / "truth.json"
         if not counts.exists():
             write(int(args.documents) // LENGTH, counts)
-        save_users(USERS, truth)
+        save_click_model(CLICK_MODEL, truth)
         rows = pq.read_metadata(counts).num_rows
         print(f"{int(args.documents):,} documents, {rows:,} rows of counts")
         program = str(Path(sys.executable).with_name("affinerank"))
         command = [program, "estimate", str(counts), "--truth", str(truth), "--json"]
         command += ["--method", args.method]
-        took, text = measured([*command, "-o", str(folder / "users.json")], args.most)
+        took, text = measured(
+            [*command, "-o", str(folder / "click-model.json")], args.most
+        )
         about = json.loads(text)
         print(f"{'':10}{'seconds':>9}{'CPU s':>9}{'peak GB':>9}")
         error = about.get("against_truth", {}).get("error")

@@ -49,10 +49,10 @@ from affinerank.data.read_options import Split
 from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, QUICK
 from affinerank.evaluation.metrics import MAIN_METRIC
-from affinerank.pipeline.click_model import hold_users_against_log
+from affinerank.pipeline.click_model import check_click_model_against_log
 from affinerank.pipeline.compare import KEEP, ChoiceSettings, train_chosen
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulate import relevance_of, users_of
+from affinerank.pipeline.simulate import click_model_of, relevance_of
 from affinerank.pipeline.train import train
 from affinerank.rankers.linear import LinearSettings, fit_linear
 from affinerank.rankers.ranker import score
@@ -91,8 +91,8 @@ TRUE = {  # the users of each level, if nothing else is said
 GIVEN: Mapping[str, Mapping[str, str | tuple[str, str] | None]] = {
     "estimated": dict.fromkeys(TRUE),
     "right": {
-        name: users
-        for name, users in TRUE.items()
+        name: click_model
+        for name, click_model in TRUE.items()
         if name not in ("dependent", "by query")  # not expressible
     },
     "eta 2": {
@@ -126,7 +126,7 @@ GIVEN: Mapping[str, Mapping[str, str | tuple[str, str] | None]] = {
 class Setting(NamedTuple):
     """A level of each factor."""
 
-    users: str
+    click_model: str
     relevance: str
     logger: str
     cutoff: str
@@ -135,10 +135,10 @@ class Setting(NamedTuple):
 
     def models(self) -> tuple[str, str | None]:
         """Return the users, and those given, if any."""
-        found = GIVEN[self.given][self.users]
+        found = GIVEN[self.given][self.click_model]
         if isinstance(found, tuple):
             return found
-        return TRUE[self.users], found
+        return TRUE[self.click_model], found
 
 
 FACTORS: Mapping[str, tuple[str, ...]] = {
@@ -197,7 +197,7 @@ def read(path: Path) -> list[Run]:
 def possible_settings() -> list[Setting]:
     """List all settings that make sense."""
     every = (Setting(*levels) for levels in product(*FACTORS.values()))
-    return [one for one in every if one.users in GIVEN[one.given]]
+    return [one for one in every if one.click_model in GIVEN[one.given]]
 
 
 def chosen_settings(size: int = SIZE, seed: int = 0) -> list[Setting]:
@@ -255,11 +255,11 @@ def measured(setting: Setting, seed: int) -> Run:
     run: Run = {"setting": setting, "seed": seed, "independence": test and test.p}
     values = {LOGGED: float(np.mean([value(scores) for _, scores in logged]))}
     how = ChoiceSettings((QUICK,), seed=seed)
-    users = given
+    click_model = given
     try:
         trained, choice = train_chosen(counts, data, given, settings=how)
         run["took"] = KEEP if choice.best == KEEP else choice.trained.estimator
-        users = given or trained.users
+        click_model = given or trained.click_model
         (ranker,) = trained.rankers.values()
         own = value(score(ranker, judged))
         values[AUTO] = values[LOGGED] if choice.best == KEEP else own
@@ -269,17 +269,17 @@ def measured(setting: Setting, seed: int) -> Run:
     for name in (BASELINE, CORRECTION, ESTIMATOR, *(IPS if given else ())):
         try:
             ranker = train(
-                counts, data, users, ranker=QUICK, estimators=[name], seeds=[seed]
+                counts, data, click_model, ranker=QUICK, estimators=[name], seeds=[seed]
             ).rankers[name, seed]
             values[name] = value(score(ranker, judged))
         except AffineRankError as error:
             run[f"{name} refused"] = str(error)
-    doubt = hold_users_against_log(counts, given) if given else None
+    doubt = check_click_model_against_log(counts, given) if given else None
     return run | {
         "values": values,
         "clicks": int(np.sum(counts.table["clicks"])),
         "context": "context" in counts.keys,
-        "users": users.name if users else "none",
+        "users": click_model.name if click_model else "none",
         "doubted": doubt is not None and doubt.clear,
         "seconds": time.perf_counter() - started,
     }
@@ -330,12 +330,12 @@ def simulated(
     longest = int(data.docs_per_query.max())
     depth = min(longest, cutoff or longest)
     true, wanted = setting.models()
-    given = None if wanted is None else users_of(wanted, depth)
+    given = None if wanted is None else click_model_of(wanted, depth)
     world = prepare(
         data,
         {f"r{i}": ranks_by_score(own, data.offsets) for i, own in enumerate(scores)},
         relevance_of(data, setting.relevance, ABOVE),
-        users_of(true, depth),
+        click_model_of(true, depth),
         traffic=Traffic(top_k=cutoff),
         rng=stage_rng("traffic", seed),
     )
@@ -420,7 +420,9 @@ def report(runs: Sequence[Run]) -> None:
     print("\n## By level\n")
     table(("level", "settings", *NAMES, "loss", "took"), by_level(cells))
     print("\n## Users that were estimated, and given users that were doubted\n")
-    table(("users", "estimated as", "doubted if right", "if wrong"), by_users(cells))
+    table(
+        ("users", "estimated as", "doubted if right", "if wrong"), by_click_model(cells)
+    )
     print("\n## All settings\n")
     table((*FACTORS, *NAMES, "took"), every_cell(cells))
 
@@ -464,10 +466,10 @@ def _known(setting: Setting) -> bool:
 
 RIGHT: Mapping[str, Callable[[Setting], bool]] = {
     "the model by rank is right": lambda one: (
-        _known(one) and one.users in ("trust", "no trust", "eps- 0")
+        _known(one) and one.click_model in ("trust", "no trust", "eps- 0")
     ),
     "the model by last click or segment is right": lambda one: (
-        _known(one) and one.users in ("cascade", "browsing", "by segment")
+        _known(one) and one.click_model in ("cascade", "browsing", "by segment")
     ),
 }
 
@@ -511,10 +513,12 @@ def by_level(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
             yield name, str(len(own)), *means, f"{loss:+.3f}", taken
 
 
-def by_users(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
+def by_click_model(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
     """How often which users were estimated, and given users were doubted."""
     for level in FACTORS["users"]:
-        runs = [run for one in cells if one.setting.users == level for run in one.runs]
+        runs = [
+            run for one in cells if one.setting.click_model == level for run in one.runs
+        ]
         groups = {
             right: [run for run in runs if run["setting"].given in which]
             for right, which in (

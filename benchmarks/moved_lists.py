@@ -43,7 +43,7 @@ from affinerank.support.lists import discount
 
 N_QUERIES, N_DOCS, SHOWN = 200, 12, 10
 SESSIONS_PER_QUERY = 100
-USERS = TrustModel.paper(depth=SHOWN)
+CLICK_MODEL = TrustModel.paper(depth=SHOWN)
 READY_MADE = Ranker(
     "linear-model",
     LinearModel(np.array([1.0]), 0.0),
@@ -106,7 +106,9 @@ def measure(log: Log, rng: Rng) -> tuple[float, ...]:
         doc_ids=np.arange(N_QUERIES * N_DOCS),
         feature_names=("score",),
     )
-    judged = evaluate_from_clicks({"new": READY_MADE}, clicked(log, rng), data, USERS)
+    judged = evaluate_from_clicks(
+        {"new": READY_MADE}, clicked(log, rng), data, CLICK_MODEL
+    )
     [row] = judged.rankers
     difference = row.found["against_logged"]
     otherwise = decide(difference, judged.clicks, row.second["against_logged"])
@@ -125,7 +127,7 @@ def measure(log: Log, rng: Rng) -> tuple[float, ...]:
 def clicked(log: Log, rng: Rng) -> ClickCounts:
     """Draw clicks on a log, and count them."""
     gains = np.take_along_axis(log.relevance, log.order, axis=1)
-    clicks = rng.random(gains.shape) < USERS.alpha * gains + USERS.beta
+    clicks = rng.random(gains.shape) < CLICK_MODEL.alpha * gains + CLICK_MODEL.beta
     _, place = np.indices(log.order.shape)
     cell = ((log.query[:, None] * N_DOCS + log.order) * SHOWN + place).ravel()
     shown = np.bincount(cell)

@@ -7,8 +7,8 @@ Numbers agree within 1e-10; those that come after trees or networks within 1e-6.
     AFFINERANK_DATA=DIR python benchmarks/net.py            # compare
     AFFINERANK_DATA=DIR python benchmarks/net.py --record   # write the outputs anew
 
-A key, or a text, that got another name stands in ``RENAMED``: outputs that were
-committed before are read through it.
+Names that changed stand in the tables below: outputs that were committed before are
+read through them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,18 @@ OUTPUTS = Path(__file__).parent / "outputs"
 EXACT, LEARNED = 1e-10, 1e-6
 ROWS_KEPT = 20  # of a file that a command writes
 
-# Old key or text: new one.
-RENAMED: dict[str, str] = {}
+# Old key: new one; in the outputs of one command, and in all others.
+RENAMED_IN: dict[str, dict[str, str]] = {"reproduce": {"users": "click_model_from"}}
+RENAMED: dict[str, str] = {
+    "users": "click_model",
+    "users_estimated": "click_model_estimated",
+}
+# Old words in texts: new ones.
+REWORDED: dict[str, str] = {
+    "affinerank-users": "affinerank-click-model",
+    "--users": "--click-model",
+    "users.json": "click-model.json",
+}
 # What another run says differently, without a change of the code.
 VOLATILE = {"seconds", "cpu_seconds", "timings", "peak_memory_mb", "commit", "versions"}
 
@@ -73,7 +83,7 @@ estimators = ["production", "naive", "affine", "affine(clip=0.1)", "posterior"]
 
 [[grids]]
 estimators = ["posterior"]
-users = ["mixture"]
+click_model_from = ["mixture"]
 """
 
 # Name of the output: the command, the files that it writes, and the tolerance. Commands
@@ -81,7 +91,7 @@ users = ["mixture"]
 COMMANDS: dict[str, tuple[str, list[str], float]] = {
     "simulate": (
         "simulate yahoo-like:60 --clicks 2e4 --counts counts.parquet "
-        "--save-users true.json",
+        "--save-click-model true.json",
         ["counts.parquet", "true.json"],
         EXACT,
     ),
@@ -119,12 +129,13 @@ COMMANDS: dict[str, tuple[str, list[str], float]] = {
         EXACT,
     ),
     "debias": (
-        "debias counts.parquet --users true.json --estimator affine -o labels.parquet",
+        "debias counts.parquet --click-model true.json --estimator affine -o "
+        "labels.parquet",
         ["labels.parquet"],
         EXACT,
     ),
     "plan-swaps": (
-        "plan-swaps counts.parquet --users true.json --deepest 5",
+        "plan-swaps counts.parquet --click-model true.json --deepest 5",
         [],
         EXACT,
     ),
@@ -134,7 +145,8 @@ COMMANDS: dict[str, tuple[str, list[str], float]] = {
         LEARNED,
     ),
     "train-network": (
-        "train counts.parquet --data yahoo-like:60 --users true.json --ranker mlp "
+        "train counts.parquet --data yahoo-like:60 --click-model true.json --ranker "
+        "mlp "
         "--estimator posterior --set epochs=5 --set hidden=8 -o network",
         ["network/ranker.json"],
         LEARNED,
@@ -145,7 +157,8 @@ COMMANDS: dict[str, tuple[str, list[str], float]] = {
         LEARNED,
     ),
     "evaluate-counts": (
-        f"evaluate blend --counts shop.parquet {PRODUCTS} --users shop-model.json",
+        f"evaluate blend --counts shop.parquet {PRODUCTS} --click-model "
+        "shop-model.json",
         [],
         LEARNED,
     ),
@@ -157,7 +170,7 @@ COMMANDS: dict[str, tuple[str, list[str], float]] = {
     "importance": ("importance blend", [], LEARNED),
     "train-mq2008": (
         "train mq.parquet --data {data}/mq2008 --relevant-above 0 "
-        "--ranker lightgbm --estimator affine --users mq.json -o trees",
+        "--ranker lightgbm --estimator affine --click-model mq.json -o trees",
         [],
         LEARNED,
     ),
@@ -181,7 +194,8 @@ def main() -> None:
         if options.record:
             path.write_text(json.dumps(output, indent=1, sort_keys=True) + "\n")
             continue
-        before = renamed(json.loads(path.read_text()))
+        names = RENAMED | RENAMED_IN.get(name, {})
+        before = renamed(json.loads(path.read_text()), names)
         for difference in compare(before, output, tolerance):
             differences += 1
             print(f"{name}{difference}")
@@ -211,7 +225,7 @@ def simulate_mq2008(data: str) -> None:
     """Simulate a log on MQ2008, the real set that the commands train on."""
     command = (
         f"simulate {data}/mq2008 --relevant-above 0 --clicks 2e4 "
-        "--counts mq.parquet --save-users mq.json"
+        "--counts mq.parquet --save-click-model mq.json"
     )
     run(shlex.split(command))
 
@@ -257,14 +271,17 @@ def without_volatile(value: Any, folders: list[str]) -> Any:
     return value
 
 
-def renamed(value: Any) -> Any:
+def renamed(value: Any, names: dict[str, str]) -> Any:
     """Give keys and texts of a committed output the names of today."""
     if isinstance(value, dict):
-        return {RENAMED.get(key, key): renamed(item) for key, item in value.items()}
+        return {
+            names.get(key, key): renamed(item, names) for key, item in value.items()
+        }
     if isinstance(value, list):
-        return [renamed(item) for item in value]
+        return [renamed(item, names) for item in value]
     if isinstance(value, str):
-        return RENAMED.get(value, value)
+        for old, new in REWORDED.items():
+            value = value.replace(old, new)
     return value
 
 

@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--case", type=int, help="one case alone, from 0")
     options = parser.parse_args()
     population = populated(options.population)
-    users = TrustModel.paper(depth=int(population.data.docs_per_query.max()))
+    click_model = TrustModel.paper(depth=int(population.data.docs_per_query.max()))
     print(
         f"yahoo-like, synthetic: {options.logs} logs of {options.queries} out of "
         f"{options.population} queries, {options.clicks:g} clicks each; paper's users, "
@@ -131,13 +131,15 @@ def main() -> None:
         for seed in range(options.logs):
             case = CASES[options.case or 0]
             size = (options.queries, options.clicks)
-            so_far.append(refitted(case, population, users, *size, seed))
+            so_far.append(refitted(case, population, click_model, *size, seed))
             print(f"{seed + 1} logs, users estimated: {summary(so_far)}", flush=True)
         return
     for case in CASES if options.case is None else [CASES[options.case]]:
         started = time.perf_counter()
         logs = [
-            measure(case, population, users, options.queries, options.clicks, seed)
+            measure(
+                case, population, click_model, options.queries, options.clicks, seed
+            )
             for seed in range(options.logs)
         ]
         print(f"{case.name} ({time.perf_counter() - started:.0f} s)")
@@ -160,24 +162,26 @@ def populated(n_queries: int) -> Population:
 def measure(
     case: Case,
     population: Population,
-    users: TrustModel,
+    click_model: TrustModel,
     n_queries: int,
     clicks: float,
     seed: int,
 ) -> Found:
     """Simulate a log; estimate value and difference, each with both targets."""
-    log, rows = logged(case, population, users, n_queries, clicks, seed)
+    log, rows = logged(case, population, click_model, n_queries, clicks, seed)
     new, query = ranked_weights(log.new, rows, DCG_10), rows.query_of_doc
     old = logged_weights(rows, DCG_10)
     future = targets(population)
     found: Found = {}
     predicted = None
     if case.predicts:
-        predicted = predict(rows, users, learnt(log, rows, users), log.new)
-    by = {n: weigh(rows, n, users) for n in ([CORRECTION] if predicted else NAMES)}
+        predicted = predict(rows, click_model, learnt(log, rows, click_model), log.new)
+    by = {
+        n: weigh(rows, n, click_model) for n in ([CORRECTION] if predicted else NAMES)
+    }
     if len(np.unique(rows.doc)) < len(rows):
-        folds = learnt(log, rows, users)
-        by[f"{CORRECTION}, by information"] = by_information(rows, users, folds)
+        folds = learnt(log, rows, click_model)
+        by[f"{CORRECTION}, by information"] = by_information(rows, click_model, folds)
     for name, weights in by.items():
         for what, given in {"value": new, "difference": new - old}.items():
             if "rotated" in case.name and what == "difference":
@@ -191,10 +195,10 @@ def measure(
     return found
 
 
-def learnt(log: Population, rows: ClickRows, users: TrustModel) -> Sequence[Fold]:
+def learnt(log: Population, rows: ClickRows, click_model: TrustModel) -> Sequence[Fold]:
     """Rankers of other queries, that explain the clicks of a log."""
     return learn_in_folds(
-        [Log(rows, users, (CLICKS,), 0)],
+        [Log(rows, click_model, (CLICKS,), 0)],
         log.data.features,
         log.data.offsets,
         rankers=(QUICK,),
@@ -204,7 +208,7 @@ def learnt(log: Population, rows: ClickRows, users: TrustModel) -> Sequence[Fold
 def logged(
     case: Case,
     population: Population,
-    users: TrustModel,
+    click_model: TrustModel,
     n_queries: int,
     clicks: float,
     seed: int,
@@ -217,7 +221,7 @@ def logged(
         log.data,
         {"old": ranks_by_score(log.old, log.data.offsets)},
         log.relevance,
-        users,
+        click_model,
         traffic=case.traffic,
         rng=rng,
     )
@@ -230,7 +234,7 @@ def logged(
 def refitted(
     case: Case,
     population: Population,
-    users: TrustModel,
+    click_model: TrustModel,
     n_queries: int,
     clicks: float,
     seed: int,
@@ -240,11 +244,11 @@ def refitted(
     Differences are in clicks at an average rank: those of relevance, times the mean
     alpha over impressions.
     """
-    log, rows = logged(case, population, users, n_queries, clicks, seed)
+    log, rows = logged(case, population, click_model, n_queries, clicks, seed)
     query = rows.query_of_doc
     change = over_logged(log.new, rows, DCG_10, every=True)
     source = Source(rows, EstimatedBy(METHOD), held_out=True)
-    first = source.fit(rows, stage_rng("estimation", seed)).users
+    first = source.fit(rows, stage_rng("estimation", seed)).click_model
     how = []
     if case.predicts:
         folds = learnt(log, rows, first)
@@ -252,7 +256,7 @@ def refitted(
     held = Differences(
         rows,
         change[None],
-        lambda rows, users: weigh(rows, CORRECTION, users),
+        lambda rows, click_model: weigh(rows, CORRECTION, click_model),
         how,
     )
     found = estimate_differences(
@@ -262,10 +266,10 @@ def refitted(
         rng=stage_rng("estimation", seed, 1),
     )[0]
     by_query = np.bincount(query, log.relevance * change)
-    here = np.average(users.alpha[rows.rank - 1], weights=rows.impressions)
+    here = np.average(click_model.alpha[rows.rank - 1], weights=rows.impressions)
     ranks = ranks_by_score(population.old, population.data.offsets)
     shown = ranks <= (case.traffic.top_k or ranks.max())
-    ahead = users.alpha[ranks[shown] - 1].mean()
+    ahead = click_model.alpha[ranks[shown] - 1].mean()
     return (
         found,
         float(by_query @ rows.share * here),

@@ -45,7 +45,7 @@ def main() -> None:
     open_folder(given.copy, plan)
     groups = groups_of(plan)
     finished = [g for g in groups if group_file(given.run, g).exists()]
-    print(f"group  {'data':11s}  {'users':24s}  networks  seconds  TFLOP/s")
+    print(f"group  {'data':11s}  {'click_model_from':24s}  networks  seconds  TFLOP/s")
     for group in finished:
         results = read_results(group_file(given.run, group))
         write_results(group_file(given.copy, group), [slim(r, plan) for r in results])
@@ -72,7 +72,9 @@ def report(group: Group, results: list[Result], plan: Plan) -> None:
     """Print a group's time from its first click to its last value, and its rate."""
     seconds = sum(result.seconds for result in results)
     trained = [cell for cell in group.cells if cell.estimator != PRODUCTION]
-    users = next((c.users for c in trained if c.users is not None), TRUE)
+    click_model_from = next(
+        (c.click_model_from for c in trained if c.click_model_from is not None), TRUE
+    )
     settings = plan.ranker_settings(group.ranker, plan.data_set(group.data), "cpu")
     rate, source = "", plan.data_set(group.data).source
     if trained and isinstance(settings, NetworkSettings) and "-like" in source:
@@ -82,7 +84,8 @@ def report(group: Group, results: list[Result], plan: Plan) -> None:
         work = 6.0 * weights * train.n_docs * settings.epochs * group.networks
         rate = f"{work / seconds / 1e12:7.1f}"
     print(
-        f"{group.number:5d}  {group.data:11s}  {users:24s}  {group.networks:8d}  "
+        f"{group.number:5d}  {group.data:11s}  {click_model_from:24s}  "
+        f"{group.networks:8d}  "
         f"{seconds:7.0f}  {rate}"
     )
 

@@ -90,7 +90,7 @@ def learning(args: argparse.Namespace) -> None:
             "seeds": [run],
         }
         trained = ar.train(
-            counts, data.train, world.users, estimators=args.estimators, **given
+            counts, data.train, world.click_model, estimators=args.estimators, **given
         )
         rankers = {name: ranker for (name, _), ranker in trained.rankers.items()}
         for name, ranker in ({"production": production} | rankers).items():

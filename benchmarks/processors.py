@@ -122,7 +122,7 @@ def simulated(folder: Path, seeds: Sequence[int]) -> list[tuple[Shape, int, str]
             command = ["simulate", shape.world, "--clicks", shape.clicks]
             command += ["--top-k", shape.top_k, "--seed", str(seed)]
             if seed % 3 == 2:
-                command += ["--users-model", WITHOUT_TRUST]
+                command += ["--click-model", WITHOUT_TRUST]
             if affinerank([*command, "--counts", str(path), "--json"]):
                 raise SystemExit(f"cannot simulate {path.name}")
             logs.append((shape, seed, str(path)))

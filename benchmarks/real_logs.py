@@ -193,10 +193,10 @@ def judged(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, Judged]:
     for name, contexts in {"rank": False, "rank and last click": True}.items():
         rows = seen if contexts else seen.merged()
         how = EstimationSettings(method="mixture")
-        users = estimate_from_rows(rows, settings=how).users
-        alpha, beta = users.at(shown)
+        click_model = estimate_from_rows(rows, settings=how).click_model
+        alpha, beta = click_model.at(shown)
         for estimator in RELEVANCE:
-            relevance = ar.weigh(rows, estimator, users).weight[shown.doc]
+            relevance = ar.weigh(rows, estimator, click_model).weight[shown.doc]
             title = f"affine by {name}, {estimator.split('(')[0]}"
             found[title] = alpha * relevance + beta
     return {name: Judged.of(rate, shown.clicks) for name, rate in found.items()}
@@ -399,16 +399,18 @@ def row(values: Any, digits: int = 3) -> str:
 def listwise(rows: ar.ClickRows, features: Matrix) -> ar.TrustModel:
     """Position bias by which documents of a list got its clicks."""
     fit = ar.METHODS["listwise"].fit
-    users: ar.TrustModel = fit(rows, features, ar.EstimationSettings(), quiet).users
-    return users
+    click_model: ar.TrustModel = fit(
+        rows, features, ar.EstimationSettings(), quiet
+    ).click_model
+    return click_model
 
 
-def by_users(lists: Lists, users: ar.TrustModel) -> Floats:
+def by_click_model(lists: Lists, click_model: ar.TrustModel) -> Floats:
     """Click rates of the mean document, over that at rank 1."""
     rows = lists.rows()
-    alpha, beta = users.at(rows)
+    alpha, beta = click_model.at(rows)
     relevance = (rows.clicks - beta).sum() / alpha.sum()
-    expected = (users.alpha * relevance + users.beta)[:DEPTH]
+    expected = (click_model.alpha * relevance + click_model.beta)[:DEPTH]
     return np.asarray(expected / expected[0])
 
 
@@ -416,7 +418,7 @@ def by_method(lists: Lists, name: str) -> Floats:
     """The same with users estimated by a method of the package."""
     how = EstimationSettings(method=name)
     found = estimate_from_rows(lists.rows(), lists.features, settings=how)
-    return by_users(lists, found.users)
+    return by_click_model(lists, found.click_model)
 
 
 class Heard:
@@ -458,7 +460,9 @@ RATIOS: dict[str, Callable[[Lists], Floats]] = {
     "LightGBM position, 7 leaves": lambda lists: by_lightgbm(lists, num_leaves=7),
     "mixture": lambda lists: by_method(lists, "mixture"),
     "two-level": lambda lists: by_method(lists, "two-level"),
-    "listwise": lambda lists: by_users(lists, listwise(lists.rows(), lists.features)),
+    "listwise": lambda lists: by_click_model(
+        lists, listwise(lists.rows(), lists.features)
+    ),
 }
 
 

@@ -76,12 +76,12 @@ def main() -> None:
 
 def run(options: argparse.Namespace) -> None:
     data = DataSource.parse(options.data).read("train")
-    users = TrustModel.paper(
+    click_model = TrustModel.paper(
         eta=options.eta,
         eps_minus_1=options.eps_minus,
         depth=int(data.docs_per_query.max()),
     )
-    simulation = prepare_simulation(data, users, seed=0)
+    simulation = prepare_simulation(data, click_model, seed=0)
     counts = simulate_counts(
         simulation, simulation.sessions_for(options.clicks), rng=stage_rng("clicks", 0)
     )
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> None:
         f"{options.data}: {data.n_docs} documents, {options.clicks:g} clicks, "
         f"{len(runs)} networks of {options.hidden}; {em}"
     )
-    weights = weigh(rows, "affine", users)
+    weights = weigh(rows, "affine", click_model)
     targets = side_by_side([weights] * len(runs))
 
     timed = replace(network, epochs=options.timed_epochs + 1)
@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> None:
     chosen: tuple[Parameters, ...] = ("two", "three")
     for parameters in chosen:
         fits = fit(features, runs, replace(em, parameters=parameters), network)
-        report(parameters, fits, runs, features, users)
+        report(parameters, fits, runs, features, click_model)
 
 
 def fit(
@@ -184,7 +184,7 @@ def report(
     fits: list[EMFit],
     runs: list[Run],
     features: Matrix,
-    users: TrustModel,
+    click_model: TrustModel,
 ) -> None:
     print(f"{parameters} parameters per rank")
     print(
@@ -193,7 +193,9 @@ def report(
     )
     for name in ACTIVATIONS:
         mine = [i for i, run in enumerate(runs) if run.activation == name]
-        rows = [row_of(parameters, fits[i], runs[i], features, users) for i in mine]
+        rows = [
+            row_of(parameters, fits[i], runs[i], features, click_model) for i in mine
+        ]
         mean = {key: np.mean([row[key] for row in rows]) for key in rows[0]}
         print(
             f"{name:<13} {mean['converged']:8.2f} {mean['updates']:9.1f} "
@@ -208,7 +210,7 @@ def row_of(
     fitted: EMFit,
     run: Run,
     features: Matrix,
-    users: TrustModel,
+    click_model: TrustModel,
 ) -> dict[str, Any]:
     relevance = relevance_of(fitted, run, features)
     known = relevance[~np.isnan(relevance)]
@@ -223,8 +225,8 @@ def row_of(
         "low": low,
         "half": half,
         "high": high,
-        "alpha": rmse(fitted.users.alpha[top], users.alpha[top]),
-        "beta": rmse(fitted.users.beta[top], users.beta[top]),
+        "alpha": rmse(fitted.click_model.alpha[top], click_model.alpha[top]),
+        "beta": rmse(fitted.click_model.beta[top], click_model.beta[top]),
         "fallen": len(fitted.fallen_ranks),
     }
 

@@ -31,7 +31,7 @@ from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.compare import ChoiceSettings
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.safe import train_safe
-from affinerank.pipeline.simulate import prepare_simulation, users_of
+from affinerank.pipeline.simulate import click_model_of, prepare_simulation
 from affinerank.pipeline.train import ranker_settings, train
 from affinerank.rankers import score
 from affinerank.support.seeds import stage_rng
@@ -53,7 +53,9 @@ FEATURE = "production"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clicks", type=float, nargs="+", default=[1e2, 1e3, 1e4])
-    parser.add_argument("--users", nargs="+", default=list(TRUE), choices=list(TRUE))
+    parser.add_argument(
+        "--click-model", nargs="+", default=list(TRUE), choices=list(TRUE)
+    )
     parser.add_argument("--ranker", default="mlp", choices=list(SMALL))
     parser.add_argument("--runs", type=int, nargs=2, default=[0, 20])
     parser.add_argument("--estimator", default=JUDGE, help="Of the safe ranker.")
@@ -69,9 +71,9 @@ def main() -> None:
         DataSource.parse(LOG).read("train"),
         DataSource.parse(JUDGED).read("test"),
     )
-    cells = product(range(*options.runs), options.clicks, options.users)
-    for run, clicks, users in cells:
-        row = one(data, test, clicks, users, run, options)
+    cells = product(range(*options.runs), options.clicks, options.click_model)
+    for run, clicks, click_model in cells:
+        row = one(data, test, clicks, click_model, run, options)
         with options.out.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
@@ -80,7 +82,7 @@ def one(
     data: RankingDataset,
     test: RankingDataset,
     clicks: float,
-    users: str,
+    click_model: str,
     run: int,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
@@ -88,7 +90,10 @@ def one(
     production = train_production_ranker(data, seed=run)
     depth = int(data.docs_per_query.max())
     simulation = prepare_simulation(
-        data, users_of(TRUE[users], depth), rankers={FEATURE: production}, seed=run
+        data,
+        click_model_of(TRUE[click_model], depth),
+        rankers={FEATURE: production},
+        seed=run,
     )
     sessions = simulation.sessions_for(clicks)
     counts = simulate_counts(simulation, sessions, rng=stage_rng("clicks", run))
@@ -97,7 +102,7 @@ def one(
     settings = ChoiceSettings(
         (options.ranker,), how, (options.estimator,), seed=run, recipe="paper"
     )
-    given = users_of(TRUE["right"], depth)
+    given = click_model_of(TRUE["right"], depth)
 
     def worth(ranker: Any) -> float:
         return float(evaluate_scores(score(ranker, unseen), unseen, 2.0).mean)
@@ -115,7 +120,7 @@ def one(
     return {
         "ranker": options.ranker,
         "clicks": clicks,
-        "users": users,
+        "users": click_model,
         "run": run,
         "share": ranker.provenance["safe"]["share"],
         "production": before,

@@ -46,7 +46,7 @@ def main() -> None:
                 trained = train(
                     counts,
                     data,
-                    simulation.users,
+                    simulation.click_model,
                     ranker=ranker,
                     settings=ranker_settings(ranker, SETTINGS[ranker], run),
                     estimators=ESTIMATORS,

@@ -106,7 +106,7 @@ def quality(options: argparse.Namespace) -> None:
         trained = train(
             counts,
             data,
-            simulation.users,
+            simulation.click_model,
             ranker=trees.ROW.name,
             estimators=list(ESTIMATORS),
             seeds=[seed],

@@ -24,7 +24,7 @@ from affinerank.bias.mixture.trust_test import LEVEL
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.sources import DataSource
-from affinerank.pipeline.click_model import estimate_users
+from affinerank.pipeline.click_model import estimate_click_model
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.support.seeds import stage_rng
 
@@ -95,7 +95,7 @@ def answers(shape: Shape, click_model: str, seeds: Sequence[int]) -> Iterator[An
         )
         sessions = simulation.sessions_for(shape.clicks)
         counts = simulate_counts(simulation, sessions, rng=stage_rng("clicks", seed))
-        yield answer_of(estimate_users(counts, data))
+        yield answer_of(estimate_click_model(counts, data))
 
 
 def answer_of(estimate: Estimate) -> Answer:

@@ -28,22 +28,22 @@ PRODUCTS = [
     *("--data", "products.csv", "--data-column", "query_id=query"),
     *("--data-column", "doc_id=product_id"),
 ]
-USERS = ["--users", "users.json"]
+CLICK_MODEL = ["--click-model", "click-model.json"]
 COUNTS = ["counts.parquet", *PRODUCTS]
 COMMANDS = {
     "count": ["count", *LOG, "--holdout", "0.2"],
     "audit": ["audit", *LOG],
-    "estimate": ["estimate", *COUNTS, "-o", "users.json"],
-    "train": ["train", *COUNTS, *USERS, "-o", "model"],
+    "estimate": ["estimate", *COUNTS, "-o", "click-model.json"],
+    "train": ["train", *COUNTS, *CLICK_MODEL, "-o", "model"],
     "train, trees, naive": [
         *("train", *COUNTS, "--ranker", "lightgbm", "--estimator", "naive"),
         *("-o", "naive"),
     ],
     "evaluate, labels": ["evaluate", "model", "--data", SHOP],
     "evaluate, held-out clicks": [
-        *("evaluate", "model", *PRODUCTS, "--counts", "counts.parquet", *USERS),
+        *("evaluate", "model", *PRODUCTS, "--counts", "counts.parquet", *CLICK_MODEL),
     ],
-    "debias": ["debias", *COUNTS, *USERS, "-o", "labels.parquet"],
+    "debias": ["debias", *COUNTS, *CLICK_MODEL, "-o", "labels.parquet"],
 }
 # By an earlier version the default ranker cannot read text: trees can.
 TREES = ["--ranker", "lightgbm"]

@@ -21,7 +21,7 @@ from affinerank.defaults import POLICY, RANKER
 from affinerank.output.charts import COLOURS, Spec, save_figure
 from affinerank.support.lists import ranks_by_score
 
-USERS = ar.TrustModel.paper(eta=1.0, eps_minus_1=0.65, depth=10)
+CLICK_MODEL = ar.TrustModel.paper(eta=1.0, eps_minus_1=0.65, depth=10)
 RANKS = np.arange(1, 11)
 SHOWN = (1, 2, 3, 10)
 DARK, MIDDLE, LIGHT = "#08306b", "#2171b5", "#9ecae1"
@@ -65,8 +65,8 @@ def clicks_by_rank() -> Spec:
     """Draw relevant documents, and clicks on them and on others, by rank."""
     share = relevant_share()
     parts = {
-        "clicks on relevant documents": share * USERS.zeta_plus,
-        "clicks on irrelevant documents": (1 - share) * USERS.zeta_minus,
+        "clicks on relevant documents": share * CLICK_MODEL.zeta_plus,
+        "clicks on irrelevant documents": (1 - share) * CLICK_MODEL.zeta_minus,
     }
     values = [
         {"rank": int(k), "what": name, "order": i, "rate": float(rate[k - 1])}
@@ -122,9 +122,9 @@ def corrections() -> Spec:
     """Draw expected clicks against relevance by rank: raw, by IPS, affine."""
     panels: dict[str, Callable[[float, int], float]] = {
         "Clicks": lambda p, _: p,
-        "IPS: clicks / theta": lambda p, k: p / float(USERS.theta[k - 1]),
+        "IPS: clicks / theta": lambda p, k: p / float(CLICK_MODEL.theta[k - 1]),
         "Affine: (clicks - beta) / alpha": lambda p, k: (
-            (p - float(USERS.beta[k - 1])) / float(USERS.alpha[k - 1])
+            (p - float(CLICK_MODEL.beta[k - 1])) / float(CLICK_MODEL.alpha[k - 1])
         ),
     }
     values = [
@@ -132,7 +132,7 @@ def corrections() -> Spec:
             "panel": title,
             "rank": f"rank {k}",
             "relevance": g,
-            "value": value(float(USERS.click_probability([k], [g])[0]), k),
+            "value": value(float(CLICK_MODEL.click_probability([k], [g])[0]), k),
         }
         for title, value in panels.items()
         for k in SHOWN
@@ -174,8 +174,8 @@ def corrections() -> Spec:
 
 def gauges() -> Spec:
     """Draw the same users in two gauges: other numbers, the same order."""
-    moved = display_gauge(USERS)
-    named = {"true alpha and beta": USERS, "as estimate prints them": moved}
+    moved = display_gauge(CLICK_MODEL)
+    named = {"true alpha and beta": CLICK_MODEL, "as estimate prints them": moved}
     values: list[dict[str, Any]] = [
         {"gauge": name, "rank": int(k), "beta": float(model.beta[k - 1])}
         for name, model in named.items()
@@ -183,7 +183,7 @@ def gauges() -> Spec:
     ]
     for name, model in named.items():
         for g in (0.0, 0.25, 0.5, 0.75, 1.0):
-            p = float(USERS.click_probability([3], [g])[0])
+            p = float(CLICK_MODEL.click_probability([3], [g])[0])
             label = (p - float(model.beta[2])) / float(model.alpha[2])
             values.append({"gauge": name, "relevance": g, "label": label})
     look: Spec = {
@@ -239,7 +239,7 @@ def few_clicks() -> Spec:
     logs = {(r["data"], r["eta"], r["clicks"]) for r in full}
     found: dict[tuple[str, ...], list[float]] = {}
     for row in rows:
-        if row["estimator"] not in titles or row["users"] == "true":
+        if row["estimator"] not in titles or row["click_model_from"] == "true":
             continue
         if (row["ranker"], row["policy"]) != (RANKER, POLICY):
             continue

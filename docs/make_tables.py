@@ -134,7 +134,7 @@ def at_most_clicks(run: str, epoch: str) -> Lines:
 
 def _lasts(summary: Summary, panel: Panel) -> dict[str, Point]:
     """What is known of users, or needs none, at the most clicks of a panel."""
-    own = [p for p in summary.curves(panel) if p.place.users == TRUE]
+    own = [p for p in summary.curves(panel) if p.place.click_model_from == TRUE]
     most = max((p.place.clicks or 0.0 for p in own), default=0.0)
     kept = [p for p in own if p.place.clicks == most]
     return {p.method: p for p in (*kept, *summary.levels(panel))}
@@ -158,7 +158,9 @@ def curves(run: str, *only: str) -> Lines:
         own = [
             p
             for p in summary.curves(panel)
-            if not only or p.place.users == TRUE or p.place.users in only
+            if not only
+            or p.place.click_model_from == TRUE
+            or p.place.click_model_from in only
         ]
         counts = sorted({p.place.clicks or 0.0 for p in own})
         found = {(p.method, p.place.clicks): p for p in own}
@@ -190,19 +192,24 @@ def field(run: str, data: str, policy: str) -> Lines:
             values = dict.fromkeys(places, float(_value(point)))
             found.setdefault(point.whole_method, {}).update(values)
     names = sorted(found, key=lambda n: -float(np.mean(list(found[n].values()))))
-    columns = sorted(logs, key=lambda log: (_USERS.index(log[0].split("(")[0]), log[1]))
+    columns = sorted(
+        logs, key=lambda log: (_CLICK_MODELS.index(log[0].split("(")[0]), log[1])
+    )
     free = {p.whole_method for p in own if p.place.clicks is None}
     best = {c: max(found[n].get(c, 0) for n in found if n not in free) for c in columns}
     rows = [
         [name, *(_bold(found[name].get(c), best[c], name in free) for c in columns)]
         for name in names
     ]
-    kinds = [users.split("(")[0].removesuffix("-based") for users, _ in columns]
+    kinds = [
+        click_model_from.split("(")[0].removesuffix("-based")
+        for click_model_from, _ in columns
+    ]
     heads = [f"{kind} {clicks(n)}" for kind, (_, n) in zip(kinds, columns, strict=True)]
     return markdown(["", *heads], rows) if logs else []
 
 
-_USERS = [*CLICK_MODELS]
+_CLICK_MODELS = [*CLICK_MODELS]
 
 
 def _log(point: Point) -> tuple[str, float]:
@@ -249,7 +256,8 @@ def field_regret(run: str) -> Lines:
 
 # Names of methods, as pages have them.
 POSTERIOR = title_of("estimator", ESTIMATOR)
-DEFAULT = f"{POSTERIOR}, {title_of('users', METHOD).lower()}"  # users are estimated
+# The click model is estimated.
+DEFAULT = f"{POSTERIOR}, {title_of('click_model_from', METHOD).lower()}"
 NAIVE = title_of("estimator", "naive")
 AFFINE = title_of("estimator", "affine")
 PRODUCTION_TITLE = title_of("estimator", PRODUCTION)
@@ -452,13 +460,13 @@ def activations(run: str) -> Lines:
     return markdown(["", "epoch", *heads], sorted(rows)) if rows else []
 
 
-def users(run: str) -> Lines:
+def estimated_click_models(run: str) -> Lines:
     """Largest relative error of alpha by method, modulo gauge, at the most clicks."""
     rows = []
     for one in Summary(run_of(run)).estimates:
         error = np.abs(one.aligned[0].mean(axis=0) / one.truth[0] - 1)
         texts = [f"{np.max(part):.1%}" for part in (error[:10], error[10:])]
-        rows.append([one.panel.title, title_of("users", one.users), *texts])
+        rows.append([one.panel.title, title_of("click_model_from", one.method), *texts])
     heads = ["", "estimated by", "ranks 1 to 10", "ranks 11 to 20"]
     return markdown(heads, rows) if rows else []
 
@@ -525,7 +533,7 @@ def few_clicks(data: str, ranker: str, known: str, policy: str = "fixed") -> Lin
         row
         for row in rows_of("few-clicks-results.csv")
         if (row["data"], row["policy"], row["ranker"]) == (data, policy, ranker)
-        and row["users"] in ("", known)
+        and row["click_model_from"] in ("", known)
     ]
     logs = sorted({(r["eta"], float(r["clicks"])) for r in own if r["clicks"]})
     for row in own:
@@ -553,7 +561,7 @@ def few_clicks_fails() -> Lines:
         if row["estimator"] == PRODUCTION:
             place = (row["data"], row["policy"], row["run"])
             production[place] = float(row["ndcg"])
-        elif row["users"] in ("", METHOD):
+        elif row["click_model_from"] in ("", METHOD):
             values = runs.setdefault(tuple(row[name] for name in log), {})
             values[row["estimator"]] = float(row["ndcg"])
     number, below_naive, below_production = 0, Counter[str](), 0
@@ -694,7 +702,7 @@ BLOCKS: dict[str, Callable[..., Lines]] = {
     "field-regret": field_regret,
     "tests": tests,
     "activations": activations,
-    "users": users,
+    "click-models": estimated_click_models,
     "about": about,
     "text": text,
     "lines": lines,

@@ -24,10 +24,13 @@ options.SECONDS_BETWEEN_LINES = TIMEOUT_MAX
 def small_log(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, str]:
     """Counts and true users of a small world, and the world; for reading only."""
     folder = tmp_path_factory.mktemp("clicks")
-    counts, users = str(folder / "counts.parquet"), str(folder / "users.json")
+    counts, click_model = (
+        str(folder / "counts.parquet"),
+        str(folder / "click-model.json"),
+    )
     arguments = ["simulate", WORLD, "--clicks", "2e4", "--counts", counts]
-    assert main([*arguments, "--save-users", users, "--json"]) == 0
-    return counts, users, WORLD
+    assert main([*arguments, "--save-click-model", click_model, "--json"]) == 0
+    return counts, click_model, WORLD
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ def test_counting_and_estimating_load_neither_torch_nor_lightgbm(
 import sys
 from affinerank.cli import main
 assert main(["estimate", {counts!r}, "--data", {world!r}, "--json",
-             "-o", {str(tmp_path / "users.json")!r}]) in (0, 2)
+             "-o", {str(tmp_path / "click_model.json")!r}]) in (0, 2)
 assert main(["debias", {counts!r}, "--estimator", "naive", "--json",
              "-o", {str(tmp_path / "labels.parquet")!r}]) == 0
 assert main(["count", {str(log)!r}]) == 2

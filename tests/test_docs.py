@@ -157,7 +157,9 @@ def test_the_page_of_formats_names_the_columns_that_labels_have(
     counts = affinerank.ClickCounts.load(small_log[0])
     options = "(prior=rank)" if estimator == "posterior" else ""
     labels = affinerank.debias(
-        counts, affinerank.load_users(small_log[1]), estimator=f"{estimator}{options}"
+        counts,
+        affinerank.load_click_model(small_log[1]),
+        estimator=f"{estimator}{options}",
     )
     always = {"query_id", "doc_id", "relevance", "impressions", "clicks"}
     assert set(labels.column_names) == always | errors

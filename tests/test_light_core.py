@@ -34,7 +34,7 @@ SIMULATE = [
 ]
 ON_THE_LOG = ["log.csv", *LOG_COLUMNS]
 ON_COUNTS = ["counts.parquet", *PRODUCTS]
-USERS = ["--users", "users.json"]
+CLICK_MODEL = ["--click-model", "click-model.json"]
 QUICK = ["--set", "trees=20"]
 
 
@@ -60,14 +60,14 @@ def test_the_whole_path_needs_no_torch(tmp_path: Path) -> None:
         SIMULATE,
         ["count", *ON_THE_LOG, "--holdout", "0.2"],
         ["audit", *ON_THE_LOG],
-        ["estimate", *ON_COUNTS, "-o", "users.json"],
+        ["estimate", *ON_COUNTS, "-o", "click-model.json"],
         ["estimate", *ON_COUNTS, "--method", "interventions", "-o", "moved.json"],
-        ["debias", *ON_COUNTS, *USERS, "-o", "labels.parquet"],
-        ["train", *ON_COUNTS, *USERS, *QUICK, "-o", "blend"],
-        ["train", *ON_COUNTS, *USERS, *QUICK, "--for", "solr", "-o", "trees"],
-        ["train", *ON_COUNTS, *USERS, "--auto", "--budget", "5s", "-o", "auto"],
+        ["debias", *ON_COUNTS, *CLICK_MODEL, "-o", "labels.parquet"],
+        ["train", *ON_COUNTS, *CLICK_MODEL, *QUICK, "-o", "blend"],
+        ["train", *ON_COUNTS, *CLICK_MODEL, *QUICK, "--for", "solr", "-o", "trees"],
+        ["train", *ON_COUNTS, *CLICK_MODEL, "--auto", "--budget", "5s", "-o", "auto"],
         ["evaluate", "blend", "--data", SHOP],
-        ["evaluate", "blend", *PRODUCTS, "--counts", "counts.parquet", *USERS],
+        ["evaluate", "blend", *PRODUCTS, "--counts", "counts.parquet", *CLICK_MODEL],
         ["importance", "blend"],
         ["rank", "blend", *PRODUCTS, "-o", "ranked.parquet"],
         ["export", "blend", "--to", "onnx", "-o", "blend.onnx"],
@@ -82,7 +82,7 @@ def test_what_needs_torch_says_so_in_one_sentence(tmp_path: Path) -> None:
         SIMULATE,
         ["count", *ON_THE_LOG],
         ["train", *ON_COUNTS, "--ranker", "mlp", "-o", "network"],
-        ["estimate", *ON_COUNTS, "--method", "em-three", "-o", "users.json"],
+        ["estimate", *ON_COUNTS, "--method", "em-three", "-o", "click-model.json"],
         ["reproduce", "figure1", "--profile", "smoke", "--out", "run"],
     ]
     statuses, said = run_without_torch(tmp_path, commands)
@@ -92,7 +92,9 @@ def test_what_needs_torch_says_so_in_one_sentence(tmp_path: Path) -> None:
     for line in errors:
         assert "need torch, which is not installed" in line
         assert line.endswith("pip install 'affinerank[networks]'")
-    assert not {"network", "users.json", "run"} & {p.name for p in tmp_path.iterdir()}
+    assert not {"network", "click-model.json", "run"} & {
+        p.name for p in tmp_path.iterdir()
+    }
 
 
 def test_only_libraries_of_an_extra_are_explained() -> None:

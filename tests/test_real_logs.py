@@ -11,7 +11,7 @@ from benchmarks.real_logs import (
     Judged,
     Lists,
     browsing_rates,
-    by_users,
+    by_click_model,
     hotel_lists,
     judged,
     last_click,
@@ -123,8 +123,8 @@ def test_sorted_hotels_predict_the_randomised_ones(tmp_path: Path) -> None:
     def error(ratios: np.ndarray) -> float:
         return float(np.mean(((observed[0] * ratios - observed)[at] / noise) ** 2))
 
-    users = listwise(sorted_.rows(), sorted_.features)
-    assert error(by_users(sorted_, users)) <= 2
+    click_model = listwise(sorted_.rows(), sorted_.features)
+    assert error(by_click_model(sorted_, click_model)) <= 2
     assert error(sorted_.rates() / sorted_.rates()[0]) > 6
 
 
@@ -140,9 +140,9 @@ def test_open_bandit_runs_through_with_its_propensities(tmp_path: Path) -> None:
     counts, labels = str(tmp_path / "counts.parquet"), str(tmp_path / "labels.parquet")
     assert main(["count", str(tmp_path / "log.parquet"), *columns,
                  "--context", "none", "-o", counts]) == 0  # fmt: skip
-    users = tmp_path / "users.json"
-    ar.save_users(ar.TrustModel.position_bias(np.ones(3)), users)
-    assert main(["debias", counts, "--users", str(users), "--estimator",
+    click_model = tmp_path / "click-model.json"
+    ar.save_click_model(ar.TrustModel.position_bias(np.ones(3)), click_model)
+    assert main(["debias", counts, "--click-model", str(click_model), "--estimator",
                  "intervention-aware", "-o", labels]) == 0  # fmt: skip
     # Clicks per expected exposure: 1 of 80, 34 or 46 items in each of 10,000 sessions.
     items = pl.Series([80, 34, 46])

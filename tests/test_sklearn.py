@@ -35,12 +35,12 @@ from affinerank import (
 )
 from affinerank import score as score_documents
 from affinerank.cli import main
-from affinerank.clicks.models.files import load_users
+from affinerank.clicks.models.files import load_click_model
 from affinerank.sklearn.rows import read_rows
 
 pytestmark = pytest.mark.slow
 
-USERS = TrustModel.from_eps(
+CLICK_MODEL = TrustModel.from_eps(
     [1.0, 0.8, 0.6, 0.5, 0.4, 0.3], [0.95] * 6, [0.6, 0.3, 0.2, 0.1, 0.1, 0.1]
 )
 SMALL: dict[str, dict[str, Any]] = {
@@ -71,7 +71,7 @@ def rows(n_queries: int = 40, sessions: int = 60, seed: int = 0) -> dict[str, An
     rank = np.concatenate([rank, rank % N_DOCS + 1])[order]
     given = features[query, doc]
     shown = np.full(len(query), sessions)
-    clicks = rng.binomial(shown, USERS.click_probability(rank, given[:, 0] > 0.7))
+    clicks = rng.binomial(shown, CLICK_MODEL.click_probability(rank, given[:, 0] > 0.7))
     return {
         "X": given,
         "clicks": clicks,
@@ -114,7 +114,11 @@ def test_trust_in_the_first_rank_is_taken_off() -> None:
         few = {"mlp": {"epochs": 60, "hidden": (4,)}}
         few["lightgbm"] = {"trees": 2, "leaves": 2}
         affine = AffineRanker(
-            "affine", ranker, users=USERS, recipe="paper", settings=few[ranker]
+            "affine",
+            ranker,
+            click_model=CLICK_MODEL,
+            recipe="paper",
+            settings=few[ranker],
         )
         naive = AffineRanker("naive", ranker, recipe="paper", settings=few[ranker]).fit(
             **table
@@ -124,7 +128,7 @@ def test_trust_in_the_first_rank_is_taken_off() -> None:
         assert low < high
         low, high = naive.predict(np.array([[0.0], [1.0]]))
         assert low > high
-        assert naive.users_ is None
+        assert naive.click_model_ is None
 
 
 @pytest.mark.parametrize("ranker", RANKERS)
@@ -136,7 +140,7 @@ def test_it_is_what_the_command_trains(ranker: str, tmp_path: Path) -> None:
     )
     write_parquet(data, tmp_path / "data.parquet")
     written(table).save(tmp_path / "counts.parquet")
-    USERS.save(tmp_path / "users.json")
+    CLICK_MODEL.save(tmp_path / "click-model.json")
     own = {"mlp": ["--set", "epochs=2", "--set", "hidden=8,4"]}
     own["lightgbm"] = ["--set", "trees=4", "--set", "leaves=4"]
     command = [
@@ -148,12 +152,12 @@ def test_it_is_what_the_command_trains(ranker: str, tmp_path: Path) -> None:
         "3",
     ]
     command += ["--data", str(tmp_path / "data.parquet"), "--clip", "0.3"]
-    command += ["--users", str(tmp_path / "users.json"), "--ranker", ranker]
+    command += ["--click-model", str(tmp_path / "click-model.json"), "--ranker", ranker]
     assert main([*command, *own[ranker], "-o", str(tmp_path / "model")]) == 0
     model = AffineRanker(
         "affine",
         ranker,
-        users=tmp_path / "users.json",
+        click_model=tmp_path / "click-model.json",
         clip=0.3,
         random_state=3,
         settings=SMALL[ranker],
@@ -163,7 +167,7 @@ def test_it_is_what_the_command_trains(ranker: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         model.predict(data.features, qid=data.query_ids[data.query_of_doc]), by_command
     )
-    assert model.ranker_.provenance["users"] == there.provenance["users"]
+    assert model.ranker_.provenance["click_model"] == there.provenance["click_model"]
     assert model.ranker_.provenance["clicks"] == there.provenance["clicks"]
 
 
@@ -179,14 +183,17 @@ def test_users_are_estimated_as_the_command_does(
     written(table).save(tmp_path / "counts.parquet")
     command = ["estimate", str(tmp_path / "counts.parquet"), "--seed", "3"]
     command += ["--data", str(tmp_path / "data.parquet")]
-    assert main([*command, "-o", str(tmp_path / "users.json")]) == 0, (
+    assert main([*command, "-o", str(tmp_path / "click-model.json")]) == 0, (
         capsys.readouterr()
     )
     model = AffineRanker(ranker="mlp", random_state=3, settings=SMALL["mlp"]).fit(
         **table
     )
-    assert model.users_ is not None
-    assert model.users_.to_dict() == load_users(tmp_path / "users.json").to_dict()
+    assert model.click_model_ is not None
+    assert (
+        model.click_model_.to_dict()
+        == load_click_model(tmp_path / "click-model.json").to_dict()
+    )
 
 
 @pytest.mark.parametrize("ranker", RANKERS)
@@ -197,7 +204,11 @@ def test_the_order_of_rows_does_not_matter(ranker: str, named: bool) -> None:
         del table["doc"]
     shuffled = taken(table, np.random.default_rng(1).permutation(len(table["qid"])))
     model = AffineRanker(
-        "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+        "affine",
+        ranker,
+        click_model=CLICK_MODEL,
+        recipe="paper",
+        settings=SMALL[ranker],
     )
     first, second = clone(model).fit(**table), clone(model).fit(**shuffled)
     np.testing.assert_array_equal(scores(first, table), scores(second, table))
@@ -207,7 +218,11 @@ def test_the_order_of_rows_does_not_matter(ranker: str, named: bool) -> None:
 def test_a_list_has_the_same_scores_alone_and_among_others(ranker: str) -> None:
     table = rows()
     model = AffineRanker(
-        "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+        "affine",
+        ranker,
+        click_model=CLICK_MODEL,
+        recipe="paper",
+        settings=SMALL[ranker],
     ).fit(**table)
     among = scores(model, table)
     assert len(np.unique(among)) > 5
@@ -226,7 +241,7 @@ def test_impressions_one_by_one_are_their_counts() -> None:
     single["clicks"] = nth < single["clicks"]
     del single["impressions"]
     model = AffineRanker(
-        "affine", "mlp", users=USERS, recipe="paper", settings=SMALL["mlp"]
+        "affine", "mlp", click_model=CLICK_MODEL, recipe="paper", settings=SMALL["mlp"]
     )
     counted, one_by_one = clone(model).fit(**table), clone(model).fit(**single)
     np.testing.assert_array_equal(scores(counted, table), scores(one_by_one, table))
@@ -278,7 +293,11 @@ def test_pandas_polars_arrow_and_numpy_agree(ranker: str) -> None:
     table["qid"] = np.array([f"query {name}" for name in table["qid"]])
     names = ["f1", "f2", "f3", "f4"]
     by_numpy = AffineRanker(
-        "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+        "affine",
+        ranker,
+        click_model=CLICK_MODEL,
+        recipe="paper",
+        settings=SMALL[ranker],
     ).fit(**table)
     expected = scores(by_numpy, table)
     assert not hasattr(by_numpy, "feature_names_in_")
@@ -291,7 +310,11 @@ def test_pandas_polars_arrow_and_numpy_agree(ranker: str) -> None:
     ):
         given = {name: series(column) for name, column in columns.items()}
         model = AffineRanker(
-            "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+            "affine",
+            ranker,
+            click_model=CLICK_MODEL,
+            recipe="paper",
+            settings=SMALL[ranker],
         )
         model.fit(frame(matrix), **given)
         assert model.feature_names_in_.tolist() == names
@@ -314,18 +337,18 @@ def test_ids_of_any_kind_name_the_same_queries() -> None:
 
 def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
     r"""Relevance .4 at rank 1 and 1 at rank 2, in clicks at the mean alpha, .375."""
-    users = TrustModel.from_zeta([0.7, 0.3], [0.2, 0.05])
+    click_model = TrustModel.from_zeta([0.7, 0.3], [0.2, 0.05])
     table = rows(n_queries=60, sessions=400)
     table["X"] = table["X"][:, :1]
     model = AffineRanker(
         "affine",
         "lightgbm",
-        users=USERS,
+        click_model=CLICK_MODEL,
         recipe="paper",
         settings={"trees": 20, "leaves": 4},
     )
     model.fit(**table)
-    model.users_ = users
+    model.click_model_ = click_model
     held: dict[str, Any] = {
         "clicks": [4, 3],
         "qid": ["new", "new"],
@@ -337,9 +360,11 @@ def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
     assert model.score(second_first, **held) == pytest.approx(gain)
     assert model.score(1 - second_first, **held) == pytest.approx(0.0)
     scaled = TrustModel(
-        alpha=users.alpha * 3, beta=users.beta - users.alpha, identified="gauge"
+        alpha=click_model.alpha * 3,
+        beta=click_model.beta - click_model.alpha,
+        identified="gauge",
     )
-    model.users_ = scaled
+    model.click_model_ = scaled
     assert model.score(second_first, **held) == pytest.approx(gain)
     # Documents that were never shown do not count, wherever they are ranked.
     three: dict[str, Any] = {
@@ -355,7 +380,7 @@ def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
 def test_score_on_queries_learnt_from_warns() -> None:
     table = rows(n_queries=15)
     model = AffineRanker(
-        "affine", "mlp", users=USERS, recipe="paper", settings=SMALL["mlp"]
+        "affine", "mlp", click_model=CLICK_MODEL, recipe="paper", settings=SMALL["mlp"]
     ).fit(**table)
     with pytest.warns(AffineRankWarning, match="15 of 15 queries were learnt from"):
         model.score(**table)
@@ -371,7 +396,11 @@ def test_a_search_by_queries_in_two_processes() -> None:
     columns = {name: c for name, c in table.items() if name not in ("X", "clicks")}
     folds = GroupKFold(2)
     model = AffineRanker(
-        "affine", "lightgbm", users=USERS, recipe="paper", settings=SMALL["lightgbm"]
+        "affine",
+        "lightgbm",
+        click_model=CLICK_MODEL,
+        recipe="paper",
+        settings=SMALL["lightgbm"],
     )
     sizes = [{"trees": trees, "leaves": 4} for trees in (2, 20)]
     grid = {"estimator": ["naive", "affine"], "settings": sizes}
@@ -400,7 +429,11 @@ def test_fitted_estimators_travel_between_processes(ranker: str) -> None:
     table = rows(n_queries=15)
     columns = {name: c for name, c in table.items() if name not in ("X", "clicks")}
     model = AffineRanker(
-        "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+        "affine",
+        ranker,
+        click_model=CLICK_MODEL,
+        recipe="paper",
+        settings=SMALL[ranker],
     )
     with config_context(enable_metadata_routing=True):
         found = cross_validate(
@@ -426,14 +459,18 @@ def test_it_stands_at_the_end_of_a_pipeline() -> None:
         model = make_pipeline(
             StandardScaler(),
             AffineRanker(
-                "affine", "mlp", users=USERS, recipe="paper", settings=SMALL["mlp"]
+                "affine",
+                "mlp",
+                click_model=CLICK_MODEL,
+                recipe="paper",
+                settings=SMALL["mlp"],
             ),
         )
         model.fit(table["X"], table["clicks"], **columns)
         there = model.predict(table["X"], qid=table["qid"])
     scaled = {**table, "X": StandardScaler().fit_transform(table["X"])}
     alone = AffineRanker(
-        "affine", "mlp", users=USERS, recipe="paper", settings=SMALL["mlp"]
+        "affine", "mlp", click_model=CLICK_MODEL, recipe="paper", settings=SMALL["mlp"]
     ).fit(**scaled)
     np.testing.assert_array_equal(there, scores(alone, scaled))
 
@@ -446,7 +483,8 @@ def test_a_pipeline_of_frames_is_searched_cloned_and_kept(tmp_path: Path) -> Non
     how: dict[str, Any] = {"recipe": "paper", "settings": SMALL["lightgbm"]}
     with config_context(enable_metadata_routing=True):
         whole = make_pipeline(
-            StandardScaler(), AffineRanker("affine", "lightgbm", users=USERS, **how)
+            StandardScaler(),
+            AffineRanker("affine", "lightgbm", click_model=CLICK_MODEL, **how),
         ).set_output(transform="pandas")
         grid: dict[str, list[Any]] = {"affineranker__learning_rate": [0.05, 0.2]}
         grid["affineranker__clip"] = [None, 0.3]
@@ -470,7 +508,11 @@ def test_a_saved_estimator_is_loaded_and_exported(
     table = rows(n_queries=15)
     frame = pd.DataFrame(table.pop("X"), columns=["price", "age", "text", "shop"])
     model = AffineRanker(
-        "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+        "affine",
+        ranker,
+        click_model=CLICK_MODEL,
+        recipe="paper",
+        settings=SMALL[ranker],
     ).fit(frame, **table)
     folder, target = tmp_path / "model", tmp_path / "ranker.onnx"
     model.save(folder)
@@ -493,7 +535,11 @@ def test_missing_values_are_taken(ranker: str) -> None:
     table = rows(n_queries=15)
     table["X"] = np.where(table["X"] > 0.9, np.nan, table["X"])
     model = AffineRanker(
-        "affine", ranker, users=USERS, recipe="paper", settings=SMALL[ranker]
+        "affine",
+        ranker,
+        click_model=CLICK_MODEL,
+        recipe="paper",
+        settings=SMALL[ranker],
     )
     with warnings.catch_warnings():  # networks say what was put in their place
         warnings.simplefilter("ignore", AffineRankWarning)
@@ -504,7 +550,7 @@ def test_missing_values_are_taken(ranker: str) -> None:
 def test_rows_of_several_queries_without_qid_warn() -> None:
     table = rows(n_queries=15)
     model = AffineRanker(
-        "affine", "mlp", users=USERS, recipe="paper", settings=SMALL["mlp"]
+        "affine", "mlp", click_model=CLICK_MODEL, recipe="paper", settings=SMALL["mlp"]
     ).fit(**table)
     assert model.longest_list_ == N_DOCS
     model.predict(table["X"][: 2 * N_DOCS])
@@ -536,7 +582,11 @@ def test_rows_that_cannot_be_are_refused(changed: dict[str, Any], message: str) 
         table["clicks"] = np.zeros(len(table["X"]), int)
     with pytest.raises(DataError, match=message):
         AffineRanker(
-            "affine", "mlp", users=USERS, recipe="paper", settings=SMALL["mlp"]
+            "affine",
+            "mlp",
+            click_model=CLICK_MODEL,
+            recipe="paper",
+            settings=SMALL["mlp"],
         ).fit(**table)
 
 
@@ -602,7 +652,7 @@ def test_the_checks_of_scikit_learn_pass_but_for_those_expected(ranker: str) -> 
     """Checks know nothing of queries and ranks, so a subclass makes them up."""
     small = {"mlp": {"epochs": 1, "hidden": (4,)}}
     small["lightgbm"] = {"trees": 2, "least_documents": 1}
-    model = WithColumns(ranker=ranker, users=USERS, settings=small[ranker])
+    model = WithColumns(ranker=ranker, click_model=CLICK_MODEL, settings=small[ranker])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AffineRankWarning)
         found = check_estimator(
@@ -670,7 +720,11 @@ def test_workers_of_joblib_train_the_same(ranker: str, backend: str) -> None:
 
     given = rows(20)
     own = AffineRanker(
-        "affine", ranker=ranker, users=USERS, settings=SMALL[ranker], recipe="paper"
+        "affine",
+        ranker=ranker,
+        click_model=CLICK_MODEL,
+        settings=SMALL[ranker],
+        recipe="paper",
     )
     alone = clone(own).fit(**given).predict(given["X"], qid=given["qid"])
     workers = Parallel(n_jobs=2, backend=backend)

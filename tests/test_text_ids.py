@@ -63,15 +63,21 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def counted(shop: Path) -> Path:
     """The same folder with counts, users and trees, made by default."""
-    log, products, counts, users, trees = (
+    log, products, counts, click_model, trees = (
         str(shop / name)
-        for name in ("log.csv", "products.csv", "counts.parquet", "users.json", "trees")
+        for name in (
+            "log.csv",
+            "products.csv",
+            "counts.parquet",
+            "click-model.json",
+            "trees",
+        )
     )
     data = ["--data", products]
-    train = ["train", counts, *data, "--users", users, "-o", trees]
+    train = ["train", counts, *data, "--click-model", click_model, "-o", trees]
     for words in (
         ["count", log, "--holdout", "0.2", "-o", counts],
-        ["estimate", counts, *data, "-o", users],
+        ["estimate", counts, *data, "-o", click_model],
         [*train, "--ranker", "lightgbm", "--estimator", "affine", "--set", "trees=5"],
     ):
         assert main(words) == 0
@@ -85,7 +91,7 @@ def test_features_are_permuted_where_ids_are_texts(
     counted: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clicks = ["--counts", str(counted / "counts.parquet")]
-    clicks += ["--users", str(counted / "users.json")]
+    clicks += ["--click-model", str(counted / "click-model.json")]
     data = ["--data", str(counted / "products.csv")]
     words = ["importance", str(counted / "trees"), *clicks, *data, "--json"]
     assert main(words) == 0, capsys.readouterr().err
@@ -107,14 +113,14 @@ def test_queries_with_text_ids_that_the_ranker_learnt_from_are_left_out(
     data = ar.read_parquet(counted / "products.parquet")
     counts = ar.ClickCounts.load(counted / "counts.parquet")
     train_part = counts.select("split", "train")
-    users = ar.load_users(counted / "users.json")
+    click_model = ar.load_click_model(counted / "click-model.json")
     queries = set(train_part.table["query_id"].to_pylist())
     assert set(ranker.learnt_from) == queries
     # As if it had learnt from five of them.
     ranker = replace(ranker, learnt_from=ranker.learnt_from[:5])
     said = f"5 of {len(queries)} queries were left out"
     with pytest.warns(ar.AffineRankWarning, match=said):
-        found = ar.feature_importance(ranker, train_part, data, users)
+        found = ar.feature_importance(ranker, train_part, data, click_model)
     assert found.queries == len(queries) - 5
 
 
@@ -127,7 +133,7 @@ def test_swaps_are_planned_after_the_default_path(
 ) -> None:
     swaps = tmp_path / "swaps.parquet"
     words = ["plan-swaps", str(counted / "counts.parquet")]
-    words += ["--users", str(counted / "users.json"), "-o", str(swaps)]
+    words += ["--click-model", str(counted / "click-model.json"), "-o", str(swaps)]
     words += ["--target", "0.025" if more else "0.05"]
     if more:
         data = ["--data", str(counted / "products.csv")]
@@ -149,7 +155,7 @@ def test_swaps_are_planned_after_the_default_path(
 
 
 def test_alpha_and_beta_of_a_rank_are_means_over_its_impressions() -> None:
-    users = BrowsingModel.from_zeta(
+    click_model = BrowsingModel.from_zeta(
         [[0.9, 0.9], [0.5, 0.8], [0.4, 0.6]], [[0.1, 0.0], [0.0, 0.2], [0.1, 0.1]]
     )
     # Rank 3 after no click once, after a click right above three times; none of rank 2.
@@ -164,7 +170,7 @@ def test_alpha_and_beta_of_a_rank_are_means_over_its_impressions() -> None:
         sessions=np.array([5.0]),
         has_context=True,
     )
-    alpha, beta = average_by_rank(users, rows, 3)
+    alpha, beta = average_by_rank(click_model, rows, 3)
     rank_3 = (1 * 0.3 + 3 * 0.5) / 4
     np.testing.assert_allclose(alpha, [0.8, (0.8 + rank_3) / 2, rank_3])
     np.testing.assert_allclose(beta, [0.1, 0.1, 0.1])

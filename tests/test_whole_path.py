@@ -110,13 +110,18 @@ def test_from_a_shops_files_to_a_served_ranker(run: Run, shop: Path) -> None:
     run("count", "log.csv", *LOG_COLUMNS, "--holdout", "0.2")
     audit_report = run("audit", "log.csv", *LOG_COLUMNS)
     assert "trust bias: found" in audit_report
-    run("estimate", "counts.parquet", *PRODUCTS, "-o", "users.json")
-    inputs = ["counts.parquet", *PRODUCTS, "--users", "users.json"]
+    run("estimate", "counts.parquet", *PRODUCTS, "-o", "click-model.json")
+    inputs = ["counts.parquet", *PRODUCTS, "--click-model", "click-model.json"]
     train_output = run("train", *inputs, "-o", "model")
     assert "a blend of trees" in train_output
 
     # Held-out clicks say that the ranker is better than production. So do the labels.
-    held_out_clicks = ["--counts", "counts.parquet", "--users", "users.json"]
+    held_out_clicks = [
+        "--counts",
+        "counts.parquet",
+        "--click-model",
+        "click-model.json",
+    ]
     by_clicks = run("evaluate", "model", *PRODUCTS, *held_out_clicks)
     assert "model is better than production" in by_clicks.splitlines()[-1]
     by_labels = run("evaluate", "model", "--data", SHOP)
@@ -166,7 +171,7 @@ MISTAKES = [
     ("estimate log.csv PRODUCTS", "log.csv", "affinerank count log.csv"),
     ("train log.csv PRODUCTS -o new", "log.csv", "affinerank count log.csv"),
     ("estimate all.parquet LOG_AS_DATA", "a click log", "affinerank count"),
-    ("train all.parquet PRODUCTS --users all.parquet -o new", "all.", "estimate"),
+    ("train all.parquet PRODUCTS --click-model all.parquet -o new", "all.", "estimate"),
     ("evaluate all.parquet PRODUCTS", "all.parquet", "affinerank train"),
     ("export products.csv --to onnx -o x.onnx", "products.csv", "affinerank train"),
     # A step is left out.

@@ -5,8 +5,8 @@ from .bias import METHODS as METHODS
 from .bias.gauge import gauge_error as gauge_error
 from .bias.method import EstimationSettings as EstimationSettings
 from .clicks.models import CLICK_MODELS as CLICK_MODELS
-from .clicks.models.files import load_users as load_users
-from .clicks.models.files import save_users as save_users
+from .clicks.models.files import load_click_model as load_click_model
+from .clicks.models.files import save_click_model as save_click_model
 from .clicks.models.trust import TrustModel as TrustModel
 from .clicks.policies import POLICIES as POLICIES
 from .clicks.simulation import simulate_counts as simulate_counts
@@ -35,7 +35,7 @@ from .evaluation.metrics import Metric as Metric
 from .evaluation.metrics import MetricValues as MetricValues
 from .evaluation.metrics import evaluate_scores as evaluate_scores
 from .logs.options import LogOptions as LogOptions
-from .pipeline.click_model import estimate_users as estimate_users
+from .pipeline.click_model import estimate_click_model as estimate_click_model
 from .pipeline.debias import debias as debias
 from .pipeline.evaluate import evaluate_rankers as evaluate_rankers
 from .pipeline.evaluate_clicks import evaluate_from_clicks as evaluate_from_clicks
@@ -98,22 +98,22 @@ __all__ = [
     "count",
     "count_log",
     "debias",
-    "estimate_users",
+    "estimate_click_model",
     "evaluate_from_clicks",
     "evaluate_rankers",
     "evaluate_scores",
     "feature_importance",
     "gauge_error",
     "load",
+    "load_click_model",
     "load_ranker",
-    "load_users",
     "open_table",
     "prepare_simulation",
     "ranker_settings",
     "read_letor",
     "read_parquet",
     "rows_of",
-    "save_users",
+    "save_click_model",
     "score",
     "simulate_counts",
     "train",

@@ -46,10 +46,10 @@ def click_rows(
 def estimate_of(error: list[float], weak: tuple[str, ...] = ()) -> Estimate:
     """An estimate with alpha 1 at every rank, and these standard errors."""
     n = len(error)
-    users = TrustModel.position_bias(np.ones(n))
+    click_model = TrustModel.position_bias(np.ones(n))
     bands = Bands(np.ones(n), np.zeros(n), np.array(error), np.zeros(n))
     pools = RankPools(np.arange(n), np.ones(n))
-    return Estimate(users, pools, np.ones(n), bands, bands, weak_ranks=weak)
+    return Estimate(click_model, pools, np.ones(n), bands, bands, weak_ranks=weak)
 
 
 def test_a_log_of_clicks_only_is_found() -> None:

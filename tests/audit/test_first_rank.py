@@ -39,9 +39,11 @@ def judged(
     rows: ClickRows, alpha: list[float], beta: list[float], variance: list[float]
 ) -> FirstRank:
     """Judge by users whose alpha, then beta, have these variances."""
-    users = TrustModel(alpha=np.array(alpha), beta=np.array(beta), identified="gauge")
+    click_model = TrustModel(
+        alpha=np.array(alpha), beta=np.array(beta), identified="gauge"
+    )
     pools = RankPools(np.arange(len(alpha)), rows.by_rank(rows.impressions))
-    return judge_first_rank(rows, *users.at(rows), np.diag(variance), pools)
+    return judge_first_rank(rows, *click_model.at(rows), np.diag(variance), pools)
 
 
 def test_documents_that_should_come_first_are_truly_better(world: World) -> None:
@@ -67,7 +69,7 @@ def test_documents_that_should_come_first_are_truly_better(world: World) -> None
 
 def test_the_error_of_users_enters_by_the_slope_of_relevance() -> None:
     rows = shown(["a", "b", "b"], [1, 2, 1], [50, 40, 10], [20, 12, 5])
-    users = TrustModel(
+    click_model = TrustModel(
         alpha=np.array([1.0, 0.5]), beta=np.array([0.0, 0.1]), identified="gauge"
     )
     pools = RankPools(np.array([0, 1]), np.array([60.0, 40.0]))
@@ -75,7 +77,7 @@ def test_the_error_of_users_enters_by_the_slope_of_relevance() -> None:
     def relevance(alpha: float, beta: float) -> float:
         return ((12 - 40 * beta) / alpha + 5 / 1.0) / 50
 
-    slopes: Floats = first_rank._slopes(rows, *users.at(rows), pools).toarray()[1]
+    slopes: Floats = first_rank._slopes(rows, *click_model.at(rows), pools).toarray()[1]
     step = 1e-6
     by_alpha = (relevance(0.5 + step, 0.1) - relevance(0.5 - step, 0.1)) / (2 * step)
     by_beta = (relevance(0.5, 0.1 + step) - relevance(0.5, 0.1 - step)) / (2 * step)

@@ -40,10 +40,13 @@ def test_as_many_swaps_are_advised_as_plan_swaps_computes(
     facts: Facts, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     step = swap_step(facts)
-    counts, users = str(tmp_path / "counts.parquet"), str(tmp_path / "users.json")
+    counts, click_model = (
+        str(tmp_path / "counts.parquet"),
+        str(tmp_path / "click-model.json"),
+    )
     world[0].save(counts)
-    ar.save_users(facts.rough_users, users)
-    assert main(["plan-swaps", counts, "--users", users, "--json"]) == 0
+    ar.save_click_model(facts.rough_click_model, click_model)
+    assert main(["plan-swaps", counts, "--click-model", click_model, "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     for name in ("sessions", "error", "pairs"):
         assert step.numbers[name] == plan[name]
@@ -53,7 +56,7 @@ def test_as_many_swaps_are_advised_as_plan_swaps_computes(
 def test_the_query_that_comes_most_rarely_says_how_long_swaps_take(
     facts: Facts, world: World
 ) -> None:
-    plan = plan_swaps(world[0], facts.rough_users)
+    plan = plan_swaps(world[0], facts.rough_click_model)
     table = facts.counts.sessions_per_query
     queries, logged = table["query_id"].to_pylist(), table["sessions"].to_pylist()
     sessions = dict(zip(queries, logged, strict=True))
@@ -91,7 +94,9 @@ def test_a_plan_is_made_for_the_queries_that_come_most_often(
 def test_users_who_are_not_known_even_roughly_leave_a_step_without_a_number(
     facts: Facts,
 ) -> None:
-    step = swap_step(replace(facts, estimate=None, refused="why", rough_users=None))
+    step = swap_step(
+        replace(facts, estimate=None, refused="why", rough_click_model=None)
+    )
     assert "sessions" not in step.numbers
     assert "cannot be planned" in step.says[1]
     assert "--method mixture" in step.commands[0]

@@ -8,7 +8,7 @@ from affinerank.bias.gauge import display_gauge, inference_gauge
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.support.errors import ConfigError
 
-USERS = TrustModel.from_zeta([0.9, 0.5], [0.5, 0.1])
+CLICK_MODEL = TrustModel.from_zeta([0.9, 0.5], [0.5, 0.1])
 OTHERS = [
     TrustModel.from_zeta([0.9, 0.6], [0.5, 0.2]),
     TrustModel.from_zeta([0.9, 0.3], [0.5, 0.1]),
@@ -24,7 +24,7 @@ def test_an_interval_is_the_written_out_one() -> None:
 
 
 def test_without_replicates_there_are_values_and_no_bands() -> None:
-    bands = replicate_bands(USERS, [], display_gauge)
+    bands = replicate_bands(CLICK_MODEL, [], display_gauge)
     assert bands.alpha.tolist() == [1.0, 1.0]
     assert not bands.known
     with pytest.raises(ConfigError, match="no band"):
@@ -33,7 +33,7 @@ def test_without_replicates_there_are_values_and_no_bands() -> None:
 
 def test_bands_are_the_spread_over_replicates_in_the_gauge() -> None:
     """In units of rank 1, where alpha is 0.4: alpha_2 is 1 and 0.5, beta_2 as below."""
-    bands = replicate_bands(USERS, OTHERS, display_gauge)
+    bands = replicate_bands(CLICK_MODEL, OTHERS, display_gauge)
     np.testing.assert_allclose(bands.alpha, [1.0, 1.0])
     # beta - alpha beta_1 / alpha_1 = 0.1 - 0.4 * 0.5 / 0.4
     np.testing.assert_allclose(bands.beta, [0.0, -0.4])
@@ -52,7 +52,9 @@ def test_the_gauge_of_a_replicate_does_not_matter() -> None:
     ]
     seen = [3.0, 1.0]
     a, b = (
-        replicate_bands(USERS, others, lambda users: inference_gauge(users, seen))
+        replicate_bands(
+            CLICK_MODEL, others, lambda click_model: inference_gauge(click_model, seen)
+        )
         for others in (OTHERS, moved)
     )
     np.testing.assert_allclose(a.alpha_error, b.alpha_error)

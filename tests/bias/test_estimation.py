@@ -10,7 +10,7 @@ import pytest
 from affinerank.bias import METHODS, EstimationSettings
 from affinerank.bias.gauge import gauge_error
 from affinerank.bias.method import Estimate
-from affinerank.clicks.models.files import load_users
+from affinerank.clicks.models.files import load_click_model
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
@@ -19,8 +19,8 @@ from affinerank.counts.rows import rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.pipeline.click_model import (
+    estimate_click_model,
     estimate_from_rows,
-    estimate_users,
     filled_features,
 )
 from affinerank.pipeline.simulate import prepare_simulation
@@ -44,11 +44,13 @@ def data() -> RankingDataset:
 
 def simulated(data: RankingDataset, *policies: str) -> tuple[TrustModel, ClickCounts]:
     """Five ranks, and who clicked there."""
-    users = TrustModel.paper(depth=5)
+    click_model = TrustModel.paper(depth=5)
     traffic = Traffic(top_k=5, policies=policies)
-    simulation = prepare_simulation(data, users, traffic=traffic)
+    simulation = prepare_simulation(data, click_model, traffic=traffic)
     sessions = simulation.sessions_for(3e4)
-    return users, simulate_counts(simulation, sessions, rng=np.random.default_rng(0))
+    return click_model, simulate_counts(
+        simulation, sessions, rng=np.random.default_rng(0)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +69,13 @@ def require_no_nan(found: Estimate, folder: Path) -> None:
     def refuse(name: str) -> float:
         raise AssertionError(f"{name} in JSON")
 
-    path = folder / "users.json"
-    found.users.save(path)
+    path = folder / "click-model.json"
+    found.click_model.save(path)
     json.loads(path.read_text(), parse_constant=refuse)
-    again = load_users(path)
-    np.testing.assert_array_equal(again.alpha, found.users.alpha)
-    assert dict(again.provenance) == dict(found.users.provenance)
-    assert again.estimated == found.users.estimated
+    again = load_click_model(path)
+    np.testing.assert_array_equal(again.alpha, found.click_model.alpha)
+    assert dict(again.provenance) == dict(found.click_model.provenance)
+    assert again.estimated == found.click_model.estimated
     summary = found.to_dict()
     summary.get("against_truth", {}).pop("beta_relative", None)
     json.dumps(summary, allow_nan=False)
@@ -83,14 +85,14 @@ def test_features_are_used_where_there_are_some(
     data: RankingDataset, still: tuple[TrustModel, ClickCounts], tmp_path: Path
 ) -> None:
     truth, counts = still
-    found = estimate_users(counts, data, truth=truth)
+    found = estimate_click_model(counts, data, truth=truth)
     assert found.method == "mixture"
     assert found.why.startswith("features")
     assert found.error is not None
     assert found.error.error < 0.05
     assert found.test is not None
     assert found.test.found
-    about = dict(found.users.provenance)
+    about = dict(found.click_model.provenance)
     assert about["estimated_by"] == "mixture"
     assert about["clicks"] == counts.clicks.sum()
     assert about["impressions"] == counts.impressions.sum()
@@ -98,7 +100,7 @@ def test_features_are_used_where_there_are_some(
     assert about["levels"][0] == 0
     assert about["levels"][-1] == 1
     assert about["feature_correlation"] > 0.1
-    assert found.users.estimated == EstimatedBy("mixture", features=True)
+    assert found.click_model.estimated == EstimatedBy("mixture", features=True)
     assert found.share_identified is not None
     assert np.all(found.share_identified > 0.75)
     assert found.weak_ranks == ()
@@ -110,20 +112,20 @@ def test_the_error_is_the_one_over_the_impressions_that_there_were(
     data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
     truth, counts = still
-    found = estimate_users(counts, data, truth=truth)
+    found = estimate_click_model(counts, data, truth=truth)
     seen = np.bincount(counts.rank, counts.impressions)[1:]
-    expected = gauge_error(found.users, truth, seen)
+    expected = gauge_error(found.click_model, truth, seen)
     assert found.error is not None
     assert found.error.error == expected.error
     assert found.to_dict()["against_truth"]["error"] == expected.error
-    assert "against_truth" not in estimate_users(counts, data).to_dict()
+    assert "against_truth" not in estimate_click_model(counts, data).to_dict()
 
 
 def test_the_table_by_rank_has_bands_that_hold_the_estimate(
     data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
     truth, counts = still
-    found = estimate_users(counts, data)
+    found = estimate_click_model(counts, data)
     rows = found.by_rank()
     assert [row["ranks"] for row in rows] == ["1", "2", "3", "4", "5"]
     for k, row in enumerate(rows, start=1):
@@ -149,7 +151,7 @@ def test_moved_documents_are_used_where_there_are_no_features(
     swapped: tuple[TrustModel, ClickCounts], tmp_path: Path
 ) -> None:
     truth, counts = swapped
-    found = estimate_users(counts, truth=truth)
+    found = estimate_click_model(counts, truth=truth)
     assert found.method == "interventions"
     assert (
         found.why == f"{found.overlap.n_moved:,} documents were shown at several ranks"
@@ -157,9 +159,9 @@ def test_moved_documents_are_used_where_there_are_no_features(
     assert found.overlap.connected == ("ranks 1-5",)
     assert found.error is not None
     assert found.error.error < 0.05
-    about = found.users.provenance
+    about = found.click_model.provenance
     assert about["documents_at_several_ranks"] == found.overlap.n_moved > 200
-    assert found.users.estimated == EstimatedBy("interventions")
+    assert found.click_model.estimated == EstimatedBy("interventions")
     require_no_nan(found, tmp_path)
 
 
@@ -167,7 +169,7 @@ def test_without_either_the_mixture_of_clicks_is_left(
     still: tuple[TrustModel, ClickCounts],
 ) -> None:
     truth, counts = still
-    found = estimate_users(counts, truth=truth)
+    found = estimate_click_model(counts, truth=truth)
     assert found.method == "mixture"
     assert found.why == "no features, and documents hardly change rank"
     assert found.overlap.n_moved == 0
@@ -180,7 +182,7 @@ def test_two_ranks_are_enough(data: RankingDataset) -> None:
     simulation = prepare_simulation(data, truth, traffic=Traffic(top_k=2))
     rng = np.random.default_rng(0)
     counts = simulate_counts(simulation, 20_000, rng=rng)
-    found = estimate_users(counts, data, truth=truth)
+    found = estimate_click_model(counts, data, truth=truth)
     assert found.pools.names == ("1", "2")
     assert found.error is not None
     assert found.error.error < 0.1
@@ -192,19 +194,19 @@ def test_ranks_with_few_clicks_share_their_values_which_is_noted(
     _, counts = still
     clicks = np.bincount(counts.rank, counts.clicks)[1:]
     settings = EstimationSettings(least_clicks=float(clicks[3] + 1))
-    found = estimate_users(counts, data, settings=settings)
+    found = estimate_click_model(counts, data, settings=settings)
     assert found.pools.shared == ("4-5",)
-    assert found.users.provenance["pooled_ranks"] == ["4-5"]
+    assert found.click_model.provenance["pooled_ranks"] == ["4-5"]
     assert found.notes[0] == "few clicks: ranks 4-5 share their values"
-    assert found.users.depth == 5
-    assert found.users.estimated is not None
-    assert found.users.estimated.least_clicks == settings.least_clicks
+    assert found.click_model.depth == 5
+    assert found.click_model.estimated is not None
+    assert found.click_model.estimated.least_clicks == settings.least_clicks
     assert found.by_rank()[3]["clicks"] == clicks[3] + clicks[4]
 
 
-def once(data: RankingDataset, users: TrustModel, seed: int = 0) -> ClickCounts:
+def once(data: RankingDataset, click_model: TrustModel, seed: int = 0) -> ClickCounts:
     """Every document shown once or twice, at one rank."""
-    simulation = prepare_simulation(data, users, traffic=Traffic(top_k=5))
+    simulation = prepare_simulation(data, click_model, traffic=Traffic(top_k=5))
     return simulate_counts(simulation, 150, rng=np.random.default_rng(seed))
 
 
@@ -212,26 +214,26 @@ def test_too_little_is_named_with_what_is_missing(data: RankingDataset) -> None:
     counts = once(data, TrustModel.paper(depth=5))
     few = EstimationSettings(least_clicks=10)
     with pytest.raises(DataError, match="clicks alone cannot separate"):
-        estimate_users(counts, settings=few)
+        estimate_click_model(counts, settings=few)
     # With features there is an estimate, and a warning of what it rests on.
     with pytest.warns(AffineRankWarning, match=r"identify too little: |do not differ"):
-        assert estimate_users(counts, data, settings=few).weak_ranks
+        assert estimate_click_model(counts, data, settings=few).weak_ranks
     asked = EstimationSettings(method="mixture", least_clicks=10)
-    found = estimate_users(counts, data, settings=asked)
+    found = estimate_click_model(counts, data, settings=asked)
     assert found.why == "requested"
     assert found.weak_ranks
     assert any(", ".join(found.weak_ranks) in note for note in found.notes)
     moved = EstimationSettings(method="interventions", least_clicks=10)
     with pytest.raises(DataError, match=r"^0 of .* shown at several ranks"):
-        estimate_users(counts, data, settings=moved)
+        estimate_click_model(counts, data, settings=moved)
 
 
 def test_two_level_takes_relevance_for_binary(
     still: tuple[TrustModel, ClickCounts], data: RankingDataset
 ) -> None:
     settings = EstimationSettings(method="two-level")
-    found = estimate_users(still[1], data, settings=settings)
-    assert found.users.provenance["levels"] == [0.0, 1.0]
+    found = estimate_click_model(still[1], data, settings=settings)
+    assert found.click_model.provenance["levels"] == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("method", [n for n, m in METHODS.items() if m.ranks_too])
@@ -243,8 +245,8 @@ def test_the_regression_em_has_bands_of_resampled_queries(
 ) -> None:
     truth, counts = still
     settings = EstimationSettings(method=method, network=TINY, replicates=2)
-    found = estimate_users(counts, data, settings=settings, truth=truth)
-    assert found.method == found.users.provenance["estimated_by"] == method
+    found = estimate_click_model(counts, data, settings=settings, truth=truth)
+    assert found.method == found.click_model.provenance["estimated_by"] == method
     assert np.any(found.inference.alpha_error > 0)
     assert found.ranker is not None
     assert found.ranker.model.predict(filled_features(data)).shape == (data.n_docs,)
@@ -260,7 +262,7 @@ def test_without_replicates_the_em_has_no_bands(
     data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
     settings = EstimationSettings(method="softmax", network=TINY, replicates=0)
-    found = estimate_users(still[1], data, settings=settings)
+    found = estimate_click_model(still[1], data, settings=settings)
     assert not found.inference.known
     assert not found.display.known
     for row in found.by_rank():
@@ -275,7 +277,7 @@ def test_the_em_takes_a_log_that_lacks_a_rank(
     truth, counts = still
     gap = ClickCounts(counts.table.filter(counts.rank != 3))
     settings = EstimationSettings(method="sigmoid", network=TINY, replicates=2)
-    found = estimate_users(gap, data, settings=settings, truth=truth)
+    found = estimate_click_model(gap, data, settings=settings, truth=truth)
     row = found.by_rank()[2]
     assert (row["impressions"], row["clicks"], row["mean_rank"]) == (0, 0, 3.0)
     true = found.truth_by_rank(truth)
@@ -287,24 +289,24 @@ def test_of_counts_with_a_split_the_training_part_is_used(
     data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
     split = still[1].holdout(0.3)
-    a = estimate_users(split, data)
-    b = estimate_users(split.select("split", "train"), data)
-    np.testing.assert_array_equal(a.users.alpha, b.users.alpha)
-    assert a.users.provenance["clicks"] < still[1].clicks.sum()
+    a = estimate_click_model(split, data)
+    b = estimate_click_model(split.select("split", "train"), data)
+    np.testing.assert_array_equal(a.click_model.alpha, b.click_model.alpha)
+    assert a.click_model.provenance["clicks"] < still[1].clicks.sum()
 
 
 def test_a_seed_repeats_an_estimate(
     data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
-    a, b = (estimate_users(still[1], data) for _ in range(2))
-    np.testing.assert_array_equal(a.users.beta, b.users.beta)
+    a, b = (estimate_click_model(still[1], data) for _ in range(2))
+    np.testing.assert_array_equal(a.click_model.beta, b.click_model.beta)
 
 
 def test_stages_are_reported(
     data: RankingDataset, still: tuple[TrustModel, ClickCounts]
 ) -> None:
     seen: list[tuple[str, int, int]] = []
-    estimate_users(still[1], data, progress=lambda *about: seen.append(about))
+    estimate_click_model(still[1], data, progress=lambda *about: seen.append(about))
     assert seen == [("estimating", 0, 1), ("estimating", 1, 1)]
 
 
@@ -312,19 +314,21 @@ def test_settings_that_mean_nothing_are_rejected(
     still: tuple[TrustModel, ClickCounts], data: RankingDataset
 ) -> None:
     with pytest.raises(ConfigError, match=f"'magic'; known are {METHODS.choices}"):
-        estimate_users(still[1], settings=EstimationSettings(method="magic"))
+        estimate_click_model(still[1], settings=EstimationSettings(method="magic"))
     with pytest.raises(ConfigError, match="replicates must be 0, or 2 or more, got 1"):
         EstimationSettings(replicates=1)
     with pytest.raises(ConfigError, match="sigmoid needs features: give --data"):
-        estimate_users(still[1], settings=EstimationSettings(method="sigmoid"))
+        estimate_click_model(still[1], settings=EstimationSettings(method="sigmoid"))
     with pytest.raises(ConfigError, match="least_clicks must be 0 or more"):
-        estimate_users(still[1], data, settings=EstimationSettings(least_clicks=-1))
+        estimate_click_model(
+            still[1], data, settings=EstimationSettings(least_clicks=-1)
+        )
 
 
 def test_counts_of_nothing_are_rejected(still: tuple[TrustModel, ClickCounts]) -> None:
     empty = ClickCounts(still[1].table.slice(0, 0))
     with pytest.raises(DataError, match="the counts are empty"):
-        estimate_users(empty)
+        estimate_click_model(empty)
 
 
 def test_missing_values_are_filled_and_reported(
@@ -334,14 +338,16 @@ def test_missing_values_are_filled_and_reported(
     features[::7, 3] = np.nan
     holes = replace(data, features=features)
     settings = EstimationSettings(method="two-level")
-    found = estimate_users(still[1], holes, settings=settings)
+    found = estimate_click_model(still[1], holes, settings=settings)
     n = len(features[::7])
     assert found.notes[0] == (
         f"{n:,} missing values (f4) were filled with the median of their feature"
     )
-    whole = estimate_users(still[1], data, settings=settings)
+    whole = estimate_click_model(still[1], data, settings=settings)
     # One of 501 features, a seventh of it: hardly anything changes.
-    np.testing.assert_allclose(found.users.alpha, whole.users.alpha, rtol=0.1)
+    np.testing.assert_allclose(
+        found.click_model.alpha, whole.click_model.alpha, rtol=0.1
+    )
 
 
 @pytest.mark.parametrize("method", ["mixture", "softmax"])
@@ -350,11 +356,11 @@ def test_rows_are_estimated_from_as_counts_are(
 ) -> None:
     settings = EstimationSettings(method=method, network=TINY, replicates=0, seed=3)
     rows, features = rows_of(still[1], data), filled_features(data)
-    a = estimate_users(still[1], data, settings=settings)
+    a = estimate_click_model(still[1], data, settings=settings)
     b = estimate_from_rows(rows, features, data, settings=settings)
-    np.testing.assert_array_equal(a.users.alpha, b.users.alpha)
+    np.testing.assert_array_equal(a.click_model.alpha, b.click_model.alpha)
     assert a.to_dict() == b.to_dict()
-    assert a.users.to_dict() == b.users.to_dict()
+    assert a.click_model.to_dict() == b.click_model.to_dict()
 
 
 def test_the_order_of_the_data_does_not_matter(
@@ -377,6 +383,8 @@ def test_the_order_of_the_data_does_not_matter(
         source_rows=np.empty(0, np.int64),
     )
     settings = EstimationSettings(method="two-level")
-    a, b = (estimate_users(still[1], d, settings=settings) for d in (data, shuffled))
-    np.testing.assert_allclose(b.users.alpha, a.users.alpha, rtol=1e-9)
-    np.testing.assert_allclose(b.users.beta, a.users.beta, rtol=1e-9)
+    a, b = (
+        estimate_click_model(still[1], d, settings=settings) for d in (data, shuffled)
+    )
+    np.testing.assert_allclose(b.click_model.alpha, a.click_model.alpha, rtol=1e-9)
+    np.testing.assert_allclose(b.click_model.beta, a.click_model.beta, rtol=1e-9)

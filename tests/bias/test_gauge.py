@@ -22,8 +22,11 @@ def model(alpha: list[float], beta: list[float]) -> TrustModel:
     return TrustModel(alpha=np.array(alpha), beta=np.array(beta), identified="gauge")
 
 
-def in_gauge(users: TrustModel, a: float, t: float) -> TrustModel:
-    return model((a * users.alpha).tolist(), (users.beta + t * users.alpha).tolist())
+def in_gauge(click_model: TrustModel, a: float, t: float) -> TrustModel:
+    return model(
+        (a * click_model.alpha).tolist(),
+        (click_model.beta + t * click_model.alpha).tolist(),
+    )
 
 
 @st.composite
@@ -139,21 +142,21 @@ def test_a_true_intercept_of_zero_has_no_relative_error() -> None:
 
 @given(cases())
 def test_display_takes_the_first_rank_as_its_unit(case: Case) -> None:
-    users, _, seen = case
-    shown = display_gauge(users)
+    click_model, _, seen = case
+    shown = display_gauge(click_model)
     assert (shown.alpha[0], shown.beta[0]) == pytest.approx((1.0, 0.0))
     assert shown.identified == "gauge"
-    assert gauge_error(shown, users, seen).error == pytest.approx(0.0, abs=1e-6)
+    assert gauge_error(shown, click_model, seen).error == pytest.approx(0.0, abs=1e-6)
 
 
 @given(cases())
 def test_inference_takes_the_mean_over_impressions_as_its_unit(case: Case) -> None:
-    users, _, seen = case
-    shown = inference_gauge(users, seen)
+    click_model, _, seen = case
+    shown = inference_gauge(click_model, seen)
     share = np.array(seen) / np.sum(seen)
     assert share @ shown.alpha == pytest.approx(1.0)
     assert share @ (shown.beta / shown.alpha) == pytest.approx(0.0, abs=1e-9)
-    assert gauge_error(shown, users, seen).error == pytest.approx(0.0, abs=1e-6)
+    assert gauge_error(shown, click_model, seen).error == pytest.approx(0.0, abs=1e-6)
 
 
 def test_a_slope_of_zero_is_refused_where_it_was_seen() -> None:

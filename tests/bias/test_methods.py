@@ -48,14 +48,14 @@ def test_a_fit_has_users_down_to_the_deepest_rank(
 ) -> None:
     rows, features = log
     found = method.fit(rows, features, SETTINGS, quiet)
-    assert found.users.depth == len(found.pools.of_rank) == 5
-    assert np.all(found.users.alpha > 0)
+    assert found.click_model.depth == len(found.pools.of_rank) == 5
+    assert np.all(found.click_model.alpha > 0)
     assert found.clicks.shape == found.display.alpha.shape == (found.pools.n_pools,)
     assert (found.ranker is not None) is method.ranks_too
     if not method.needs_features:
-        assert method.fit(rows, None, SETTINGS, quiet).users.depth == 5
+        assert method.fit(rows, None, SETTINGS, quiet).click_model.depth == 5
     again = method.fit(rows, features, SETTINGS, quiet)
-    np.testing.assert_array_equal(again.users.alpha, found.users.alpha)
+    np.testing.assert_array_equal(again.click_model.alpha, found.click_model.alpha)
 
 
 @ROWS
@@ -69,12 +69,12 @@ def test_refits_are_fits_without_the_rest(
     rng = stage_rng("estimation", SETTINGS.seed)
     first = method.refit(rows, features, SETTINGS, rng)
     whole = method.fit(rows, features, SETTINGS, quiet)
-    np.testing.assert_array_equal(first.users.alpha, whole.users.alpha)
+    np.testing.assert_array_equal(first.click_model.alpha, whole.click_model.alpha)
     half = rows.select(rows.query % 2 == 0)
     fewer = replace(SETTINGS, least_clicks=SETTINGS.least_clicks / 2)
-    again = method.refit(half, features, fewer, rng, first).users
+    again = method.refit(half, features, fewer, rng, first).click_model
     assert again.depth == 5
-    np.testing.assert_allclose(again.alpha, whole.users.alpha, rtol=0.5)
+    np.testing.assert_allclose(again.alpha, whole.click_model.alpha, rtol=0.5)
 
 
 @ROWS
@@ -89,7 +89,9 @@ def test_many_logs_at_once_are_each_as_alone(
     together = method.fit_many(logs, features, settings, quiet)
     for own, how, found in zip(logs, settings, together, strict=True):
         alone = method.fit(own, features, how, quiet)
-        np.testing.assert_allclose(found.users.alpha, alone.users.alpha, rtol=1e-5)
+        np.testing.assert_allclose(
+            found.click_model.alpha, alone.click_model.alpha, rtol=1e-5
+        )
         assert found.display.known == (how.replicates > 0)
         np.testing.assert_allclose(
             found.display.alpha_error, alone.display.alpha_error, rtol=1e-3, atol=1e-6

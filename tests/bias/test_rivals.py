@@ -43,10 +43,10 @@ def test_dual_learning_finds_examination_exactly_where_scores_can_be_right() -> 
     """Theorem of Ai et al. 2018: both losses are unbiased at the truth, and stay."""
     rows, x = expected_clicks()
     found = METHODS["dual-learning"].fit(rows, x, SETTINGS, quiet)
-    np.testing.assert_allclose(found.users.alpha, THETA, rtol=0.01)
+    np.testing.assert_allclose(found.click_model.alpha, THETA, rtol=0.01)
     rates = rows.by_rank(rows.clicks) / rows.by_rank(rows.impressions)
     assert np.abs(rates / rates[0] / THETA - 1).max() > 0.3  # what clicks alone say
-    np.testing.assert_array_equal(found.users.beta, 0)
+    np.testing.assert_array_equal(found.click_model.beta, 0)
 
 
 def small_lists() -> tuple[QueryLists, np.ndarray]:
@@ -79,10 +79,10 @@ def test_ratios_are_the_written_out_sums_of_hu_et_al() -> None:
 def test_pairwise_debiasing_ends_where_its_ratios_no_longer_move() -> None:
     rows, x = expected_clicks()
     found = METHODS["pairwise-debiasing"].fit(rows, x, SETTINGS, quiet)
-    plus = found.users.alpha
+    plus = found.click_model.alpha
     assert plus[0] == 1
     assert np.all(np.diff(plus) < 0)
-    minus = found.users.provenance["t_minus"]
+    minus = found.click_model.provenance["t_minus"]
     assert minus[0] == 1
     assert len(minus) == 5
 
@@ -117,7 +117,7 @@ def test_contextual_bias_is_that_of_each_segment() -> None:
         n: np.append(getattr(first, n), getattr(second, n)) for n in joined
     }
     found = METHODS["contextual"].fit(replace(first, **pairs), None, SETTINGS, quiet)
-    phone, desk = (found.users.models[name].alpha for name in ("phone", "desk"))
+    phone, desk = (found.click_model.models[name].alpha for name in ("phone", "desk"))
     np.testing.assert_allclose(phone, THETA, rtol=0.03)
     np.testing.assert_allclose(desk, steep, rtol=0.06)
 
@@ -126,7 +126,7 @@ def test_without_segments_it_is_all_pairs() -> None:
     """Agarwal et al. 2019: click rates of one document at two ranks give the ratio."""
     rows = replace(moved(THETA, 0, 0), segments=(), segment=None)
     found = METHODS["contextual"].fit(rows, None, SETTINGS, quiet)
-    np.testing.assert_allclose(found.users.alpha, THETA, rtol=0.01)
+    np.testing.assert_allclose(found.click_model.alpha, THETA, rtol=0.01)
 
 
 def test_documents_that_stay_where_they_are_tell_nothing() -> None:

@@ -24,7 +24,7 @@ from affinerank.support.lists import discount
 
 LOGS, WITHIN, SIZE, LENGTH, DEPTH, SESSIONS = 100, 0.2, 100, 10, 5, 500
 RANK = np.arange(1, LENGTH + 1)
-USERS = TrustModel.from_eps(1 / RANK, 1 - (RANK + 1) / 100, 0.5 / RANK)
+CLICK_MODEL = TrustModel.from_eps(1 / RANK, 1 - (RANK + 1) / 100, 0.5 / RANK)
 QUERY = np.repeat(np.arange(SIZE), LENGTH)
 PLACE = np.tile(RANK, SIZE)
 
@@ -33,7 +33,7 @@ def rows_of(impressions: Floats, rng: np.random.Generator, true: Floats) -> Clic
     """Draw clicks on documents shown so often at each rank, ``[n_docs, depth]``."""
     doc, place = np.nonzero(impressions)
     n = impressions[doc, place]
-    rate = USERS.alpha[place] * true[doc] + USERS.beta[place]
+    rate = CLICK_MODEL.alpha[place] * true[doc] + CLICK_MODEL.beta[place]
     return ClickRows(
         doc=doc,
         rank=place + 1,
@@ -52,7 +52,7 @@ def logged(seed: int = 0) -> tuple[ClickRows, Floats, Floats]:
     shown = np.zeros((len(QUERY), LENGTH))
     shown[np.arange(len(QUERY)), PLACE - 1] = SESSIONS
     rows = rows_of(shown, rng, true)
-    return rows, true, np.clip(weigh(rows, JUDGE, USERS).weight, 0.0, 1.0)
+    return rows, true, np.clip(weigh(rows, JUDGE, CLICK_MODEL).weight, 0.0, 1.0)
 
 
 def small_board() -> Board:
@@ -112,7 +112,7 @@ def test_a_swap_shows_the_rest_of_the_list_where_it_was() -> None:
 
 def test_logs_show_the_error_of_alpha_that_was_planned() -> None:
     rows, true, relevance = logged()
-    alpha, beta = USERS.alpha[:DEPTH], USERS.beta[:DEPTH]
+    alpha, beta = CLICK_MODEL.alpha[:DEPTH], CLICK_MODEL.beta[:DEPTH]
     board = Board.of(rows, alpha, beta, relevance)
     variance, target = of_users(board), 0.05
     plan = design(board, variance, target)
@@ -162,7 +162,7 @@ def test_logs_show_the_error_of_a_difference_that_was_planned() -> None:
     noisy = (true + rng.normal(0, 0.3, len(true))).reshape(SIZE, LENGTH)
     new = (-noisy).argsort(axis=1).argsort(axis=1).ravel() + 1
     over = (discount(new) - discount(PLACE)) / SIZE
-    board = Board.of(rows, USERS.alpha, USERS.beta, relevance)
+    board = Board.of(rows, CLICK_MODEL.alpha, CLICK_MODEL.beta, relevance)
     variance = of_difference(board, over[board.doc])
     target = np.sqrt(variance(board.impressions)[0]) / 2
     plan = design(board, variance, target)
@@ -174,7 +174,7 @@ def test_logs_show_the_error_of_a_difference_that_was_planned() -> None:
     shown[board.doc] = board.after(plan.swaps, plan.sessions)
     drawn = (rows_of(shown, rng, true) for _ in range(LOGS))
     by = "affine(rows=information)"
-    found = [float(over @ weigh(each, by, USERS).weight) for each in drawn]
+    found = [float(over @ weigh(each, by, CLICK_MODEL).weight) for each in drawn]
     assert plan.error == pytest.approx(np.std(found, ddof=1), rel=WITHIN)
     assert np.mean(found) == pytest.approx(over @ true, abs=4 * target / 10)
 

@@ -138,7 +138,13 @@ def test_the_demo_runs_every_command_it_prints(
     for step in demo.demo_steps():
         assert f"$ {step.command}\n" in printed
     names = {path.name for path in folder.iterdir()}
-    files = {"log.csv", "products.csv", "audit.html", "counts.parquet", "users.json"}
+    files = {
+        "log.csv",
+        "products.csv",
+        "audit.html",
+        "counts.parquet",
+        "click-model.json",
+    }
     assert names >= files | {"model"}
     assert "model is better than production" in printed.splitlines()[-3]
     # The folder is not written over.

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from affinerank.cli import main
-from affinerank.clicks.models.files import load_users
+from affinerank.clicks.models.files import load_click_model
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
 
@@ -407,10 +407,10 @@ def test_users_go_in_and_out(tmp_path: Path, capsys: Capture) -> None:
     about = answered(
         capsys,
         *("simulate", WORLD, "--sessions", "200", "--counts", target, "--top-k", "2"),
-        *("--users", str(given), "--save-users", str(saved)),
+        *("--click-model", str(given), "--save-click-model", str(saved)),
     )
     assert about["written"] == {"counts": target, "users": str(saved)}
-    assert load_users(saved).to_dict() == load_users(given).to_dict()
+    assert load_click_model(saved).to_dict() == load_click_model(given).to_dict()
     assert ClickCounts.load(target).click_rate_by_rank()[1]["clicks"] == 0
 
 
@@ -423,15 +423,15 @@ def test_the_paper_s_users_are_saved_with_their_settings(
         capsys,
         *("simulate", WORLD, "--sessions", "9", "--counts", target),
         *(
-            "--users-model",
+            "--click-model",
             "trust(eta=2, eps_minus_1=0.35)",
-            "--save-users",
+            "--save-click-model",
             str(saved),
         ),
     )
-    users = load_users(saved)
-    assert users.theta[1] == pytest.approx((1 / 2) ** 2)
-    assert users.eps_minus[1] == pytest.approx(0.35 / 2)
+    click_model = load_click_model(saved)
+    assert click_model.theta[1] == pytest.approx((1 / 2) ** 2)
+    assert click_model.eps_minus[1] == pytest.approx(0.35 / 2)
 
 
 def test_users_of_fewer_ranks_are_one_note(tmp_path: Path, capsys: Capture) -> None:
@@ -446,9 +446,9 @@ def test_users_of_fewer_ranks_are_one_note(tmp_path: Path, capsys: Capture) -> N
         "swap(share=0.5)",
     ]
     arguments += ["--log", str(tmp_path / "l.parquet")]
-    assert main([*arguments, "--users", str(tmp_path / "in.json")]) == 0
+    assert main([*arguments, "--click-model", str(tmp_path / "in.json")]) == 0
     printed = capsys.readouterr().err
-    assert printed.startswith("note: the user model ends at rank 2; deeper ranks")
+    assert printed.startswith("note: the click model ends at rank 2; deeper ranks")
     assert printed.count("\n") == 1
 
 
@@ -466,7 +466,7 @@ def test_users_of_fewer_ranks_are_one_note(tmp_path: Path, capsys: Capture) -> N
         (["--sessions", "9", "--counts", "c.csv"], "must end in .parquet"),
         (["--sessions", "9", "--log", "no/l.parquet"], "there is no folder no"),
         (
-            ["--sessions", "9", "--counts", "c.parquet", "--users", "none.json"],
+            ["--sessions", "9", "--counts", "c.parquet", "--click-model", "none.json"],
             "none.json: there is no such file",
         ),
         (
@@ -487,7 +487,7 @@ def test_users_of_fewer_ranks_are_one_note(tmp_path: Path, capsys: Capture) -> N
                 "9",
                 "--counts",
                 "c.parquet",
-                "--users-model",
+                "--click-model",
                 "trust(eps_minus_1=2)",
             ],
             "eps_minus_1 must be from 0 to 1, got 2",

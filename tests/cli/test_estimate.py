@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from affinerank.cli import display, main
-from affinerank.clicks.models.files import load_users
+from affinerank.clicks.models.files import load_click_model
 from affinerank.output.charts import bias_figure
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
@@ -36,7 +36,7 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("world")
     found = folder / "counts.parquet"
     asked = ["simulate", WORLD, "--clicks", "2e4", "--top-k", "5"]
-    saved = ["--counts", str(found), "--save-users", str(folder / "truth.json")]
+    saved = ["--counts", str(found), "--save-click-model", str(folder / "truth.json")]
     assert main([*asked, *saved]) == 0
     return found
 
@@ -63,7 +63,7 @@ def refused(capsys: Capture, *arguments: str) -> str:
 def test_estimate_prints_and_writes(
     counts: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    target = tmp_path / "users.json"
+    target = tmp_path / "click-model.json"
     truth = str(counts.with_name("truth.json"))
     arguments = ["estimate", str(counts), "--data", WORLD, "-o", str(target)]
     assert main([*arguments, "--truth", truth]) == 0
@@ -77,9 +77,9 @@ def test_estimate_prints_and_writes(
     assert "there is trust bias (p = " in said
     assert "against the truth, modulo gauge: E = 0.0" in said
     assert f"written: {target}".replace(" ", "") in said.replace(" ", "")
-    users = load_users(target)
-    assert users.identified == "gauge"
-    assert users.provenance["estimated_by"] == "mixture"
+    click_model = load_click_model(target)
+    assert click_model.identified == "gauge"
+    assert click_model.provenance["estimated_by"] == "mixture"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_is_fixed_has_no_band(reach: float, shown: str) -> None:
 def test_estimate_answers_in_json(
     counts: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    target = str(tmp_path / "users.json")
+    target = str(tmp_path / "click-model.json")
     truth = str(counts.with_name("truth.json"))
     arguments = ["estimate", str(counts), "--data", WORLD, "-o", target]
     about = answered(capsys, *arguments, "--truth", truth)
@@ -111,7 +111,7 @@ def test_estimate_answers_in_json(
 def test_estimate_draws(
     ending: str, start: bytes, counts: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    plot, target = tmp_path / f"bias.{ending}", str(tmp_path / "users.json")
+    plot, target = tmp_path / f"bias.{ending}", str(tmp_path / "click-model.json")
     arguments = ["estimate", str(counts), "--data", WORLD, "-o", target]
     truth = ["--truth", str(counts.with_name("truth.json"))]
     about = answered(capsys, *arguments, "--plot", str(plot), *truth)
@@ -145,7 +145,7 @@ def test_a_figure_without_bands_or_truth_has_the_estimate_alone() -> None:
 def test_the_em_is_asked_for_by_name(
     counts: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    target = str(tmp_path / "users.json")
+    target = str(tmp_path / "click-model.json")
     arguments = ["estimate", str(counts), "--data", WORLD, "-o", target, *NETWORK]
     about = answered(capsys, *arguments, "--method", "softmax", "--replicates", "2")
     assert about["method"] == "softmax"
@@ -199,21 +199,21 @@ def test_estimate_refuses_counts_that_are_none(
 def test_train_estimates_users_where_none_are_given(
     counts: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    model, users = tmp_path / "model", tmp_path / "users.json"
+    model, click_model = tmp_path / "model", tmp_path / "click-model.json"
     arguments = ["train", str(counts), "--data", WORLD, "-o", str(model), *RANKER]
-    assert main([*arguments, "--save-users", str(users)]) == 0
+    assert main([*arguments, "--save-click-model", str(click_model)]) == 0
     printed = capsys.readouterr()
     said = " ".join((printed.out + printed.err).split())
     why = "features indicate which documents to expect relevant"
-    assert f"no --users: estimated by mixture ({why})" in said
-    assert load_users(users).provenance["estimated_by"] == "mixture"
+    assert f"no --click-model: estimated by mixture ({why})" in said
+    assert load_click_model(click_model).provenance["estimated_by"] == "mixture"
     assert model.is_dir()
     other = [*arguments[:5], str(tmp_path / "other"), *RANKER]
     about = answered(capsys, *other)
     assert about
     again = [*arguments[:5], str(tmp_path / "again"), *RANKER]
-    assert main([*again, "--users", str(users)]) == 0
-    assert "no --users" not in capsys.readouterr().out
+    assert main([*again, "--click-model", str(click_model)]) == 0
+    assert "no --click-model" not in capsys.readouterr().out
 
 
 def test_train_needs_no_users_for_a_naive_ranker(
@@ -222,7 +222,7 @@ def test_train_needs_no_users_for_a_naive_ranker(
     arguments = ["train", str(counts), "--data", WORLD, "-o", str(tmp_path / "model")]
     assert main([*arguments, "--estimator", "naive", *RANKER]) == 0
     printed = capsys.readouterr()
-    assert "no --users" not in printed.out + printed.err
+    assert "no --click-model" not in printed.out + printed.err
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def tiangong(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_real_log_of_queries_seen_once_is_refused_with_what_is_missing(
     tiangong: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    target = tmp_path / "users.json"
+    target = tmp_path / "click-model.json"
     said = refused(capsys, "estimate", tiangong, "-o", str(target))
     assert "clicks identify too little: " in said
     assert "were shown 3 times or more" in said
@@ -258,7 +258,7 @@ def test_a_real_log_of_queries_seen_once_is_refused_with_what_is_missing(
 def test_a_real_log_is_estimated_all_the_same_where_that_is_asked_for(
     tiangong: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    target = str(tmp_path / "users.json")
+    target = str(tmp_path / "click-model.json")
     arguments = ["estimate", tiangong, "--method", "mixture", "-o", target]
     about = answered(capsys, *arguments)
     assert any(

@@ -18,9 +18,18 @@ def trained(
     small_log: tuple[str, str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, tuple[str, str, str]]:
     """Trees on counts of queries of which some were held out by the recipe."""
-    counts, users, world = small_log
+    counts, click_model, world = small_log
     folder = tmp_path_factory.mktemp("importance") / "trees"
-    asked = ["train", counts, "--data", world, "--users", users, "-o", str(folder)]
+    asked = [
+        "train",
+        counts,
+        "--data",
+        world,
+        "--click-model",
+        click_model,
+        "-o",
+        str(folder),
+    ]
     asked += ["--ranker", "lightgbm", "--estimator", "affine", "--importance"]
     more = ["--set", "trees=5", "--set", "num_leaves=7", "--set", "lambda_l2=0.5"]
     assert main([*asked, *more]) == 0
@@ -44,8 +53,15 @@ def test_train_keeps_what_features_are_worth(trained: Any, capsys: Any) -> None:
 
 
 def test_other_clicks_say_what_features_are_worth(trained: Any, capsys: Any) -> None:
-    folder, (counts, users, world) = trained
-    asked = ["importance", str(folder), "--counts", counts, "--users", users]
+    folder, (counts, click_model, world) = trained
+    asked = [
+        "importance",
+        str(folder),
+        "--counts",
+        counts,
+        "--click-model",
+        click_model,
+    ]
     assert main(asked) == 2
     assert "--counts and --data go together" in capsys.readouterr().err
     assert main([*asked, "--data", world, "--split", "train"]) == 2
@@ -56,9 +72,9 @@ def test_other_clicks_say_what_features_are_worth(trained: Any, capsys: Any) -> 
 def test_validation_says_what_features_are_worth(
     small_log: tuple[str, str, str],
 ) -> None:
-    counts, users, world = small_log
+    counts, click_model, world = small_log
     data = ar.load(world)
-    clicks, known = ar.ClickCounts.load(counts), ar.load_users(users)
+    clicks, known = ar.ClickCounts.load(counts), ar.load_click_model(click_model)
     trained = ar.train(
         clicks,
         data.train,
@@ -83,8 +99,16 @@ def test_validation_says_what_features_are_worth(
 def test_nothing_held_out_is_refused(
     small_log: tuple[str, str, str], tmp_path: Path, capsys: Any
 ) -> None:
-    counts, users, world = small_log
-    asked = ["train", counts, "--data", world, "--users", users, "--importance"]
+    counts, click_model, world = small_log
+    asked = [
+        "train",
+        counts,
+        "--data",
+        world,
+        "--click-model",
+        click_model,
+        "--importance",
+    ]
     asked += ["--ranker", "lightgbm", "--recipe", "paper", "-o", str(tmp_path / "m")]
     assert main(asked) == 2
     assert "importance needs held-out queries" in capsys.readouterr().err

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tests.pipeline.moving_lists import (
+    CLICK_MODEL,
     READY_MADE,
-    USERS,
     improved_production,
     personal_lists,
     swapped_lists,
@@ -31,12 +31,17 @@ def run(*words: object, code: int = 0) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     READY_MADE.save(tmp_path / "ready-made")
-    USERS.save(tmp_path / "users.json")
+    CLICK_MODEL.save(tmp_path / "click-model.json")
     return tmp_path
 
 
 def evaluate(folder: Path, counts: str, *options: object) -> None:
-    known = ("--users", folder / "users.json", "--data", folder / "data.parquet")
+    known = (
+        "--click-model",
+        folder / "click-model.json",
+        "--data",
+        folder / "data.parquet",
+    )
     model = folder / "ready-made"
     run("evaluate", model, *known, "--counts", folder / counts, *options)
 

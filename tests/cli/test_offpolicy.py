@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from affinerank.cli import main
-from affinerank.clicks.models.files import load_users
+from affinerank.clicks.models.files import load_click_model
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
@@ -48,11 +48,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     simulate_counts(
         simulation, simulation.sessions_for(2e5), rng=np.random.default_rng(1)
     ).save(here / "learnt.parquet")
-    users = TrustModel.paper(depth=int(test.docs_per_query.max()))
-    users.save(here / "users.json")
+    click_model = TrustModel.paper(depth=int(test.docs_per_query.max()))
+    click_model.save(here / "click-model.json")
     gauged = TrustModel(
-        alpha=2 * users.alpha,
-        beta=users.beta + 0.3 * users.alpha,
+        alpha=2 * click_model.alpha,
+        beta=click_model.beta + 0.3 * click_model.alpha,
         identified="gauge",
         estimated=EstimatedBy("two-level", features=True),
     )
@@ -74,14 +74,14 @@ def evaluate(folder: Path, *options: str, counts: str = "all") -> int:
     )
 
 
-def users(folder: Path, name: str = "users") -> tuple[str, str]:
-    return "--users", str(folder / f"{name}.json")
+def click_model(folder: Path, name: str = "users") -> tuple[str, str]:
+    return "--click-model", str(folder / f"{name}.json")
 
 
 def test_a_new_ranker_has_a_value_and_a_verdict(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = (*users(folder), "--against", "logged")
+    options = (*click_model(folder), "--against", "logged")
     assert evaluate(folder, *options, "--json") == 0
     about = json.loads(capsys.readouterr().out)
     (row,) = about["rankers"]
@@ -111,7 +111,7 @@ def test_documents_never_shown_are_predicted_and_without_a_model_leave_bounds(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = []
-    for options in (users(folder), ("--estimator", "naive")):
+    for options in (click_model(folder), ("--estimator", "naive")):
         assert evaluate(folder, *options, "--json", counts="ten") == 0
         found += json.loads(capsys.readouterr().out)["rankers"]
     assert found[0]["never_shown_share"] == found[1]["never_shown_share"] > 0.05
@@ -119,7 +119,7 @@ def test_documents_never_shown_are_predicted_and_without_a_model_leave_bounds(
     assert [row["value"]["bounds"] for row in found] == [False, True]
     assert found[1]["value"]["least"] < found[1]["value"]["most"]
     for options, words in (
-        (users(folder), "on documents that were never shown: their relevance is"),
+        (click_model(folder), "on documents that were never shown: their relevance is"),
         (("--estimator", "naive"), "bounds over queries"),
     ):
         assert evaluate(folder, *options, counts="ten") == 0
@@ -129,7 +129,7 @@ def test_documents_never_shown_are_predicted_and_without_a_model_leave_bounds(
 def test_estimated_users_tell_differences_on_documents_never_shown(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = (*users(folder, "estimated"), "--replicates", "2", "--json")
+    options = (*click_model(folder, "estimated"), "--replicates", "2", "--json")
     assert evaluate(folder, *options, counts="ten") == 0
     (row,) = json.loads(capsys.readouterr().out)["rankers"]
     assert row["predicted"]
@@ -139,7 +139,7 @@ def test_estimated_users_tell_differences_on_documents_never_shown(
 def test_estimated_users_tell_only_differences(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = (*users(folder, "estimated"), "--replicates", "2")
+    options = (*click_model(folder, "estimated"), "--replicates", "2")
     assert evaluate(folder, *options, "--json") == 0
     about = json.loads(capsys.readouterr().out)
     (row,) = about["rankers"]
@@ -170,7 +170,7 @@ def test_the_naive_estimator_and_listed_weights_need_no_users(
 def test_split_counts_are_judged_by_their_held_out_part(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert evaluate(folder, *users(folder), "--json", counts="split") == 0
+    assert evaluate(folder, *click_model(folder), "--json", counts="split") == 0
     about = json.loads(capsys.readouterr().out)
     held = ClickCounts.load(folder / "split.parquet").select("split", "holdout")
     assert about["queries"] == held.summary()["queries"]
@@ -179,9 +179,9 @@ def test_split_counts_are_judged_by_their_held_out_part(
 def test_bad_questions_are_one_sentence(
     folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    known, estimated = users(folder), users(folder, "estimated")
+    known, estimated = click_model(folder), click_model(folder, "estimated")
     (tmp_path / "em.json").write_text((folder / "estimated.json").read_text())
-    em = load_users(tmp_path / "em.json")
+    em = load_click_model(tmp_path / "em.json")
     replace(em, estimated=EstimatedBy("sigmoid")).save(tmp_path / "em.json")
     for options, counts, words in (
         ((*known, "--metric", "nDCG@10"), "all", "nDCG@10 cannot be estimated"),
@@ -189,12 +189,12 @@ def test_bad_questions_are_one_sentence(
         ((*known, "--among", "me"), "all", "--among must be all or shown"),
         ((*known, "--rank-weights", "a"), "all", "rank weights are numbers"),
         ((*known, "--metric", "P@5", "--rank-weights", "1"), "all", "not both"),
-        ((), "all", "needs a user model"),
+        ((), "all", "needs a click model"),
         (("--estimator", "nope", *known), "all", "no estimator 'nope'"),
-        (("--users", "nowhere.json"), "all", "no such file"),
+        (("--click-model", "nowhere.json"), "all", "no such file"),
         (known, "nowhere", "no such file"),
         ((*estimated, "--estimator", "ips"), "all", "estimated"),
-        (("--users", str(tmp_path / "em.json")), "all", "too slow to repeat"),
+        (("--click-model", str(tmp_path / "em.json")), "all", "too slow to repeat"),
         ((*known, "--split", "train"), "all", "share no document"),
     ):
         assert evaluate(folder, *options, counts=counts) == 2, options
@@ -215,7 +215,7 @@ def test_queries_that_the_model_learnt_from_are_left_out(
     ranker = train_production_ranker(test, n_queries=20)
     ranker.save(tmp_path / "leaky")
     plain = ["evaluate", str(tmp_path / "leaky"), "--data", WORLD]
-    by_clicks = ["--counts", str(folder / "all.parquet"), *users(folder)]
+    by_clicks = ["--counts", str(folder / "all.parquet"), *click_model(folder)]
     assert main([*plain, *by_clicks, "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     assert (about["left_out"], about["queries"]) == (20, test.n_queries - 20)
@@ -268,7 +268,10 @@ def test_shown_documents_alone_are_judged_where_others_cannot_be(
     few = np.unique(table["query_id"])[:19]
     chosen = pc.is_in(table["query_id"], pa.array(few))
     ClickCounts(table.filter(chosen)).save(tmp_path / "few.parquet")
-    known, gauged = users(folder), (*users(folder, "estimated"), "--replicates", "2")
+    known, gauged = (
+        click_model(folder),
+        (*click_model(folder, "estimated"), "--replicates", "2"),
+    )
     learnt = ("--estimated-from", str(folder / "learnt.parquet"))
     counts = str(tmp_path / "few")
     assert evaluate(folder, *gauged, *learnt, counts=counts) == 2
@@ -292,7 +295,7 @@ def test_debias_writes_labels_with_their_gauge(
 ) -> None:
     target = tmp_path / "labels.parquet"
     command = ["debias", str(folder / "all.parquet"), "-o", str(target)]
-    assert main([*command, *users(folder), "--json"]) == 0
+    assert main([*command, *click_model(folder), "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     labels = pq.read_table(target)
     counts = ClickCounts.load(folder / "all.parquet")
@@ -315,7 +318,9 @@ def test_debias_writes_labels_with_their_gauge(
     off = off - [true[doc] for doc in labels["doc_id"].to_pylist()]
     squares = labels["standard_deviation"].to_numpy() ** 2
     assert np.mean(off**2) == pytest.approx(squares.mean(), rel=0.3)
-    assert main([*command, *users(folder), "--data", WORLD, "--split", "test"]) == 0
+    assert (
+        main([*command, *click_model(folder), "--data", WORLD, "--split", "test"]) == 0
+    )
     assert pq.read_table(target).num_rows == test.n_docs
 
 
@@ -324,7 +329,7 @@ def test_debias_keeps_the_split_and_names_an_unknown_gauge(
 ) -> None:
     target = tmp_path / "labels.parquet"
     command = ["debias", str(folder / "split.parquet"), "-o", str(target)]
-    assert main([*command, *users(folder, "estimated")]) == 0
+    assert main([*command, *click_model(folder, "estimated")]) == 0
     assert "up to a factor and a shift" in capsys.readouterr().out
     labels = pq.read_table(target)
     assert set(labels["split"].to_pylist()) == {"train", "holdout"}
@@ -337,22 +342,22 @@ def test_debias_leaves_a_file_alone_when_it_fails(
     target.write_text("precious")
     log = str(folder / "all.parquet")
     for arguments, words in (
-        ([log], "needs a user model"),
-        ([log, "--users", "nowhere.json"], "no such file"),
-        ([str(tmp_path / "none.parquet"), *users(folder)], "no such file"),
-        ([str(target), *users(folder)], "would replace what is read"),
-        ([log, *users(folder), "--estimator", "nope"], "no estimator 'nope'"),
+        ([log], "needs a click model"),
+        ([log, "--click-model", "nowhere.json"], "no such file"),
+        ([str(tmp_path / "none.parquet"), *click_model(folder)], "no such file"),
+        ([str(target), *click_model(folder)], "would replace what is read"),
+        ([log, *click_model(folder), "--estimator", "nope"], "no estimator 'nope'"),
         (
-            [log, *users(folder), "--estimator", "affine", "--clip", "x"],
+            [log, *click_model(folder), "--estimator", "affine", "--clip", "x"],
             "clip must be a number",
         ),
-        ([log, *users(folder), "--estimator", "direct"], "give --data"),
-        ([log, *users(folder, "estimated"), "--estimator", "ips"], "up to gauge"),
+        ([log, *click_model(folder), "--estimator", "direct"], "give --data"),
+        ([log, *click_model(folder, "estimated"), "--estimator", "ips"], "up to gauge"),
     ):
         assert main(["debias", *arguments, "-o", str(target)]) == 2
         fault = capsys.readouterr().err
         assert words in fault
         assert fault.count("\n") == 1
         assert target.read_text() == "precious"
-    assert main(["debias", log, *users(folder), "-o", "labels.csv"]) == 2
+    assert main(["debias", log, *click_model(folder), "-o", "labels.csv"]) == 2
     assert "must end in .parquet" in capsys.readouterr().err

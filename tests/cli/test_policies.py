@@ -27,9 +27,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     at = tmp_path_factory.mktemp("policies")
     seen = ["yahoo-like:40", "--policy", POLICY, "--top-k", 3]
     run("simulate", *seen, "--sessions", 2000, "--counts", at / "first.parquet",
-        "--save-users", at / "users.json")  # fmt: skip
-    run("train", at / "first.parquet", "--data", "yahoo-like:40", "--users",
-        at / "users.json", "--ranker", "lightgbm", "--estimator", "policy-aware",
+        "--save-click-model", at / "click-model.json")  # fmt: skip
+    run("train", at / "first.parquet", "--data", "yahoo-like:40", "--click-model",
+        at / "click-model.json", "--ranker", "lightgbm", "--estimator", "policy-aware",
         "--recipe", "paper", "--set", "trees=5", "-o", at / "model")  # fmt: skip
     run("rank", at / "model", "--data", "yahoo-like:40", "--split", "train",
         "-o", at / "scores.parquet")  # fmt: skip

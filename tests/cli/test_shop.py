@@ -67,8 +67,8 @@ def test_five_commands_lead_to_a_served_model_and_an_interval(
     data += ["--data-column", "query_id=search", "--data-column", "doc_id=sku"]
     commands = [
         ["count", "shop.csv", *log, "--ranks-from", "0", "--bad-rows", "drop"],
-        ["estimate", "counts.parquet", *data, "-o", "users.json"],
-        ["train", "counts.parquet", *data, "--users", "users.json"],
+        ["estimate", "counts.parquet", *data, "-o", "click-model.json"],
+        ["train", "counts.parquet", *data, "--click-model", "click-model.json"],
         ["evaluate", "model", *data, "--counts", "counts.parquet"],
         ["export", "model", "--to", "opensearch", "-o", "model.json"],
     ]
@@ -76,7 +76,7 @@ def test_five_commands_lead_to_a_served_model_and_an_interval(
     commands[0] += ["--holdout", "0.3", "-o", "counts.parquet"]
     commands[2] += ["--ranker", "lightgbm", "--set", "trees=20", "-o", "model"]
     commands[2] += ["--categories", "one-hot"]  # a search engine holds no categories
-    commands[3] += ["--users", "users.json", "--against", "logged"]
+    commands[3] += ["--click-model", "click-model.json", "--against", "logged"]
     commands[3] += ["--replicates", "2", "--json"]
     printed = {}
     for words in commands:

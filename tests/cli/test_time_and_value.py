@@ -22,7 +22,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pa.Table:
     """Two weeks of sessions of 90 users; a click on an odd document is worth 9."""
     monkeypatch.chdir(tmp_path)
     draw = ["simulate", WORLD, "--sessions", "4000", "--log", "log.parquet"]
-    assert main([*draw, "--save-users", "users.json"]) == 0
+    assert main([*draw, "--save-click-model", "click-model.json"]) == 0
     table = pq.read_table("log.parquet")
     session = table["session_id"].to_numpy()
     worth = 1.0 + 8.0 * (table["doc_id"].to_numpy() % 2)
@@ -50,7 +50,7 @@ def test_a_ranker_of_the_past_is_judged_by_what_came_later(
     plain = answered(capsys, "count", "log.parquet", *since, "-o", "c.parquet")
     assert early["rows"] + late["rows"] == log.num_rows
     assert late["clicks"] == plain["clicks"]
-    of = ["--data", WORLD, "--users", "users.json"]
+    of = ["--data", WORLD, "--click-model", "click-model.json"]
     train = ["train", "a.parquet", *of, "--ranker", "lightgbm", "--set", "trees=9"]
     answered(capsys, *train, "--recipe", "paper", "-o", "model")
     judge = ["evaluate", "model", *of, "--metric", "DCG@3", "--counts"]
@@ -69,7 +69,13 @@ def test_a_ranker_of_the_past_is_judged_by_what_came_later(
     assert other["left_out"] + held["queries"] == 60
     assert (other["queries"], other["user_buckets"]) == (held["queries"], None)
     labels = answered(
-        capsys, "debias", "a.parquet", "--users", "users.json", "-o", "labels.parquet"
+        capsys,
+        "debias",
+        "a.parquet",
+        "--click-model",
+        "click-model.json",
+        "-o",
+        "labels.parquet",
     )
     assert labels["gauge"].startswith("relevance times value")
     assert "value" in pq.read_schema("labels.parquet").names

@@ -55,7 +55,7 @@ def test_affine_beats_the_others_and_nears_full_information() -> None:
         trained = train(
             counts,
             data,
-            simulation.users,
+            simulation.click_model,
             estimators=ESTIMATORS,
             seeds=[seed],
             ranker="mlp",
@@ -87,7 +87,7 @@ def test_affine_nears_full_information_on_mq2008() -> None:
         trained = train(
             counts,
             data,
-            simulation.users,
+            simulation.click_model,
             estimators=["affine", "full-information"],
             seeds=[seed],
             ranker="mlp",
@@ -107,7 +107,7 @@ def test_documents_below_the_cutoff_have_no_weight() -> None:
     data = DataSource.parse("yahoo-like:40").read("train")
     simulation = prepare_simulation(data, traffic=Traffic(top_k=5))
     counts = simulate_counts(simulation, 4000, rng=np.random.default_rng(0))
-    weights = weigh(rows_of(counts, data), "affine", simulation.users)
+    weights = weigh(rows_of(counts, data), "affine", simulation.click_model)
     per_query = np.add.reduceat(weights.known.astype(int), data.offsets[:-1])
     np.testing.assert_array_equal(per_query, np.minimum(data.docs_per_query, 5))
 
@@ -130,9 +130,17 @@ def test_train_and_evaluate_from_the_command_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    counts, users, world = small_log
+    counts, click_model, world = small_log
     capsys.readouterr()
-    arguments = ["train", counts, "--data", world, "--users", users, *NETWORK]
+    arguments = [
+        "train",
+        counts,
+        "--data",
+        world,
+        "--click-model",
+        click_model,
+        *NETWORK,
+    ]
     assert main([*arguments, "-o", str(tmp_path / "one"), "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     (row,) = about["rankers"]
@@ -166,8 +174,17 @@ def test_train_and_evaluate_from_the_command_line(
 def test_torchrun_trains_in_two_processes_what_one_does_by_the_default_estimator(
     small_log: tuple[str, str, str], tmp_path: Path
 ) -> None:
-    counts, users, world = small_log
-    arguments = ["train", counts, "--data", world, "--users", users, *NETWORK, "-o"]
+    counts, click_model, world = small_log
+    arguments = [
+        "train",
+        counts,
+        "--data",
+        world,
+        "--click-model",
+        click_model,
+        *NETWORK,
+        "-o",
+    ]
     assert main([*arguments, str(tmp_path / "one")]) == 0
     torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
     command = [sys.executable, "-m", *torchrun, "affinerank", *arguments]
@@ -189,11 +206,19 @@ def test_early_stopping_from_the_command_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    counts, users, world = small_log
+    counts, click_model, world = small_log
     held = str(tmp_path / "held.parquet")
     simulate = ["simulate", world, "--split", "validation", "--sessions", "500"]
     assert main([*simulate, "--counts", held]) == 0
-    arguments = ["train", counts, "--data", world, "--users", users, *NETWORK]
+    arguments = [
+        "train",
+        counts,
+        "--data",
+        world,
+        "--click-model",
+        click_model,
+        *NETWORK,
+    ]
     arguments += ["--estimator", "affine"]
     target = str(tmp_path / "model")
     assert (
@@ -213,11 +238,19 @@ def test_repeating_a_training_over_seeds_keeps_the_data(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    counts, users, world = small_log
-    arguments = ["train", counts, "--data", world, "--users", users, *PLAIN]
+    counts, click_model, world = small_log
+    arguments = ["train", counts, "--data", world, "--click-model", click_model, *PLAIN]
     assert main([*arguments, "--seed", "7", "-o", str(tmp_path / "seven")]) == 0
     assert "without features" not in capsys.readouterr().err
-    elsewhere = ["train", counts, "--data", f"{world}@1", "--users", users, *PLAIN]
+    elsewhere = [
+        "train",
+        counts,
+        "--data",
+        f"{world}@1",
+        "--click-model",
+        click_model,
+        *PLAIN,
+    ]
     assert main([*elsewhere, "-o", str(tmp_path / "other")]) == 2
     assert "are these the data that the log is about?" in capsys.readouterr().err
 
@@ -237,7 +270,7 @@ def test_repeating_a_training_over_seeds_keeps_the_data(
         (["--set", "device=meta"], "device must be auto, cpu or cuda"),
         (["--seed", "99999999999999999999"], "Invalid value for '--seed'"),
         (["-o", "nowhere/model"], "there is no folder nowhere to write into"),
-        (["--strict"], "the user model ends at rank 2"),
+        (["--strict"], "the click model ends at rank 2"),
     ],
 )
 def test_wrong_training_input_is_one_sentence_and_leaves_nothing(
@@ -248,11 +281,19 @@ def test_wrong_training_input_is_one_sentence_and_leaves_nothing(
     message: str,
 ) -> None:
     counts, _, world = small_log
-    users = tmp_path / "short.json"
-    TrustModel.from_eps([1.0, 0.5], [0.9, 0.9], [0.1, 0.1]).save(users)
+    click_model = tmp_path / "short.json"
+    TrustModel.from_eps([1.0, 0.5], [0.9, 0.9], [0.1, 0.1]).save(click_model)
     capsys.readouterr()
     target = tmp_path / "model"
-    arguments = ["train", counts, "--users", str(users), "-o", str(target), *NETWORK]
+    arguments = [
+        "train",
+        counts,
+        "--click-model",
+        str(click_model),
+        "-o",
+        str(target),
+        *NETWORK,
+    ]
     assert main([*arguments, "--data", world, *extra]) == 2
     printed = capsys.readouterr()
     assert printed.err.splitlines()[-1].startswith("affinerank: ")
@@ -265,9 +306,9 @@ def test_an_existing_folder_is_refused_before_any_training(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    counts, users, world = small_log
+    counts, click_model, world = small_log
     (tmp_path / "model").mkdir()
-    arguments = ["train", counts, "--data", world, "--users", users]
+    arguments = ["train", counts, "--data", world, "--click-model", click_model]
     assert main([*arguments, "-o", str(tmp_path / "model")]) == 2
     assert "exists already" in capsys.readouterr().err
 
@@ -277,9 +318,9 @@ def test_a_model_for_other_features_is_refused(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    counts, users, world = small_log
+    counts, click_model, world = small_log
     target = str(tmp_path / "model")
-    arguments = ["train", counts, "--data", world, "--users", users, *PLAIN]
+    arguments = ["train", counts, "--data", world, "--click-model", click_model, *PLAIN]
     assert main([*arguments, "-o", target]) == 0
     assert main(["evaluate", target, "--data", "mslr-like:20"]) == 2
     assert "the data lack" in capsys.readouterr().err

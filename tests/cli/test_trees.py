@@ -39,7 +39,7 @@ def test_trees_on_affine_weights_beat_naive_ones_and_production() -> None:
         trained = train(
             counts,
             data,
-            simulation.users,
+            simulation.click_model,
             ranker="lightgbm",
             estimators=["naive", "affine"],
             settings=TreeSettings(trees=60, leaves=8, learning_rate=0.1, threads=1),
@@ -55,10 +55,10 @@ def test_trees_on_affine_weights_beat_naive_ones_and_production() -> None:
 def test_trees_are_trained_evaluated_and_read_by_any_lightgbm(
     small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts, users, world = small_log
+    counts, click_model, world = small_log
     target = tmp_path / "models"
     both = ["--estimator", "naive", "--estimator", "affine", "--clip", "0.05"]
-    arguments = ["train", counts, "--data", world, "--users", users, *TREES]
+    arguments = ["train", counts, "--data", world, "--click-model", click_model, *TREES]
     assert main([*arguments, *both, "-o", str(target), "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     assert [row["estimator"] for row in about["rankers"]] == ["naive", "affine"]
@@ -81,10 +81,18 @@ def test_trees_are_trained_evaluated_and_read_by_any_lightgbm(
 def test_trees_stop_early_on_held_out_clicks(
     small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts, users, world = small_log
+    counts, click_model, world = small_log
     split = tmp_path / "split.parquet"
     ClickCounts.load(counts).holdout(0.3).save(split)
-    arguments = ["--data", world, "--users", users, *TREES, "--patience", "1"]
+    arguments = [
+        "--data",
+        world,
+        "--click-model",
+        click_model,
+        *TREES,
+        "--patience",
+        "1",
+    ]
     target = str(tmp_path / "model")
     assert main(["train", str(split), *arguments, "-o", target]) == 0
     assert "best held out" in capsys.readouterr().out
@@ -110,9 +118,9 @@ def test_wrong_input_is_one_sentence_and_leaves_nothing(
     extra: list[str],
     message: str,
 ) -> None:
-    counts, users, world = small_log
+    counts, click_model, world = small_log
     target = tmp_path / "model"
-    arguments = ["train", counts, "--data", world, "--users", users, *extra]
+    arguments = ["train", counts, "--data", world, "--click-model", click_model, *extra]
     assert main([*arguments, "-o", str(target)]) == 2
     assert message in capsys.readouterr().err
     assert not target.exists()

@@ -205,8 +205,8 @@ def test_the_log_is_counted_by_naming_its_columns(
             "--ignore does not fit",
         ),
         (
-            [WORLD, "--features", "t.csv", "--save-users", "users.json"],
-            "--save-users does not fit",
+            [WORLD, "--features", "t.csv", "--save-click-model", "click-model.json"],
+            "--save-click-model does not fit",
         ),
         (
             [WORLD, "--counts", "c.parquet", "--clicks", "9", "--personal", "1"],

@@ -45,13 +45,13 @@ def ranks(data: RankingDataset, seed: int) -> NDArray[np.int64]:
     return np.concatenate([rng.permutation(size) + 1 for size in data.docs_per_query])
 
 
-def prepared(traffic: Traffic, *rankers: int, users: Any = None) -> Simulation:
+def prepared(traffic: Traffic, *rankers: int, click_model: Any = None) -> Simulation:
     data, relevance = world()
     return prepare(
         data,
         {f"r{seed}": ranks(data, seed) for seed in rankers or (1,)},
         relevance,
-        users or TrustModel.paper(depth=12),
+        click_model or TrustModel.paper(depth=12),
         traffic=traffic,
         rng=np.random.default_rng(11),
     )
@@ -87,7 +87,9 @@ def expected_rows(simulation: Simulation) -> dict[Any, tuple[float, float]]:
                 for rank, doc in enumerate(shown, start=1):
                     p = share * query_share * chance
                     gamma = simulation.relevance[[doc]]
-                    rate = simulation.users.click_probability(np.array([rank]), gamma)
+                    rate = simulation.click_model.click_probability(
+                        np.array([rank]), gamma
+                    )
                     assert rate is not None
                     key = (int(simulation.data.doc_ids[doc]), rank, ranker)
                     seen, clicks = rows.get(key, (0.0, 0.0))
@@ -305,7 +307,9 @@ def test_sessions_and_counts_of_the_same_users_have_one_distribution(
     monkeypatch.setattr("affinerank.clicks.simulation.IMPRESSIONS_AT_ONCE", 20_000)
     traffic, rankers = SETTINGS[name]
     simulation = prepared(traffic, *rankers)
-    slow = replace(simulation, users=SessionBySession(**vars_of(simulation.users)))
+    slow = replace(
+        simulation, click_model=SessionBySession(**vars_of(simulation.click_model))
+    )
     n = 20_000
     one = simulate_counts(simulation, n, rng=np.random.default_rng(31))
     two = simulate_counts(slow, n, rng=np.random.default_rng(32))
@@ -328,7 +332,7 @@ def test_sessions_and_counts_of_the_same_users_have_one_distribution(
 @pytest.mark.parametrize("name", sorted(SETTINGS))
 def test_users_who_leave_after_a_click_have_the_expected_clicks(name: str) -> None:
     traffic, rankers = SETTINGS[name]
-    simulation = prepared(traffic, *rankers, users=FirstClick())
+    simulation = prepared(traffic, *rankers, click_model=FirstClick())
     n = 30_000
     counts = simulate_counts(simulation, n, rng=np.random.default_rng(33))
     expected = cascade_rows(simulation)
@@ -351,9 +355,9 @@ def test_users_who_leave_after_a_click_have_the_expected_clicks(name: str) -> No
     assert sessions * mean == pytest.approx(10_000, rel=5 / np.sqrt(20_000 * mean))
 
 
-def vars_of(users: Any) -> dict[str, Any]:
+def vars_of(click_model: Any) -> dict[str, Any]:
     names = ("alpha", "beta", "identified", "_eps")
-    return {name: getattr(users, name) for name in names}
+    return {name: getattr(click_model, name) for name in names}
 
 
 def numbers_by_key(counts: ClickCounts, column: str) -> dict[Any, int]:
@@ -391,7 +395,7 @@ def test_text_ids_come_through_both_ways(tmp_path: Path) -> None:
 def test_users_of_fewer_ranks_warn_once(tmp_path: Path) -> None:
     swaps = Traffic(policies=("swap(share=0.5)",))
     with pytest.warns(AffineRankWarning, match="rank 2.* 12") as all_:
-        simulation = prepared(swaps, users=TrustModel.paper(depth=2))
+        simulation = prepared(swaps, click_model=TrustModel.paper(depth=2))
     assert len(all_) == 1
     simulate_counts(simulation, 9, rng=RNG)  # a warning would be an error here
     write_session_log(simulation, 9, tmp_path / "log.parquet", rng=RNG)
@@ -422,26 +426,47 @@ def test_traffic_that_cannot_be_drawn_is_rejected(
 
 def test_what_does_not_fit_the_data_is_rejected() -> None:
     data, relevance = world()
-    users = TrustModel.paper(depth=12)
+    click_model = TrustModel.paper(depth=12)
     good = {"r": ranks(data, 1)}
     gauge = TrustModel(alpha=np.array([3.0]), beta=np.array([0.0]), identified="gauge")
     cases: list[tuple[Any, Any, Any, Any, type[Exception], str]] = [
         (good, relevance, gauge, None, DataError, "a relevant document .*got 3"),
-        (good, relevance * 9, users, None, DataError, "relevance .*probability"),
-        (good, relevance[1:], users, None, DataError, "relevance .*probability"),
-        (good, np.full(20, np.nan), users, None, DataError, "relevance .*probability"),
-        ({"r": good["r"][1:]}, relevance, users, None, DataError, "'r': .*20 .*19"),
-        ({"r": np.ones(20, int)}, relevance, users, None, DataError, "'r': .*ranks"),
-        ({"r": good["r"] - 1}, relevance, users, None, DataError, "'r': .*ranks"),
+        (good, relevance * 9, click_model, None, DataError, "relevance .*probability"),
+        (good, relevance[1:], click_model, None, DataError, "relevance .*probability"),
+        (
+            good,
+            np.full(20, np.nan),
+            click_model,
+            None,
+            DataError,
+            "relevance .*probability",
+        ),
+        (
+            {"r": good["r"][1:]},
+            relevance,
+            click_model,
+            None,
+            DataError,
+            "'r': .*20 .*19",
+        ),
+        (
+            {"r": np.ones(20, int)},
+            relevance,
+            click_model,
+            None,
+            DataError,
+            "'r': .*ranks",
+        ),
+        ({"r": good["r"] - 1}, relevance, click_model, None, DataError, "'r': .*ranks"),
         (
             good,
             relevance,
-            users,
+            click_model,
             Traffic(shares={"x": 1.0}),
             ConfigError,
             r"\['x'\].* \['r'\]",
         ),
-        ({}, relevance, users, None, DataError, "nothing to show"),
+        ({}, relevance, click_model, None, DataError, "nothing to show"),
     ]
     for rankings, gamma, model, traffic, error, message in cases:
         with pytest.raises(error, match=message):
@@ -456,7 +481,9 @@ def test_a_number_of_sessions_or_clicks_must_be_positive(tmp_path: Path) -> None
         write_session_log(simulation, -1, tmp_path / "log.parquet", rng=RNG)
     with pytest.raises(ConfigError, match=r"clicks .*got nan"):
         simulation.sessions_for(float("nan"))
-    never = prepared(Traffic(), users=TrustModel.from_zeta(np.zeros(12), np.zeros(12)))
+    never = prepared(
+        Traffic(), click_model=TrustModel.from_zeta(np.zeros(12), np.zeros(12))
+    )
     with pytest.raises(DataError, match="never click"):
         never.sessions_for(10)
     for many in (float("inf"), 1e300):

@@ -177,14 +177,14 @@ def shop() -> tuple[Any, RankingDataset, RankingDataset, Any]:
     simulation = prepare_simulation(data, seed=3)
     sessions = simulation.sessions_for(2e4)
     counts = simulate_counts(simulation, sessions, rng=stage_rng("clicks", 3))
-    return counts, data, test, simulation.users
+    return counts, data, test, simulation.click_model
 
 
 def trained(shop: Any, ranker: str, **how: Any) -> Any:
-    counts, data, _, users = shop
+    counts, data, _, click_model = shop
     pairs = ["trees=20"] if ranker == "lightgbm" else []
     given = {"ranker": ranker, "settings": ranker_settings(ranker, pairs), **how}
-    (made,) = train(counts, data, users, **given).rankers.values()
+    (made,) = train(counts, data, click_model, **given).rankers.values()
     return made
 
 

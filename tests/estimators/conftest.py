@@ -13,7 +13,7 @@ from affinerank.counts.rows import ClickRows
 from affinerank.estimators import ESTIMATORS, Evidence, Fold, Weights
 from affinerank.support.arrays import Floats
 
-USERS = TrustModel.paper(depth=10)
+CLICK_MODEL = TrustModel.paper(depth=10)
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Log:
         every = np.eye(self.rows.n_queries, dtype=bool)
         return [Fold(~one, one, scores) for one in every]
 
-    def weigh(self, name: str, users: ClickModel | None = USERS) -> Weights:
+    def weigh(self, name: str, click_model: ClickModel | None = CLICK_MODEL) -> Weights:
         """Weigh the documents by a row of the table, with its default options."""
         row = ESTIMATORS[name]
         options = row.options()
         folds = self.folds(row.learns(options))
-        return row.weigh(Evidence(self.rows, users, self.labels, folds, options))
+        return row.weigh(Evidence(self.rows, click_model, self.labels, folds, options))
 
 
 @st.composite

@@ -13,16 +13,16 @@ from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Evidence, Weights, affine
 from affinerank.support.errors import ConfigError, DataError
 
-from .conftest import USERS, Log, logs, one_row
+from .conftest import CLICK_MODEL, Log, logs, one_row
 
 STEEP = TrustModel.from_zeta([0.9, 0.4], [0.3, 0.3])  # alpha .6 and .1
 RELEVANCE = np.array([0.2, 0.7])
 SHOWN = np.array([2.0, 2.0, 2.0, 3.0])
 
 
-def by(rows: ClickRows, how: str, users: TrustModel = STEEP) -> Weights:
+def by(rows: ClickRows, how: str, click_model: TrustModel = STEEP) -> Weights:
     options = affine.ROW.options(rows=how)
-    return affine.weigh(Evidence(rows, users, options=options))
+    return affine.weigh(Evidence(rows, click_model, options=options))
 
 
 def two_documents(clicks: tuple[int, ...]) -> ClickRows:
@@ -85,8 +85,8 @@ def test_weights_are_the_written_out_sums() -> None:
 @given(log=logs())
 def test_a_document_with_one_row_has_the_same_weight_either_way(log: Log) -> None:
     once = np.bincount(log.rows.doc, minlength=log.rows.n_docs) == 1
-    plain = by(log.rows, "equal", USERS)
-    informed = by(log.rows, "information", USERS)
+    plain = by(log.rows, "equal", CLICK_MODEL)
+    informed = by(log.rows, "information", CLICK_MODEL)
     np.testing.assert_allclose(informed.weight[once], plain.weight[once])
     np.testing.assert_allclose(informed.variance[once], plain.variance[once])
 
@@ -94,9 +94,11 @@ def test_a_document_with_one_row_has_the_same_weight_either_way(log: Log) -> Non
 @given(log=logs(), a=st.floats(0.2, 5), t=st.floats(-2, 2))
 def test_by_information_moves_with_the_gauge(log: Log, a: float, t: float) -> None:
     moved = TrustModel(
-        alpha=a * USERS.alpha, beta=USERS.beta + t * USERS.alpha, identified="gauge"
+        alpha=a * CLICK_MODEL.alpha,
+        beta=CLICK_MODEL.beta + t * CLICK_MODEL.alpha,
+        identified="gauge",
     )
-    plain = by(log.rows, "information", USERS)
+    plain = by(log.rows, "information", CLICK_MODEL)
     shifted = by(log.rows, "information", moved)
     known = plain.known
     np.testing.assert_allclose(

@@ -33,12 +33,12 @@ def found(
         value_squares=[OTHER[2], squares],
         sessions=[9, 9],
     )
-    users = TrustModel(
+    click_model = TrustModel(
         alpha=np.array([0.6, 0.5]), beta=np.array([0.2, beta]), identified="zeta"
     )
     rows = rows_of(counts)
     assert rows.values is not None
-    weights = weigh(rows, CORRECTION, users)
+    weights = weigh(rows, CORRECTION, click_model)
     unit = rows.values.unit
     return float(weights.weight[1] * unit), float(weights.variance[1] * unit**2)
 
@@ -108,14 +108,14 @@ def test_ten_times_the_value_is_ten_times_the_worth_in_every_gauge(
     )
     alpha, beta = np.linspace(0.6, 0.1, 10), np.linspace(0.3, 0.01, 10)
     a, shift = gauge
-    users = TrustModel(alpha=alpha, beta=beta, identified="zeta")
+    click_model = TrustModel(alpha=alpha, beta=beta, identified="zeta")
     other = TrustModel(
         alpha=a * alpha,
         beta=beta + shift * alpha,
         identified="gauge",
         span=(-shift / a, (1 - shift) / a),
     )
-    plain = weigh(rows_of(ClickCounts.from_columns(**columns)), estimator, users)
+    plain = weigh(rows_of(ClickCounts.from_columns(**columns)), estimator, click_model)
     worth = weigh(rows_of(counts), estimator, other)
     unit = (price @ clicks) / clicks.sum()
     scale = 1.0 if estimator == BASELINE else a

@@ -30,8 +30,10 @@ from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from .conftest import one_row
 
 
-def by_affine(rows: ClickRows, users: TrustModel, clip: str | None = None) -> Weights:
-    return affine.weigh(Evidence(rows, users, options=Division(clip)))
+def by_affine(
+    rows: ClickRows, click_model: TrustModel, clip: str | None = None
+) -> Weights:
+    return affine.weigh(Evidence(rows, click_model, options=Division(clip)))
 
 
 def test_weights_are_the_written_out_sums_and_the_unseen_are_masked() -> None:
@@ -46,8 +48,8 @@ def test_weights_are_the_written_out_sums_and_the_unseen_are_masked() -> None:
     data = RankingDataset.from_rows(
         [[0.0]] * 4, [1, 1, 1, 2], doc_ids=["a", "b", "c", "a"]
     )
-    users = TrustModel.from_eps([1.0, 0.5], [0.9, 0.8], [0.5, 0.2])
-    weights = by_affine(rows_of(counts, data), users)
+    click_model = TrustModel.from_eps([1.0, 0.5], [0.9, 0.8], [0.5, 0.2])
+    weights = by_affine(rows_of(counts, data), click_model)
     a = ((3 - 0.5 * 4) / 0.4 + (1 - 0.1 * 6) / 0.3) / 10
     b = ((2 - 0.1 * 4) / 0.3) / 4
     c = ((5 - 0.5 * 5) / 0.4) / 5
@@ -79,10 +81,10 @@ def test_an_error_is_the_written_out_sum() -> None:
 
 
 def test_an_irrelevant_document_shown_often_has_expected_weight_zero() -> None:
-    users, shown = TrustModel.paper(depth=3), 1000
+    click_model, shown = TrustModel.paper(depth=3), 1000
     for rank in (1, 2, 3):
-        rows = one_row(shown * users.beta[rank - 1], rank, shown)  # as expected
-        assert by_affine(rows, users).weight[0] == pytest.approx(0.0, abs=1e-12)
+        rows = one_row(shown * click_model.beta[rank - 1], rank, shown)  # as expected
+        assert by_affine(rows, click_model).weight[0] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_rows_that_nobody_saw_change_nothing() -> None:
@@ -94,8 +96,8 @@ def test_rows_that_nobody_saw_change_nothing() -> None:
         clicks=[3, 0],
         sessions=[4, 4],
     )
-    users = TrustModel.from_eps([1.0, 0.0], [0.9, 0.9], [0.5, 0.5])
-    weights = by_affine(rows_of(counts), users)
+    click_model = TrustModel.from_eps([1.0, 0.0], [0.9, 0.9], [0.5, 0.5])
+    weights = by_affine(rows_of(counts), click_model)
     assert weights.weight[0] == pytest.approx((3 - 0.5 * 4) / 0.4 / 4)
 
 
@@ -175,9 +177,9 @@ def test_click_rates_alone_make_ips_a_convention_with_a_warning() -> None:
 
 
 def test_ranks_below_the_users_take_the_last_values_with_a_warning() -> None:
-    users = TrustModel.from_eps([1.0, 0.5], [0.9, 0.8], [0.5, 0.2])
+    click_model = TrustModel.from_eps([1.0, 0.5], [0.9, 0.8], [0.5, 0.2])
     with pytest.warns(AffineRankWarning, match="ends at rank 2"):
-        weights = by_affine(one_row(1, rank=5), users)
+        weights = by_affine(one_row(1, rank=5), click_model)
     assert weights.weight[0] == pytest.approx((1 - 0.1) / 0.3)
 
 
@@ -190,9 +192,9 @@ def test_clipping_raises_small_slopes_only() -> None:
         clicks=[30, 30],
     )
     rows = rows_of(counts)
-    users = TrustModel.from_eps([1.0, 0.1], [0.9, 0.9], [0.1, 0.1])  # .8 and .08
+    click_model = TrustModel.from_eps([1.0, 0.1], [0.9, 0.9], [0.1, 0.1])  # .8 and .08
     for clip, slopes in (("0.5", (0.8, 0.5)), ("2/sqrt(n)", (0.8, 0.2))):
-        weights = by_affine(rows, users, clip)
+        weights = by_affine(rows, click_model, clip)
         expected = [(0.3 - 0.1) / slopes[0], (0.3 - 0.01) / slopes[1]]
         np.testing.assert_allclose(weights.weight, expected)
     negative = TrustModel.from_eps([1.0, 0.1], [0.1, 0.9], [0.9, 0.1])

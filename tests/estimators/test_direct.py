@@ -13,7 +13,7 @@ from affinerank.estimators.estimator import CLICKS
 from affinerank.estimators.prior import RHO_GUESS
 from affinerank.support.errors import ConfigError
 
-USERS = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])
+CLICK_MODEL = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])
 SCORES = (np.array([0.0, 1.0, 0.2, 0.2]), np.array([0.2, 0.2, -1.0, 2.0]))
 
 
@@ -41,7 +41,7 @@ def folds() -> list[Fold]:
 
 
 def test_weights_are_the_scores_of_each_querys_own_fold_as_chances() -> None:
-    found = direct.weigh(Evidence(rows_of(), USERS, folds=folds()))
+    found = direct.weigh(Evidence(rows_of(), CLICK_MODEL, folds=folds()))
     mean = expit([0.0, 1.0, -1.0, 2.0])
     np.testing.assert_allclose(found.weight, [*mean, 0.0])
     assert found.known.tolist() == [True] * 4 + [False]
@@ -53,10 +53,10 @@ def test_weights_are_the_scores_of_each_querys_own_fold_as_chances() -> None:
 
 
 def test_own_clicks_change_nothing() -> None:
-    rows, users = rows_of(50, 20), USERS
-    plain = direct.weigh(Evidence(rows, users, folds=folds()))
+    rows, click_model = rows_of(50, 20), CLICK_MODEL
+    plain = direct.weigh(Evidence(rows, click_model, folds=folds()))
     more = replace(rows, clicks=np.array([35.0, 20.0]))
-    changed = direct.weigh(Evidence(more, users, folds=folds()))
+    changed = direct.weigh(Evidence(more, click_model, folds=folds()))
     np.testing.assert_array_equal(changed.weight, plain.weight)
     np.testing.assert_array_equal(changed.variance[:2], plain.variance[:2])
     assert changed.variance[2] != plain.variance[2]
@@ -69,7 +69,7 @@ def test_the_variance_is_that_of_relevance_around_the_prediction() -> None:
     relevance = 0.5 + 0.15 * rng.choice([-1, 1], size)
     rank = rng.integers(1, 3, size)
     doc = np.arange(size)
-    clicks = rng.binomial(shown, USERS.click_probability(rank, relevance))
+    clicks = rng.binomial(shown, CLICK_MODEL.click_probability(rank, relevance))
     rows = ClickRows(
         doc=doc,
         rank=rank,
@@ -82,7 +82,7 @@ def test_the_variance_is_that_of_relevance_around_the_prediction() -> None:
     odd = np.array([False, True])
     score = {CLICKS: np.zeros(size)}
     halves = [Fold(odd, ~odd, score), Fold(~odd, odd, score)]
-    found = direct.weigh(Evidence(rows, USERS, folds=halves))
+    found = direct.weigh(Evidence(rows, CLICK_MODEL, folds=halves))
     # E z^2 = n p (1 - p) + n (n - 1) alpha^2 u for z = c - n p, with the deviation
     # sqrt(2) E z^2; taken at rank 2, where it is more. 2,000 documents weigh.
     chance, unit = shown * 0.3 * 0.7, shown * (shown - 1) * 0.4**2
@@ -93,13 +93,13 @@ def test_the_variance_is_that_of_relevance_around_the_prediction() -> None:
 def test_weights_move_with_the_gauge() -> None:
     a, t = 2.5, 0.3
     moved = TrustModel(
-        alpha=a * USERS.alpha,
-        beta=USERS.beta + t * USERS.alpha,
+        alpha=a * CLICK_MODEL.alpha,
+        beta=CLICK_MODEL.beta + t * CLICK_MODEL.alpha,
         identified="gauge",
         span=((0 - t) / a, (1 - t) / a),
     )
     rows = rows_of(20, 12)
-    plain = direct.weigh(Evidence(rows, USERS, folds=folds()))
+    plain = direct.weigh(Evidence(rows, CLICK_MODEL, folds=folds()))
     shifted = direct.weigh(Evidence(rows, moved, folds=folds()))
     np.testing.assert_allclose(shifted.weight[:4], (plain.weight[:4] - t) / a)
     np.testing.assert_allclose(shifted.variance, plain.variance / a**2)
@@ -107,7 +107,7 @@ def test_weights_move_with_the_gauge() -> None:
 
 def test_it_asks_for_users_and_for_features() -> None:
     assert direct.ROW.learns(direct.ROW.options()) == (CLICKS,)
-    with pytest.raises(ConfigError, match="user model"):
+    with pytest.raises(ConfigError, match="click model"):
         direct.weigh(Evidence(rows_of()))
     with pytest.raises(ConfigError, match="direct needs features: give --data"):
-        direct.weigh(Evidence(rows_of(), USERS))
+        direct.weigh(Evidence(rows_of(), CLICK_MODEL))

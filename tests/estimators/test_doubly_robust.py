@@ -18,7 +18,7 @@ from affinerank.estimators.correction import smoothed_variance
 from affinerank.estimators.estimator import CLICKS
 from affinerank.support.errors import ConfigError
 
-USERS = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])  # alpha .5 and .4
+CLICK_MODEL = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])  # alpha .5 and .4
 # Two documents of a query of 10 sessions and one never shown; one of another query.
 ROWS = ClickRows(
     doc=np.array([0, 0, 1, 1, 3]),
@@ -34,14 +34,18 @@ SCORES = {CLICKS: np.array([1.0, -1.0, 0.5, 2.0])}
 FOLDS = [Fold(~FIRST, FIRST, SCORES), Fold(FIRST, ~FIRST, SCORES)]
 
 
-def by(tau: str | float | None = None, users: TrustModel = USERS) -> Weights:
+def by(
+    tau: str | float | None = None, click_model: TrustModel = CLICK_MODEL
+) -> Weights:
     kind = doubly_robust.ROW.options
     options = kind() if tau is None else kind(tau=tau)
-    return doubly_robust.weigh(Evidence(ROWS, users, folds=FOLDS, options=options))
+    return doubly_robust.weigh(
+        Evidence(ROWS, click_model, folds=FOLDS, options=options)
+    )
 
 
-PREDICTED = direct.weigh(Evidence(ROWS, USERS, folds=FOLDS))
-OWN = intervention_aware.weigh(Evidence(ROWS, USERS, options=Division()))
+PREDICTED = direct.weigh(Evidence(ROWS, CLICK_MODEL, folds=FOLDS))
+OWN = intervention_aware.weigh(Evidence(ROWS, CLICK_MODEL, options=Division()))
 
 
 def test_without_a_threshold_own_clicks_decide_where_there_are_some() -> None:
@@ -82,8 +86,8 @@ def test_the_rule_goes_by_sessions() -> None:
 def test_weights_move_with_the_gauge() -> None:
     a, t = 0.4, -0.7
     moved = TrustModel(
-        alpha=a * USERS.alpha,
-        beta=USERS.beta + t * USERS.alpha,
+        alpha=a * CLICK_MODEL.alpha,
+        beta=CLICK_MODEL.beta + t * CLICK_MODEL.alpha,
         identified="gauge",
         span=((0 - t) / a, (1 - t) / a),
     )
@@ -99,6 +103,6 @@ def test_what_it_cannot_do_without_is_asked_for() -> None:
     row = doubly_robust.ROW
     assert row.learns(row.options()) == (CLICKS,)
     with pytest.raises(ConfigError, match=f"{row.name} needs features"):
-        doubly_robust.weigh(Evidence(ROWS, USERS, options=row.options()))
+        doubly_robust.weigh(Evidence(ROWS, CLICK_MODEL, options=row.options()))
     with pytest.raises(ConfigError, match=r"tau must be.*'ten'"):
         row.options(tau="ten")

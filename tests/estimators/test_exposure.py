@@ -21,7 +21,7 @@ from affinerank.estimators import (
 from affinerank.support.arrow import pa
 from affinerank.support.errors import ConfigError, DataError
 
-USERS = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])
+CLICK_MODEL = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])
 RELEVANCE = np.array([0.9, 0.3, 0.6])
 SCORES = np.array([1.0, 0.0, -0.5])
 POLICY = PlackettLuce(temperature=0.8)
@@ -34,7 +34,7 @@ def sessions() -> list[tuple[float, list[tuple[int, int, int]]]]:
     for docs in permutations(range(3), 2):
         chance = rates[docs[0]] / rates.sum()
         chance *= rates[docs[1]] / (rates.sum() - rates[docs[0]])
-        p = USERS.click_probability([1, 2], RELEVANCE[list(docs)])
+        p = CLICK_MODEL.click_probability([1, 2], RELEVANCE[list(docs)])
         for clicks in product((0, 1), repeat=2):
             both = np.prod(np.where(clicks, p, 1 - p))
             found.append((chance * both, list(zip(docs, (1, 2), clicks, strict=True))))
@@ -55,7 +55,7 @@ def counted(events: list[tuple[int, int, int]], number: int) -> ClickCounts:
 
 
 def weigh(counts: ClickCounts, by: Any) -> Weights:
-    return by.weigh(Evidence(rows_of(counts), USERS, options=Division()))  # type: ignore[no-any-return]
+    return by.weigh(Evidence(rows_of(counts), CLICK_MODEL, options=Division()))  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("by", [policy_aware, intervention_aware])

@@ -18,8 +18,8 @@ from affinerank.estimators import (
 from affinerank.estimators.correction import click_variance
 from affinerank.support.errors import DataError
 
-from .conftest import USERS, Log, logs, one_row
-from .test_unbiased import by, expected, relevances, shown, trusting_users
+from .conftest import CLICK_MODEL, Log, logs, one_row
+from .test_unbiased import by, expected, relevances, shown, trusting_click_model
 
 TWO = TrustModel.from_zeta([0.9, 0.5], [0.5, 0.1])
 
@@ -28,16 +28,16 @@ def options(clip: float | None = None) -> Division:
     return Division(clip)
 
 
-@given(users=trusting_users(), gamma=relevances)
-def test_it_is_unbiased_under_trust_bias(users: TrustModel, gamma: float) -> None:
-    found = expected(by(intervention_aware), users, gamma)
+@given(click_model=trusting_click_model(), gamma=relevances)
+def test_it_is_unbiased_under_trust_bias(click_model: TrustModel, gamma: float) -> None:
+    found = expected(by(intervention_aware), click_model, gamma)
     assert found == pytest.approx(gamma, abs=1e-9)
 
 
 def test_weights_are_the_written_out_sums() -> None:
     rows = shown((8, 2), (6, 1))
-    users = TrustModel.from_zeta([0.9, 0.2], [0.5, 0.1])
-    evidence = Evidence(rows, users, options=options())
+    click_model = TrustModel.from_zeta([0.9, 0.2], [0.5, 0.1])
+    evidence = Evidence(rows, click_model, options=options())
     clicks, alpha = 7 - 8 * 0.5 - 2 * 0.1, 8 * 0.4 + 2 * 0.1
     found = intervention_aware.weigh(evidence)
     assert found.weight[0] == pytest.approx(clicks / alpha)
@@ -45,7 +45,9 @@ def test_weights_are_the_written_out_sums() -> None:
     np.testing.assert_allclose(found.slope, [1 / alpha, 1 / alpha])
     variance = click_variance(rows).sum() / alpha**2
     assert found.variance[0] == pytest.approx(variance)
-    clipped = intervention_aware.weigh(Evidence(rows, users, options=options(0.5)))
+    clipped = intervention_aware.weigh(
+        Evidence(rows, click_model, options=options(0.5))
+    )
     assert clipped.weight[0] == pytest.approx(clicks / (10 * 0.5))
 
 
@@ -53,7 +55,7 @@ def test_weights_are_the_written_out_sums() -> None:
 def test_documents_at_one_rank_have_their_affine_weight(log: Log) -> None:
     rows = log.rows
     once = np.bincount(rows.doc, minlength=rows.n_docs) == 1
-    evidence = Evidence(rows, USERS, options=options())
+    evidence = Evidence(rows, CLICK_MODEL, options=options())
     found, plain = intervention_aware.weigh(evidence), affine.weigh(evidence)
     np.testing.assert_allclose(found.weight[once], plain.weight[once])
     np.testing.assert_array_equal(found.known, plain.known)

@@ -14,7 +14,7 @@ from affinerank.estimators.correction import click_variance, standard_error
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import AffineRankError, ConfigError
 
-from .conftest import USERS, Log, logs
+from .conftest import CLICK_MODEL, Log, logs
 
 # These logs do not say what was clicked above.
 pytestmark = pytest.mark.filterwarnings("ignore:cascade propensities need")
@@ -101,12 +101,12 @@ def test_numbering_documents_and_queries_anew_moves_weights_with_them(
 @given(log=logs())
 def test_counts_and_users_are_left_alone(name: str, log: Log) -> None:
     before = [np.copy(part) for part in _arrays(log.rows)]
-    alpha, beta = USERS.alpha.copy(), USERS.beta.copy()
+    alpha, beta = CLICK_MODEL.alpha.copy(), CLICK_MODEL.beta.copy()
     log.weigh(name)
     for part, copy in zip(_arrays(log.rows), before, strict=True):
         np.testing.assert_array_equal(part, copy)
-    np.testing.assert_array_equal(USERS.alpha, alpha)
-    np.testing.assert_array_equal(USERS.beta, beta)
+    np.testing.assert_array_equal(CLICK_MODEL.alpha, alpha)
+    np.testing.assert_array_equal(CLICK_MODEL.beta, beta)
 
 
 def _arrays(rows: ClickRows) -> list[np.ndarray]:
@@ -134,7 +134,7 @@ def test_weights_of_a_log_are_the_mean_of_its_halves_by_impressions(
     whole, rows = log.weigh(name), log.rows
 
     def counted(part: ClickRows) -> Floats:
-        alpha = USERS.at(part)[0] if times_alpha else 1.0
+        alpha = CLICK_MODEL.at(part)[0] if times_alpha else 1.0
         return part.by_doc(part.impressions * alpha)
 
     rng = np.random.default_rng(seed)
@@ -191,8 +191,8 @@ def test_moving_along_the_gauge_rescales_and_shifts_every_weight_alike(
     name: str, log: Log, a: float, t: float
 ) -> None:
     moved = TrustModel(
-        alpha=a * USERS.alpha,
-        beta=USERS.beta + t * USERS.alpha,
+        alpha=a * CLICK_MODEL.alpha,
+        beta=CLICK_MODEL.beta + t * CLICK_MODEL.alpha,
         identified="gauge",
         span=((0 - t) / a, (1 - t) / a),
     )
@@ -210,7 +210,9 @@ def test_moving_along_the_gauge_rescales_and_shifts_every_weight_alike(
 def test_users_known_up_to_gauge_are_rejected_where_examination_is_needed(
     name: str, log: Log
 ) -> None:
-    gauge = TrustModel(alpha=USERS.alpha, beta=USERS.beta, identified="gauge")
+    gauge = TrustModel(
+        alpha=CLICK_MODEL.alpha, beta=CLICK_MODEL.beta, identified="gauge"
+    )
     with pytest.raises(ConfigError, match="up to gauge"):
         log.weigh(name, gauge)
 
@@ -219,10 +221,10 @@ def test_users_known_up_to_gauge_are_rejected_where_examination_is_needed(
 @given(log=logs())
 def test_what_an_estimator_needs_it_must_get(name: str, log: Log) -> None:
     row = ESTIMATORS[name]
-    if not row.needs_users:
+    if not row.needs_click_model:
         assert_same(log.weigh(name, None), log.weigh(name))
         return
-    with pytest.raises(AffineRankError, match="user model"):
+    with pytest.raises(AffineRankError, match="click model"):
         log.weigh(name, None)
 
 

@@ -11,14 +11,14 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Evidence, mixture_based
 
-from .conftest import USERS, Log, logs
+from .conftest import CLICK_MODEL, Log, logs
 
 TWO = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])
 LEVELS = (0.0, 0.3, 1.0)
 
 
-def with_levels(users: TrustModel, levels: tuple[float, ...]) -> TrustModel:
-    return replace(users, provenance={"levels": list(levels)})
+def with_levels(click_model: TrustModel, levels: tuple[float, ...]) -> TrustModel:
+    return replace(click_model, provenance={"levels": list(levels)})
 
 
 def rows_of(
@@ -41,7 +41,7 @@ def test_the_posterior_of_one_document_is_that_by_hand(
     levels: tuple[float, ...] | None,
 ) -> None:
     rows = rows_of([0, 0], [1, 2], [5, 3], [4, 1], 2)
-    users = TWO if levels is None else with_levels(TWO, levels)
+    click_model = TWO if levels is None else with_levels(TWO, levels)
     g = np.array(levels or (0.0, 1.0))
     p_1, p_2 = 0.5 * g + 0.4, 0.4 * g + 0.1
     likelihood = p_1**4 * (1 - p_1) * p_2 * (1 - p_2) ** 2
@@ -52,7 +52,7 @@ def test_the_posterior_of_one_document_is_that_by_hand(
     chance = share * likelihood / (share @ likelihood)
     mean, prior = chance @ g, share @ g
     variance, before = chance @ (g - mean) ** 2, share @ (g - prior) ** 2
-    found = mixture_based.weigh(Evidence(rows, users))
+    found = mixture_based.weigh(Evidence(rows, click_model))
     np.testing.assert_allclose(found.weight, [mean, prior, 0.0], atol=1e-12)
     np.testing.assert_allclose(found.variance, [variance, before, 0.0], atol=1e-12)
     assert found.kappa is not None
@@ -116,15 +116,15 @@ def test_many_clicks_leave_no_doubt_and_still_an_error() -> None:
 @given(log=logs(), a=st.floats(0.2, 5), t=st.floats(-2, 2))
 def test_weights_move_with_the_gauge(log: Log, a: float, t: float) -> None:
     moved = TrustModel(
-        alpha=a * USERS.alpha,
-        beta=USERS.beta + t * USERS.alpha,
+        alpha=a * CLICK_MODEL.alpha,
+        beta=CLICK_MODEL.beta + t * CLICK_MODEL.alpha,
         identified="gauge",
         span=((0 - t) / a, (1 - t) / a),
     )
     for levels in ((0.0, 1.0), LEVELS):
         plain, shifted = (
-            mixture_based.weigh(Evidence(log.rows, with_levels(users, levels)))
-            for users in (USERS, moved)
+            mixture_based.weigh(Evidence(log.rows, with_levels(click_model, levels)))
+            for click_model in (CLICK_MODEL, moved)
         )
         np.testing.assert_allclose(
             shifted.weight, (plain.weight - t) / a, rtol=1e-6, atol=1e-9

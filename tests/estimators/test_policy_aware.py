@@ -12,7 +12,7 @@ from affinerank.estimators import Division, Evidence, Weights, policy_aware
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import DataError
 
-USERS = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])  # alpha .5 and .4
+CLICK_MODEL = TrustModel.from_zeta([0.9, 0.5], [0.4, 0.1])  # alpha .5 and .4
 RELEVANCE = np.array([0.9, 0.3, 0.6])
 # Lists of two out of three documents, and how often each is shown.
 LISTS = {(0, 1): 0.7, (2, 0): 0.2, (1, 0): 0.1}
@@ -30,14 +30,14 @@ def with_policy(rows: ClickRows, policy: Floats | None) -> ClickRows:
 
 def weigh(rows: ClickRows, policy: Floats | None, clip: float | None = None) -> Weights:
     rows, options = with_policy(rows, policy), Division(clip)
-    return policy_aware.weigh(Evidence(rows, USERS, options=options))
+    return policy_aware.weigh(Evidence(rows, CLICK_MODEL, options=options))
 
 
 def sessions() -> list[tuple[float, list[tuple[int, int, int]]]]:
     """What may happen in a session: its chance; document, rank and click of each."""
     found = []
     for docs, share in LISTS.items():
-        rates = USERS.click_probability([1, 2], RELEVANCE[list(docs)])
+        rates = CLICK_MODEL.click_probability([1, 2], RELEVANCE[list(docs)])
         for clicks in product((0, 1), repeat=2):
             chance = share
             for p, c in zip(rates, clicks, strict=True):
@@ -75,7 +75,7 @@ def test_a_known_policy_is_unbiased_for_documents_that_were_never_shown_too() ->
         square += chance * found.weight[:3] ** 2
     np.testing.assert_allclose(mean, RELEVANCE, atol=1e-12)
     # Clicks are binomial: a session clicks a document with the chance q.
-    alpha, beta = POLICY @ USERS.alpha, POLICY @ USERS.beta
+    alpha, beta = POLICY @ CLICK_MODEL.alpha, POLICY @ CLICK_MODEL.beta
     q = alpha * RELEVANCE + beta
     variance = q * (1 - q) / SESSIONS / alpha**2
     np.testing.assert_allclose(square - mean**2, variance, rtol=1e-9)
@@ -111,7 +111,9 @@ def test_a_policy_that_did_as_it_said_gives_what_shares_of_sessions_give() -> No
 def test_weights_move_with_the_gauge() -> None:
     a, t = 1.7, -0.4
     moved = TrustModel(
-        alpha=a * USERS.alpha, beta=USERS.beta + t * USERS.alpha, identified="gauge"
+        alpha=a * CLICK_MODEL.alpha,
+        beta=CLICK_MODEL.beta + t * CLICK_MODEL.alpha,
+        identified="gauge",
     )
     rows = rows_of([(0, 1, 1), (1, 2, 0), (1, 1, 0), (0, 2, 1)])
     for policy in (WITH_OTHER, None):

@@ -20,7 +20,7 @@ from affinerank.rankers import RANKERS
 from affinerank.support.arrays import Floats, Ints
 from affinerank.support.errors import ConfigError
 
-USERS = TrustModel.from_zeta([0.9, 0.7, 0.5, 0.4], [0.4, 0.2, 0.1, 0.05])
+CLICK_MODEL = TrustModel.from_zeta([0.9, 0.7, 0.5, 0.4], [0.4, 0.2, 0.1, 0.05])
 QUERIES, SIZE = 40, 5
 QUERY_OF_DOC = np.repeat(np.arange(QUERIES), SIZE)
 
@@ -44,19 +44,24 @@ def rows_of(
     )
 
 
-def shown_once(impressions: float, clicks: Floats, users: TrustModel) -> ClickRows:
+def shown_once(
+    impressions: float, clicks: Floats, click_model: TrustModel
+) -> ClickRows:
     """Four documents of each query at a rank of their own; the last is not shown."""
     doc = np.flatnonzero(np.arange(QUERIES * SIZE) % SIZE < SIZE - 1)
-    assert users.depth == SIZE - 1
+    assert click_model.depth == SIZE - 1
     n = np.full(len(doc), impressions)
     return rows_of(doc, doc % SIZE + 1, n, clicks, QUERY_OF_DOC)
 
 
 def simulated(
-    relevance: Floats, impressions: int, users: TrustModel = USERS, seed: int = 0
+    relevance: Floats,
+    impressions: int,
+    click_model: TrustModel = CLICK_MODEL,
+    seed: int = 0,
 ) -> ClickRows:
-    rows = shown_once(impressions, np.zeros(QUERIES * (SIZE - 1)), users)
-    alpha, beta = users.at(rows)
+    rows = shown_once(impressions, np.zeros(QUERIES * (SIZE - 1)), click_model)
+    alpha, beta = click_model.at(rows)
     rate = alpha * relevance[rows.doc] + beta
     clicks = np.random.default_rng(seed).binomial(impressions, rate)
     return replace(rows, clicks=clicks.astype(np.float64))
@@ -76,8 +81,10 @@ def relevance_and_scores(seed: int = 0) -> tuple[Floats, Floats]:
     return expit(score + rng.normal(size=len(score))), score
 
 
-def weigh(rows: ClickRows, scores: Floats, users: TrustModel = USERS) -> Weights:
-    return posterior.weigh(Evidence(rows, users, folds=halves(scores)))
+def weigh(
+    rows: ClickRows, scores: Floats, click_model: TrustModel = CLICK_MODEL
+) -> Weights:
+    return posterior.weigh(Evidence(rows, click_model, folds=halves(scores)))
 
 
 def kappa_of(weights: Weights) -> Floats:
@@ -85,12 +92,15 @@ def kappa_of(weights: Weights) -> Floats:
     return weights.kappa
 
 
-def moved_by(users: TrustModel, a: float, t: float) -> TrustModel:
+def moved_by(click_model: TrustModel, a: float, t: float) -> TrustModel:
     """The same users in another gauge; what span says moves along."""
-    span = users.span and ((users.span[0] - t) / a, (users.span[1] - t) / a)
+    span = click_model.span and (
+        (click_model.span[0] - t) / a,
+        (click_model.span[1] - t) / a,
+    )
     return TrustModel(
-        alpha=a * users.alpha,
-        beta=users.beta + t * users.alpha,
+        alpha=a * click_model.alpha,
+        beta=click_model.beta + t * click_model.alpha,
         identified="gauge",
         span=span,
     )
@@ -102,7 +112,7 @@ def test_queries_that_rankers_learnt_from_have_no_say_in_the_prior() -> None:
     part = np.arange(QUERIES) % 3
     learnt = part[QUERY_OF_DOC] == 0
     own = Fold(part == 1, part == 2, {CLICKS: scores[~learnt]})
-    mean, variance = stacked_prior(UnitLink.of(USERS, rows), [own])
+    mean, variance = stacked_prior(UnitLink.of(CLICK_MODEL, rows), [own])
 
     # The same log without those queries.
     left = rows.of_queries(part != 0)
@@ -115,7 +125,7 @@ def test_queries_that_rankers_learnt_from_have_no_say_in_the_prior() -> None:
         sessions=left.sessions[part != 0],
     )
     same = Fold((part == 1)[part != 0], (part == 2)[part != 0], own.scores)
-    expected = stacked_prior(UnitLink.of(USERS, alone), [same])
+    expected = stacked_prior(UnitLink.of(CLICK_MODEL, alone), [same])
     here = part[QUERY_OF_DOC] == 2
     assert mean[here] == pytest.approx(expected[0][here[~learnt]], rel=1e-9)
     assert variance[here] == pytest.approx(expected[1][here[~learnt]], rel=1e-9)
@@ -139,7 +149,7 @@ def test_a_document_never_shown_is_what_the_prior_says(impressions: int) -> None
     relevance, scores = relevance_and_scores()
     rows = simulated(relevance, impressions)
     found = weigh(rows, scores)
-    mean, variance = stacked_prior(UnitLink.of(USERS, rows), halves(scores))
+    mean, variance = stacked_prior(UnitLink.of(CLICK_MODEL, rows), halves(scores))
     hidden = rows.by_doc(rows.impressions) == 0
     assert hidden.sum() == QUERIES
     assert found.known.all()
@@ -166,10 +176,10 @@ def test_many_clicks_overrule_a_wrong_prior(wrong: str) -> None:
     said = noise if wrong == "noise" else -logit(relevance)
     impressions = 200_000
     rows = simulated(relevance, impressions)
-    mean, _ = stacked_prior(UnitLink.of(USERS, rows), halves(said))
+    mean, _ = stacked_prior(UnitLink.of(CLICK_MODEL, rows), halves(said))
     assert np.mean(np.abs(mean - relevance)) > 0.15
     found = weigh(rows, said).weight[rows.doc]
-    alpha, beta = USERS.at(rows)
+    alpha, beta = CLICK_MODEL.at(rows)
     rate = alpha * relevance[rows.doc] + beta
     error = np.sqrt(rate * (1 - rate) / impressions) / alpha
     assert np.all(np.abs(found - relevance[rows.doc]) < 5 * error)
@@ -178,10 +188,10 @@ def test_many_clicks_overrule_a_wrong_prior(wrong: str) -> None:
 def test_a_prior_that_knows_nothing_leaves_the_corrected_click() -> None:
     relevance, scores = relevance_and_scores()
     rows = simulated(relevance, 10)
-    link = UnitLink.of(USERS, rows)
+    link = UnitLink.of(CLICK_MODEL, rows)
     mean, shown = expit(scores), rows.by_doc(rows.impressions) > 0
     found, _, kappa = shrink(link, mean, np.full(rows.n_docs, 1e9))
-    own = affine.weigh(Evidence(rows, USERS, options=affine.AffineOptions()))
+    own = affine.weigh(Evidence(rows, CLICK_MODEL, options=affine.AffineOptions()))
     np.testing.assert_allclose(found[shown], own.weight[shown], atol=1e-9)
     np.testing.assert_allclose(kappa[shown], 1.0)
     assert np.ptp(own.weight[shown]) > 1
@@ -190,7 +200,7 @@ def test_a_prior_that_knows_nothing_leaves_the_corrected_click() -> None:
 def test_a_prior_that_knows_all_leaves_the_clicks_out() -> None:
     relevance, scores = relevance_and_scores()
     mean = expit(scores)
-    link = UnitLink.of(USERS, simulated(relevance, 1000))
+    link = UnitLink.of(CLICK_MODEL, simulated(relevance, 1000))
     found, variance, kappa = shrink(link, mean, np.zeros_like(mean))
     np.testing.assert_array_equal(found, mean)
     assert not variance.any()
@@ -240,15 +250,15 @@ def test_rows_without_a_slope_drop_out() -> None:
 
 def test_a_click_counts_against_a_document_where_alpha_is_negative() -> None:
     relevance, scores = relevance_and_scores()
-    users = TrustModel.from_zeta([0.9, 0.2, 0.5, 0.1], [0.4, 0.7, 0.1, 0.5])
-    rows = simulated(relevance, 200_000, users)
-    alpha, beta = users.at(rows)
+    click_model = TrustModel.from_zeta([0.9, 0.2, 0.5, 0.1], [0.4, 0.7, 0.1, 0.5])
+    rows = simulated(relevance, 200_000, click_model)
+    alpha, beta = click_model.at(rows)
     rate = alpha * relevance[rows.doc] + beta
     error = np.sqrt(rate * (1 - rate) / 200_000) / np.abs(alpha)
-    found = weigh(rows, scores, users).weight[rows.doc]
+    found = weigh(rows, scores, click_model).weight[rows.doc]
     assert np.all(np.abs(found - relevance[rows.doc]) < 5 * error)
     # One more click, with the prior as it was.
-    few = simulated(relevance, 5, users)
+    few = simulated(relevance, 5, click_model)
     mean = np.full(few.n_docs, 0.4)
     added = replace(few, clicks=few.clicks + 1)
     before, after = (
@@ -266,10 +276,10 @@ def test_weights_move_with_the_gauge_and_kappa_stays(
     relevance, scores = relevance_and_scores()
     rows = simulated(relevance, 7)
     span = (0.0, 1.0) if known else None
-    users = replace(USERS, identified="gauge", span=span)
-    moved = moved_by(users, a, t)
+    click_model = replace(CLICK_MODEL, identified="gauge", span=span)
+    moved = moved_by(click_model, a, t)
     assert (moved.span is None) == (not known)
-    plain, shifted = weigh(rows, scores, users), weigh(rows, scores, moved)
+    plain, shifted = weigh(rows, scores, click_model), weigh(rows, scores, moved)
     # As exact as the optimum of the prior is found.
     np.testing.assert_allclose(shifted.weight, (plain.weight - t) / a, atol=1e-5 / a)
     np.testing.assert_allclose(shifted.variance, plain.variance / a**2, rtol=1e-4)
@@ -284,7 +294,7 @@ def test_the_clicks_of_a_query_have_no_say_in_its_own_prior() -> None:
     own = rows.query == 6
     changed = replace(rows, clicks=np.where(own, (rows.clicks + 5) % 11, rows.clicks))
     before, after = (
-        stacked_prior(UnitLink.of(USERS, some), halves(scores))
+        stacked_prior(UnitLink.of(CLICK_MODEL, some), halves(scores))
         for some in (rows, changed)
     )
     theirs = QUERY_OF_DOC == 6
@@ -307,7 +317,7 @@ def test_nor_when_rankers_learn_anew(query: int) -> None:
     kind = RANKERS["linear-model"]
     learnt = [
         pipeline_folds.learn_in_folds(
-            [pipeline_folds.Log(some, USERS, learns, 0)],
+            [pipeline_folds.Log(some, CLICK_MODEL, learns, 0)],
             features.astype(np.float32),
             np.arange(0, QUERIES * SIZE + 1, SIZE),
             rankers=(kind.name,),
@@ -316,7 +326,7 @@ def test_nor_when_rankers_learn_anew(query: int) -> None:
     ]
     assert set(learnt[0][0].scores) == set(learns)
     before, after = (
-        stacked_prior(UnitLink.of(USERS, some), folds)
+        stacked_prior(UnitLink.of(CLICK_MODEL, some), folds)
         for some, folds in zip((rows, changed), learnt, strict=True)
     )
     theirs = query == QUERY_OF_DOC
@@ -332,11 +342,11 @@ def test_long_lists_may_be_more_relevant_down_to_their_end() -> None:
     query = np.repeat(np.arange(len(lengths)), lengths)
     rank = np.concatenate([np.arange(1, n + 1) for n in lengths])
     relevance = np.where(lengths > 3, 0.6, 0.2)[query]
-    users = TrustModel.paper(depth=12)
-    rate = users.alpha[rank - 1] * relevance + users.beta[rank - 1]
+    click_model = TrustModel.paper(depth=12)
+    rate = click_model.alpha[rank - 1] * relevance + click_model.beta[rank - 1]
     clicks = np.random.default_rng(0).binomial(50, rate)
     rows = rows_of(np.arange(len(rank)), rank, np.full(len(rank), 50), clicks, query)
-    mean, _ = stacked_prior(UnitLink.of(users, rows), [])
+    mean, _ = stacked_prior(UnitLink.of(click_model, rows), [])
     for own in (lengths[query] == 3, rank <= 2, rank >= 8):
         assert mean[own].mean() == pytest.approx(relevance[own].mean(), abs=0.05)
 
@@ -348,7 +358,7 @@ def test_the_variance_is_the_squared_distance_from_relevance(
     """Documents are relevant or not; scores are their log-odds with noise."""
     rng = np.random.default_rng(clicks_per_query)
     queries, size = 100, 10
-    users = TrustModel.paper(depth=size)
+    click_model = TrustModel.paper(depth=size)
     query = np.repeat(np.arange(queries), size)
     ratio = []
     for _ in range(20):
@@ -356,14 +366,14 @@ def test_the_variance_is_the_squared_distance_from_relevance(
         relevance = (rng.random(len(odds)) < expit(odds)).astype(np.float64)
         noisy = (odds + rng.normal(size=len(odds))).reshape(queries, size)
         rank = (np.argsort(np.argsort(-noisy, axis=1), axis=1) + 1).ravel()
-        alpha, beta = users.alpha[rank - 1], users.beta[rank - 1]
+        alpha, beta = click_model.alpha[rank - 1], click_model.beta[rank - 1]
         rate = alpha * relevance + beta
         sessions = max(round(clicks_per_query * queries / rate.sum()), 1)
         clicks = rng.binomial(sessions, rate)
         n = np.full(len(rank), sessions)
         rows = rows_of(np.arange(len(rank)), rank, n, clicks, query)
         folds = halves(odds + rng.normal(0.0, 0.7, len(odds)), query)
-        found = posterior.weigh(Evidence(rows, users, folds=folds))
+        found = posterior.weigh(Evidence(rows, click_model, folds=folds))
         ratio.append(np.mean((relevance - found.weight) ** 2 / found.variance))
     assert 0.85 < np.mean(ratio) < 1.15
 
@@ -379,10 +389,10 @@ def test_the_spread_around_the_prior_is_found(rho: float) -> None:
         mean = rng.uniform(0.1, 0.6, size)
         relevance = rng.beta(mean * (1 / rho - 1), (1 - mean) * (1 / rho - 1))
         rank = rng.integers(1, 5, size)
-        rate = USERS.alpha[rank - 1] * relevance + USERS.beta[rank - 1]
+        rate = CLICK_MODEL.alpha[rank - 1] * relevance + CLICK_MODEL.beta[rank - 1]
         n, clicks = np.full(size, shown), rng.binomial(shown, rate)
         rows = rows_of(doc, rank, n, clicks, doc // 10)
-        found.append(spread_around(mean, UnitLink.of(USERS, rows)))
+        found.append(spread_around(mean, UnitLink.of(CLICK_MODEL, rows)))
     error = np.std(found, ddof=1) / np.sqrt(len(found))
     assert abs(np.mean(found) - rho) < 3 * error
     assert error < 0.02
@@ -396,5 +406,5 @@ def test_it_asks_for_rankers_unless_the_rank_is_the_prior() -> None:
     ):
         posterior.PosteriorOptions(prior="magic")
     relevance, _ = relevance_and_scores()
-    with pytest.raises(ConfigError, match="user model"):
+    with pytest.raises(ConfigError, match="click model"):
         posterior.weigh(Evidence(simulated(relevance, 3)))

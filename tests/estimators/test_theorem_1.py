@@ -33,9 +33,9 @@ def two_ranks(draw: st.DrawFn, *, trust_bias: bool) -> tuple[Pair, Pair, Pair]:
     return theta, plus, minus
 
 
-def lines(users: tuple[Pair, Pair, Pair], rho: Pair) -> tuple[Pair, Pair]:
+def lines(click_model: tuple[Pair, Pair, Pair], rho: Pair) -> tuple[Pair, Pair]:
     """Intercepts and slopes of the expected values e_1 and e_2."""
-    theta, plus, minus = users
+    theta, plus, minus = click_model
     base = [theta[i] * minus[i] / rho[i] for i in (0, 1)]
     slope = [theta[i] * (plus[i] - minus[i]) / rho[i] for i in (0, 1)]
     return (base[0], base[1]), (slope[0], slope[1])
@@ -59,11 +59,13 @@ def misranked(base: Pair, slope: Pair) -> Pair:
     return (g, g + more) if behind else (g + more, g)
 
 
-@given(users=two_ranks(trust_bias=True), rho=st.tuples(propensities, propensities))
+@given(
+    click_model=two_ranks(trust_bias=True), rho=st.tuples(propensities, propensities)
+)
 def test_every_propensity_prefers_a_wrong_document_under_trust_bias(
-    users: tuple[Pair, Pair, Pair], rho: Pair
+    click_model: tuple[Pair, Pair, Pair], rho: Pair
 ) -> None:
-    base, slope = lines(users, rho)
+    base, slope = lines(click_model, rho)
     assert (base, slope) != (base[::-1], slope[::-1])
     relevance = misranked(base, slope)
     assert all(0 < g < 1 for g in relevance)
@@ -71,12 +73,12 @@ def test_every_propensity_prefers_a_wrong_document_under_trust_bias(
     assert (relevance[0] - relevance[1]) * (value[0] - value[1]) < 0
 
 
-@given(users=two_ranks(trust_bias=False), relevance=st.tuples(shares, shares))
+@given(click_model=two_ranks(trust_bias=False), relevance=st.tuples(shares, shares))
 def test_without_trust_bias_one_propensity_is_right_for_all_documents(
-    users: tuple[Pair, Pair, Pair], relevance: Pair
+    click_model: tuple[Pair, Pair, Pair], relevance: Pair
 ) -> None:
-    theta, plus, _ = users
-    base, slope = lines(users, (theta[0] * plus[0], theta[1] * plus[1]))
+    theta, plus, _ = click_model
+    base, slope = lines(click_model, (theta[0] * plus[0], theta[1] * plus[1]))
     value = [base[i] + slope[i] * relevance[i] for i in (0, 1)]
     difference = relevance[0] - relevance[1]
     assert (value[0] - value[1]) * difference > 0 or difference == 0 == value[

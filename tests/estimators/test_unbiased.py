@@ -22,7 +22,7 @@ Weigh = Callable[[ClickRows, TrustModel], float]
 
 
 @st.composite
-def trusting_users(draw: st.DrawFn) -> TrustModel:
+def trusting_click_model(draw: st.DrawFn) -> TrustModel:
     """Users of two ranks, eps+ above eps- by 0.1 or more at both."""
     theta = [draw(st.floats(0.1, 1)) for _ in range(2)]
     minus = [draw(st.floats(0.01, 0.85)) for _ in range(2)]
@@ -43,72 +43,74 @@ def shown(impressions: tuple[int, ...], clicks: tuple[int, ...]) -> ClickRows:
     )
 
 
-def expected(weigh: Weigh, users: TrustModel, gamma: float) -> float:
+def expected(weigh: Weigh, click_model: TrustModel, gamma: float) -> float:
     """Mean weight over all outcomes of 2 impressions at rank 1 and 1 at rank 2."""
     impressions, total = (2, 1), 0.0
-    rates = users.click_probability([1, 2], [gamma, gamma])
+    rates = click_model.click_probability([1, 2], [gamma, gamma])
     for clicks in product(*(range(n + 1) for n in impressions)):
         chance = 1.0
         for n, c, p in zip(impressions, clicks, rates, strict=True):
             chance *= comb(n, c) * p**c * (1 - p) ** (n - c)
-        total += chance * weigh(shown(impressions, clicks), users)
+        total += chance * weigh(shown(impressions, clicks), click_model)
     return total
 
 
 def by(row: object) -> Weigh:
     """Weigh by a row of the table."""
 
-    def weigh(rows: ClickRows, users: TrustModel) -> float:
+    def weigh(rows: ClickRows, click_model: TrustModel) -> float:
         found = row.ROW  # type: ignore[attr-defined]
         return float(
-            found.weigh(Evidence(rows, users, options=found.options())).weight[0]
+            found.weigh(Evidence(rows, click_model, options=found.options())).weight[0]
         )
 
     return weigh
 
 
-@given(users=trusting_users(), gamma=relevances)
-def test_affine_is_unbiased_under_trust_bias(users: TrustModel, gamma: float) -> None:
-    assert expected(by(affine), users, gamma) == pytest.approx(gamma, abs=1e-9)
+@given(click_model=trusting_click_model(), gamma=relevances)
+def test_affine_is_unbiased_under_trust_bias(
+    click_model: TrustModel, gamma: float
+) -> None:
+    assert expected(by(affine), click_model, gamma) == pytest.approx(gamma, abs=1e-9)
 
 
 @given(theta=st.tuples(probabilities, probabilities), gamma=relevances)
 def test_ips_is_unbiased_under_position_bias(
     theta: tuple[float, float], gamma: float
 ) -> None:
-    users = TrustModel.position_bias(theta)
+    click_model = TrustModel.position_bias(theta)
     for row in (ips, bayes_ips, affine):
-        assert expected(by(row), users, gamma) == pytest.approx(gamma, abs=1e-9)
+        assert expected(by(row), click_model, gamma) == pytest.approx(gamma, abs=1e-9)
 
 
 @given(gamma=relevances)
 def test_naive_is_unbiased_where_everything_is_examined(gamma: float) -> None:
-    users = TrustModel.position_bias([1.0, 1.0])
-    assert expected(by(naive), users, gamma) == pytest.approx(gamma, abs=1e-12)
+    click_model = TrustModel.position_bias([1.0, 1.0])
+    assert expected(by(naive), click_model, gamma) == pytest.approx(gamma, abs=1e-12)
 
 
 @given(theta=probabilities, plus=probabilities, minus=probabilities, gamma=relevances)
 def test_bayes_ips_has_exactly_the_bias_of_the_paper(
     theta: float, plus: float, minus: float, gamma: float
 ) -> None:
-    users = TrustModel.from_eps([theta] * 2, [plus] * 2, [minus] * 2)
+    click_model = TrustModel.from_eps([theta] * 2, [plus] * 2, [minus] * 2)
     slope = 1 - plus * (plus - minus) / (plus + minus)
     bias = slope * gamma - plus * minus / (plus + minus)
-    found = expected(by(bayes_ips), users, gamma)
+    found = expected(by(bayes_ips), click_model, gamma)
     assert gamma - found == pytest.approx(bias, abs=1e-12)
 
 
-@given(users=trusting_users(), gamma=st.floats(0.01, 1))
+@given(click_model=trusting_click_model(), gamma=st.floats(0.01, 1))
 def test_a_propensity_that_knows_relevance_is_unbiased(
-    users: TrustModel, gamma: float
+    click_model: TrustModel, gamma: float
 ) -> None:
     """Which is of no use: the propensity is the click rate over relevance."""
-    rho = (users.alpha * gamma + users.beta) / gamma
+    rho = (click_model.alpha * gamma + click_model.beta) / gamma
 
     def weigh(rows: ClickRows, _: TrustModel) -> float:
         return float(corrected(rows, rho).weight[0])
 
-    assert expected(weigh, users, gamma) == pytest.approx(gamma, abs=1e-12)
+    assert expected(weigh, click_model, gamma) == pytest.approx(gamma, abs=1e-12)
 
 
 @given(log=logs(), minus=st.floats(0.05, 0.4), plus=st.floats(0.5, 0.95))
@@ -116,8 +118,8 @@ def test_without_trust_bias_affine_and_ips_rank_alike(
     log: Log, minus: float, plus: float
 ) -> None:
     theta = 1.0 / np.arange(1, 11)
-    users = TrustModel.from_eps(theta, np.full(10, plus), np.full(10, minus))
-    by_ips, by_affine = (log.weigh(row.ROW.name, users) for row in (ips, affine))
+    click_model = TrustModel.from_eps(theta, np.full(10, plus), np.full(10, minus))
+    by_ips, by_affine = (log.weigh(row.ROW.name, click_model) for row in (ips, affine))
     known = by_ips.known
     np.testing.assert_allclose(
         by_affine.weight[known],

@@ -11,7 +11,7 @@ from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats, Ints
 from affinerank.support.lists import ranks_by_score
 
-USERS = TrustModel.paper(depth=6)
+CLICK_MODEL = TrustModel.paper(depth=6)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ class World:
         """Clicks on the old ranking, down to a rank."""
         rank = ranks_by_score(self.old, self.offsets)
         shown = sessions[self.query] * (rank <= depth)
-        clicks = rng.binomial(shown, USERS.click_probability(rank, self.relevance))
+        clicks = rng.binomial(
+            shown, CLICK_MODEL.click_probability(rank, self.relevance)
+        )
         doc = np.flatnonzero(shown)
         return ClickRows(
             doc=doc,

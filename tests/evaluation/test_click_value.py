@@ -30,7 +30,7 @@ from affinerank.evaluation.rank_weights import (
 from affinerank.pipeline.weighing import learns_of, weigh
 from affinerank.support.errors import DataError
 
-from .conftest import USERS, World
+from .conftest import CLICK_MODEL, World
 
 DCG_4 = Metric("DCG", 4)
 DCG = RankWeights.of_metric(DCG_4)
@@ -43,10 +43,12 @@ def test_expected_clicks_give_the_true_dcg(draw_world: Draw) -> None:
     rng = np.random.default_rng(0)
     world = draw_world(20, rng)
     rows = world.log(rng.integers(1, 9, 20), rng)
-    rate = USERS.click_probability(rows.rank, world.relevance[rows.doc])
+    rate = CLICK_MODEL.click_probability(rows.rank, world.relevance[rows.doc])
     rows = replace(rows, clicks=rate * rows.impressions)
     found = estimate(
-        weigh(rows, AFFINE, USERS), ranked_weights(world.new, rows, DCG), world.query
+        weigh(rows, AFFINE, CLICK_MODEL),
+        ranked_weights(world.new, rows, DCG),
+        world.query,
     )
     true = DCG_4(world.new, world.relevance, world.offsets).values
     assert found.least == pytest.approx(rows.share @ true, rel=1e-12)
@@ -54,12 +56,16 @@ def test_expected_clicks_give_the_true_dcg(draw_world: Draw) -> None:
 
 def test_with_full_lists_the_estimate_is_the_papers_sum_over_interactions() -> None:
     rng = np.random.default_rng(3)
-    users = TrustModel.paper(depth=4)
+    click_model = TrustModel.paper(depth=4)
     clicks = rng.random((50, 4)) < 0.4
     ranks, total = np.array([3, 1, 4, 2]), 0.0
     for row in clicks:  # one interaction: document d is shown at rank d + 1
         for d in range(4):
-            total += (row[d] - users.beta[d]) / users.alpha[d] / log2(ranks[d] + 1)
+            total += (
+                (row[d] - click_model.beta[d])
+                / click_model.alpha[d]
+                / log2(ranks[d] + 1)
+            )
     rows = ClickRows(
         doc=np.arange(4),
         rank=np.arange(1, 5),
@@ -70,25 +76,25 @@ def test_with_full_lists_the_estimate_is_the_papers_sum_over_interactions() -> N
         sessions=np.array([50.0]),
     )
     given = ranked_weights(-ranks, rows, RankWeights.of_metric(Metric("DCG")))
-    found = estimate(weigh(rows, AFFINE, users), given, rows.query_of_doc)
+    found = estimate(weigh(rows, AFFINE, click_model), given, rows.query_of_doc)
     assert found.least == pytest.approx(total / 50)
 
 
 def test_a_document_that_was_shown_less_often_does_not_count_less() -> None:
     """Where the paper's sum over interactions would: 80 sessions show a, 20 show b."""
-    users, relevance = TrustModel.paper(depth=1), np.array([0.3, 0.9])
+    click_model, relevance = TrustModel.paper(depth=1), np.array([0.3, 0.9])
     shown = np.array([80.0, 20.0])
     rows = ClickRows(
         doc=np.array([0, 1]),
         rank=np.array([1, 1]),
         context=np.array([0, 0]),
         impressions=shown,
-        clicks=shown * users.click_probability([1, 1], relevance),
+        clicks=shown * click_model.click_probability([1, 1], relevance),
         query_of_doc=np.array([0, 0]),
         sessions=np.array([100.0]),
     )
     given = np.array([1 / log2(3), 1.0])
-    found = estimate(weigh(rows, AFFINE, users), given, rows.query_of_doc)
+    found = estimate(weigh(rows, AFFINE, click_model), given, rows.query_of_doc)
     assert found.least == pytest.approx(0.3 / log2(3) + 0.9)
 
 
@@ -104,7 +110,10 @@ def test_the_value_is_the_written_out_sum(draw_world: Draw, name: str) -> None:
     rng = np.random.default_rng(1)
     world = draw_world(10, rng)
     rows = world.log(rng.integers(1, 50, 10), rng, depth=4)
-    weights, given = weigh(rows, name, USERS), ranked_weights(world.new, rows, DCG)
+    weights, given = (
+        weigh(rows, name, CLICK_MODEL),
+        ranked_weights(world.new, rows, DCG),
+    )
     total = 0.0
     for doc in np.flatnonzero(weights.known):
         share = rows.sessions[world.query[doc]] / rows.sessions.sum()
@@ -117,7 +126,10 @@ def test_equal_queries_have_the_usual_interval_of_a_mean(draw_world: Draw) -> No
     rng = np.random.default_rng(2)
     world = draw_world(12, rng)
     rows = world.log(np.full(12, 30), rng)
-    weights, given = weigh(rows, AFFINE, USERS), ranked_weights(world.new, rows, DCG)
+    weights, given = (
+        weigh(rows, AFFINE, CLICK_MODEL),
+        ranked_weights(world.new, rows, DCG),
+    )
     found = estimate(weights, given, world.query)
     values = by_query(weights, given, world.query)
     error = values.std(ddof=1) / np.sqrt(12)
@@ -133,7 +145,7 @@ def test_one_query_says_nothing_of_others(draw_world: Draw) -> None:
     world = draw_world(1, rng)
     rows = world.log(np.array([50]), rng)
     given = ranked_weights(world.new, rows, DCG)
-    found = estimate(weigh(rows, AFFINE, USERS), given, world.query)
+    found = estimate(weigh(rows, AFFINE, CLICK_MODEL), given, world.query)
     assert np.isnan(found.queries.low)
     assert decide(found, 100).verdict == "undecided"
     assert decide(found, 100).clicks_needed is None
@@ -145,7 +157,10 @@ def test_bounds_take_unseen_documents_for_irrelevant_and_for_relevant(
     rng = np.random.default_rng(4)
     world = draw_world(15, rng)
     rows = world.log(np.full(15, 40), rng, depth=3)
-    weights, given = weigh(rows, AFFINE, USERS), ranked_weights(world.new, rows, DCG)
+    weights, given = (
+        weigh(rows, AFFINE, CLICK_MODEL),
+        ranked_weights(world.new, rows, DCG),
+    )
     point = estimate(weights, given, world.query)
     found = estimate(weights, given, world.query, bounds=True)
     unseen = given[~weights.known].sum() / 15
@@ -170,7 +185,9 @@ def test_the_order_of_queries_does_not_matter(draw_world: Draw) -> None:
     turned = rows.renumbered(docs, order)
     one, other = (
         estimate(
-            weigh(log, AFFINE, USERS), ranked_weights(new, log, DCG), log.query_of_doc
+            weigh(log, AFFINE, CLICK_MODEL),
+            ranked_weights(new, log, DCG),
+            log.query_of_doc,
         )
         for log, new in ((rows, world.new), (turned, world.new[docs]))
     )
@@ -185,7 +202,7 @@ def test_a_ranking_does_not_differ_from_itself(draw_world: Draw) -> None:
     world = draw_world(80, rng)
     rows = world.log(rng.integers(3, 60, 80), rng)
     same = ranked_weights(world.old, rows, DCG) - logged_weights(rows, DCG)
-    found = estimate(weigh(rows, AFFINE, USERS), same, world.query)
+    found = estimate(weigh(rows, AFFINE, CLICK_MODEL), same, world.query)
     assert (found.least, found.sessions.low, found.queries.high) == (0, 0, 0)
     assert decide(found, 100) == Decision("undecided", 100, None)
 
@@ -205,9 +222,12 @@ def test_effective_size_is_the_written_out_ratio(draw_world: Draw) -> None:
     rng = np.random.default_rng(7)
     world = draw_world(5, rng)
     rows = world.log(np.full(5, 10), rng)
-    weights, given = weigh(rows, AFFINE, USERS), ranked_weights(world.new, rows, DCG)
+    weights, given = (
+        weigh(rows, AFFINE, CLICK_MODEL),
+        ranked_weights(world.new, rows, DCG),
+    )
     found = exposure(rows, weights, given)
-    one = np.repeat(given[rows.doc] / USERS.at(rows)[0], 10)
+    one = np.repeat(given[rows.doc] / CLICK_MODEL.at(rows)[0], 10)
     one = np.sort(one[one > 0])[::-1]
     assert found.impressions == len(one)
     assert found.effective_impressions == pytest.approx(one.sum() ** 2 / (one**2).sum())
@@ -294,7 +314,7 @@ def test_both_intervals_cover_their_target_where_naive_and_ips_fail(
         given = ranked_weights(world.new, rows, DCG)
         true = DCG_4(world.new, world.relevance, world.offsets).values
         for row in (naive.ROW, ips.ROW, affine.ROW):
-            found = estimate(weigh(rows, row.name, USERS), given, world.query)
+            found = estimate(weigh(rows, row.name, CLICK_MODEL), given, world.query)
             here = rows.share @ true
             hits = (
                 bool(found.sessions.low <= here <= found.sessions.high),

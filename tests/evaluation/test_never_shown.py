@@ -23,7 +23,7 @@ from affinerank.evaluation.rank_weights import (
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.arrays import Floats
 
-from .conftest import USERS, World
+from .conftest import CLICK_MODEL, World
 
 DCG = RankWeights.of_metric(Metric("DCG", 4))
 Draw = Callable[..., World]
@@ -44,7 +44,7 @@ def several_ranks(world: World, rng: np.random.Generator) -> ClickRows:
         name: np.append(getattr(rows, name), getattr(rows, name))
         for name in ("doc", "context", "impressions")
     }
-    rate = USERS.click_probability(rank, world.relevance[twice["doc"]])
+    rate = CLICK_MODEL.click_probability(rank, world.relevance[twice["doc"]])
     return replace(rows, rank=rank, clicks=rate * twice["impressions"], **twice)
 
 
@@ -53,12 +53,15 @@ def test_the_gauge_of_the_users_goes_through(draw_world: Draw) -> None:
     world = draw_world(40, rng)
     rows, folds = world.log(np.full(40, 50), rng, depth=3), learnt(world, rng)
     turned = TrustModel(
-        alpha=2 * USERS.alpha,
-        beta=USERS.beta + 0.3 * USERS.alpha,
+        alpha=2 * CLICK_MODEL.alpha,
+        beta=CLICK_MODEL.beta + 0.3 * CLICK_MODEL.alpha,
         identified="gauge",
         span=(-0.15, 0.35),
     )
-    plain, other = (predict(rows, users, folds, world.new) for users in (USERS, turned))
+    plain, other = (
+        predict(rows, click_model, folds, world.new)
+        for click_model in (CLICK_MODEL, turned)
+    )
     np.testing.assert_allclose(other.relevance, 0.5 * plain.relevance - 0.15)
     weight = rng.random(rows.n_docs)
     assert other.error(weight) == pytest.approx(0.25 * plain.error(weight))
@@ -70,7 +73,7 @@ def test_the_error_of_one_document_is_its_deviation_and_what_groups_move(
     rng = np.random.default_rng(1)
     world = draw_world(40, rng)
     rows = world.log(np.full(40, 50), rng, depth=3)
-    found = predict(rows, USERS, learnt(world, rng), world.new, groups=4)
+    found = predict(rows, CLICK_MODEL, learnt(world, rng), world.new, groups=4)
     one = np.zeros(rows.n_docs)
     one[5] = 1.0
     moved = sum(0.75 * (w[5] - found.relevance[5]) ** 2 for w in found.without)
@@ -87,14 +90,14 @@ def test_rows_by_information_are_unbiased_and_vary_less(draw_world: Draw) -> Non
     rng = np.random.default_rng(2)
     world = draw_world(30, rng)
     rows, folds = several_ranks(world, rng), learnt(world, rng)
-    found = by_information(rows, USERS, folds)
+    found = by_information(rows, CLICK_MODEL, folds)
     np.testing.assert_allclose(found.weight, world.relevance, atol=1e-9)
-    equal = weigh(rows, affine.ROW.name, USERS)
+    equal = weigh(rows, affine.ROW.name, CLICK_MODEL)
     assert found.variance.mean() < equal.variance.mean()
     single = rows.select(np.arange(len(rows) // 2))
-    one = by_information(single, USERS, folds)
+    one = by_information(single, CLICK_MODEL, folds)
     np.testing.assert_allclose(
-        one.weight, weigh(single, affine.ROW.name, USERS).weight, atol=1e-12
+        one.weight, weigh(single, affine.ROW.name, CLICK_MODEL).weight, atol=1e-12
     )
 
 
@@ -141,8 +144,8 @@ def test_intervals_cover_the_value_of_documents_that_were_never_shown(
     for _ in range(logs):
         world = draw_world(n_queries, rng)
         rows = world.log(np.full(n_queries, 60), rng, depth=4)
-        found = predict(rows, USERS, learnt(world, rng), world.new)
-        weights = weigh(rows, affine.ROW.name, USERS)
+        found = predict(rows, CLICK_MODEL, learnt(world, rng), world.new)
+        weights = weigh(rows, affine.ROW.name, CLICK_MODEL)
         given = ranked_weights(world.new, rows, DCG)
         for i, each in enumerate((given, given - logged_weights(rows, DCG))):
             one = estimate(weights, each, world.query, predicted=found)

@@ -24,11 +24,13 @@ def lists(rates: np.ndarray) -> ClickRows:
 
 def test_without_rankings_effects_are_click_rates_by_rank() -> None:
     rates = np.array([[0.6, 0.2, 0.1], [0.2, 0.2, 0.0]])
-    users = rank_effects(lists(rates), [])
+    click_model = rank_effects(lists(rates), [])
     expected = (np.array([0.4, 0.2, 0.05]) / 0.4) ** POWER
-    np.testing.assert_allclose(users.alpha / users.alpha[0], expected, rtol=1e-6)
-    assert users.identified == "gauge"
-    assert not users.beta.any()
+    np.testing.assert_allclose(
+        click_model.alpha / click_model.alpha[0], expected, rtol=1e-6
+    )
+    assert click_model.identified == "gauge"
+    assert not click_model.beta.any()
 
 
 def test_what_rankings_explain_is_not_taken_for_position() -> None:
@@ -43,19 +45,23 @@ def test_what_rankings_explain_is_not_taken_for_position() -> None:
     rows = lists(shown * ranked[orders - 1])
     by_rank = (shown * ranked[orders - 1]).mean(axis=0)
     assert by_rank[1] / by_rank[0] < 0.43
-    users = rank_effects(rows, [-orders.ravel().astype(float)])
-    np.testing.assert_allclose(users.alpha / users.alpha[0], shown**POWER, rtol=1e-4)
+    click_model = rank_effects(rows, [-orders.ravel().astype(float)])
+    np.testing.assert_allclose(
+        click_model.alpha / click_model.alpha[0], shown**POWER, rtol=1e-4
+    )
 
 
 def test_deep_ranks_share_an_effect_and_none_is_zero() -> None:
     rates = np.zeros((2, DEPTH + 3))
     rates[:, 0] = 0.5
     rates[0, DEPTH + 2] = 0.2
-    users = rank_effects(lists(rates), [])
+    click_model = rank_effects(lists(rates), [])
     deep = (0.2 / 8 / 0.5) ** POWER  # 0.2 over four ranks of two queries
-    np.testing.assert_allclose(users.alpha[DEPTH - 1 :] / users.alpha[0], deep)
-    assert users.depth == DEPTH + 3
-    assert (users.alpha > 0).all()
+    np.testing.assert_allclose(
+        click_model.alpha[DEPTH - 1 :] / click_model.alpha[0], deep
+    )
+    assert click_model.depth == DEPTH + 3
+    assert (click_model.alpha > 0).all()
 
 
 def test_contexts_add_up() -> None:

@@ -23,7 +23,7 @@ from affinerank.pipeline.weighing import weigh
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.lists import ranks_by_score
 
-from .conftest import USERS, World
+from .conftest import CLICK_MODEL, World
 
 pytestmark = pytest.mark.slow
 
@@ -38,20 +38,22 @@ def held_out(world: World, rows: ClickRows) -> Differences:
     return Differences(
         rows,
         centred(over, shown, rows.query_of_doc)[None],
-        lambda rows, users: weigh(rows, CORRECTION, users),
+        lambda rows, click_model: weigh(rows, CORRECTION, click_model),
     )
 
 
-def in_gauge(users: TrustModel, a: float, t: float) -> TrustModel:
+def in_gauge(click_model: TrustModel, a: float, t: float) -> TrustModel:
     return TrustModel(
-        alpha=a * users.alpha, beta=users.beta + t * users.alpha, identified="gauge"
+        alpha=a * click_model.alpha,
+        beta=click_model.beta + t * click_model.alpha,
+        identified="gauge",
     )
 
 
 def test_users_are_estimated_if_they_say_so_or_are_known_up_to_gauge() -> None:
-    assert not is_estimated(USERS)
-    assert is_estimated(replace(USERS, estimated=EstimatedBy(TWO_LEVELS)))
-    assert is_estimated(in_gauge(USERS, 1.0, 0.0))
+    assert not is_estimated(CLICK_MODEL)
+    assert is_estimated(replace(CLICK_MODEL, estimated=EstimatedBy(TWO_LEVELS)))
+    assert is_estimated(in_gauge(CLICK_MODEL, 1.0, 0.0))
 
 
 @pytest.mark.parametrize(("a", "t"), [(3.0, 0.0), (1.0, -0.4), (0.2, 5.0)])
@@ -61,8 +63,8 @@ def test_the_gauge_of_the_users_changes_nothing(
     rng = np.random.default_rng(0)
     world = draw_world(20, rng)
     held = held_out(world, world.log(rng.integers(5, 30, 20), rng))
-    expected = held.by_query(USERS)
-    found = held.by_query(in_gauge(USERS, a, t))
+    expected = held.by_query(CLICK_MODEL)
+    found = held.by_query(in_gauge(CLICK_MODEL, a, t))
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -75,7 +77,7 @@ def test_both_intervals_hold_the_difference_and_rest_on_the_seed(
     one, again, apart = (
         estimate_differences(
             held_out(world, rows),
-            USERS,
+            CLICK_MODEL,
             Source(rows, EstimatedBy(TWO_LEVELS), held_out=same),
             replicates=4,
             rng=np.random.default_rng(2),
@@ -96,7 +98,9 @@ def test_intervals_with_estimated_users_cover_as_often_as_they_say(
 
     Of 60 other logs 59 and 58 covered theirs.
     """
-    mean_alpha = USERS.alpha.mean()  # differences are in clicks at an average rank
+    mean_alpha = (
+        CLICK_MODEL.alpha.mean()
+    )  # differences are in clicks at an average rank
 
     def difference(world: World) -> float:
         new, old = (
@@ -113,10 +117,10 @@ def test_intervals_with_estimated_users_cover_as_often_as_they_say(
         world = draw_world(80, rng)
         rows = world.log(np.full(80, 60), rng)
         source = Source(rows, EstimatedBy(TWO_LEVELS), held_out=True)
-        users = source.fit(rows, rng).users
+        click_model = source.fit(rows, rng).click_model
         found = estimate_differences(
             held_out(world, rows),
-            users,
+            click_model,
             source,
             replicates=5,
             rng=rng,
@@ -144,9 +148,9 @@ def test_what_cannot_be_refitted_is_rejected(draw_world: Draw) -> None:
         Source(rows, EstimatedBy(EM))
     source = Source(rows, EstimatedBy(TWO_LEVELS), held_out=True)
     with pytest.raises(ConfigError, match="2 replicates or more, got 1"):
-        estimate_differences(held, USERS, source, replicates=1, rng=rng)
+        estimate_differences(held, CLICK_MODEL, source, replicates=1, rng=rng)
     with pytest.raises(DataError, match="cannot be refitted to resamples"):
-        estimate_differences(held, USERS, source, rng=rng)
+        estimate_differences(held, CLICK_MODEL, source, rng=rng)
 
 
 def test_clicks_drawn_again_stay_within_impressions(draw_world: Draw) -> None:

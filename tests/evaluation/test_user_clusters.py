@@ -16,7 +16,7 @@ from affinerank.evaluation.user_clusters import UserClusters
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.arrays import Floats, Rng
 
-QUERIES, DEPTH, USERS, BUCKETS = 8, 4, 200, 50
+QUERIES, DEPTH, CLICK_MODEL, BUCKETS = 8, 4, 200, 50
 ALPHA, BETA = np.array([0.3, 0.2, 0.15, 0.1]), np.array([0.1, 0.05, 0.03, 0.01])
 KNOWN = TrustModel(alpha=ALPHA, beta=BETA, identified="zeta")
 GIVEN = np.tile([-0.5, -0.1, 0.2, 0.4], QUERIES)  # the ranking turned round, say
@@ -25,8 +25,8 @@ RELEVANCE = np.random.default_rng(7).random((QUERIES, DEPTH))
 
 def drawn(rng: Rng, alike: float, sessions: int = 20) -> ClickCounts:
     """Sessions of users, each of whom likes one half of the ranks more, if alike."""
-    likes = rng.choice([-1.0, 1.0], USERS) * alike
-    user = np.repeat(np.arange(USERS), sessions)
+    likes = rng.choice([-1.0, 1.0], CLICK_MODEL) * alike
+    user = np.repeat(np.arange(CLICK_MODEL), sessions)
     query = rng.integers(0, QUERIES, len(user))
     taste = likes[user, None] * np.array([-1.0, -1.0, 1.0, 1.0])
     rate = ALPHA * RELEVANCE[query] + BETA

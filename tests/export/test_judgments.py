@@ -69,11 +69,11 @@ def test_nothing_to_judge_is_said(tmp_path: Path) -> None:
 def test_the_command_writes_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts, users = tmp_path / "counts.parquet", tmp_path / "users.json"
+    counts, click_model = tmp_path / "counts.parquet", tmp_path / "click-model.json"
     words = ["simulate", "yahoo-like:30", "--clicks", "3e3", "--counts", str(counts)]
-    assert main([*words, "--save-users", str(users)]) == 0
+    assert main([*words, "--save-click-model", str(click_model)]) == 0
     out = tmp_path / "clicks.qrels"
-    words = ["debias", str(counts), "--users", str(users), "-o", str(out)]
+    words = ["debias", str(counts), "--click-model", str(click_model), "-o", str(out)]
     assert main([*words, "--format", "qrels"]) == 0
     parts = [line.split() for line in out.read_text().splitlines()]
     assert parts

@@ -75,8 +75,17 @@ def test_what_is_trained_for_an_engine_is_exported_to_it(
     small_log: tuple[str, str, str], tmp_path: Path, engine: str, ranker: str
 ) -> None:
     """Export compares the file's scores with the ranker's, and refuses otherwise."""
-    counts, users, data = small_log
-    train = ["train", counts, "--data", data, "--users", users, "--for", engine]
+    counts, click_model, data = small_log
+    train = [
+        "train",
+        counts,
+        "--data",
+        data,
+        "--click-model",
+        click_model,
+        "--for",
+        engine,
+    ]
     train += ["--ranker", ranker, "--estimator", "affine", "-o", str(tmp_path / "m")]
     if ranker == "lightgbm":
         train += ["--set", "trees=10", "--recipe", "paper"]
@@ -104,8 +113,8 @@ def test_options_that_do_not_fit_are_one_sentence(
     more: list[str],
     message: str,
 ) -> None:
-    counts, users, data = small_log
-    words = ["train", counts, "--data", data, "--users", users, *more]
+    counts, click_model, data = small_log
+    words = ["train", counts, "--data", data, "--click-model", click_model, *more]
     capsys.readouterr()
     assert main([*words, "-o", str(tmp_path / "model")]) == 2
     [said] = capsys.readouterr().err.splitlines()

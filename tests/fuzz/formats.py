@@ -42,7 +42,7 @@ name = "linear-model"
 steps = 3
 [[grids]]
 estimators = ["production", "naive"]
-users = ["true"]
+click_model_from = ["true"]
 """
 Files = dict[str, bytes]
 Name = Callable[[str, int], Any]
@@ -224,7 +224,7 @@ def _counts(rng: Random, name: Name, *, context: bool = False) -> bytes:
         shown[key] += 1
         clicks[key] += row["clicked"]
         issued[row["query"]] += row["rank"] == 1
-    valued, users = rng.random() < 0.3, rng.random() < 0.3
+    valued, click_model = rng.random() < 0.3, rng.random() < 0.3
     rows = [
         {
             "query_id": name("q", key[0]),
@@ -236,7 +236,7 @@ def _counts(rng: Random, name: Name, *, context: bool = False) -> bytes:
             **({"context": key[1] % key[2]} if context else {}),
             **({"value": 60.0 * clicks[key]} if valued else {}),
             **({"value_squares": 120.0 * clicks[key]} if valued else {}),
-            **({"user_bucket": "7"} if users else {}),
+            **({"user_bucket": "7"} if click_model else {}),
         }
         for key, n in shown.items()
     ]
@@ -291,7 +291,9 @@ def _measured(rng: Random) -> Files:
         **_ranker("", rng),
         "counts.parquet": _counts(rng, name, context=context),
         "features.parquet": _features(rng, name),
-        "users.json": _json(rng, (SAMPLES / f"users-{kept}.json").read_bytes()),
+        "click-model.json": _json(
+            rng, (SAMPLES / f"click-model-{kept}.json").read_bytes()
+        ),
     }
 
 
@@ -302,7 +304,7 @@ def _days(rng: Random) -> Files:
     for day in ("2026-01-30", "2026-01-31"):
         rng.setstate(state)  # of the same columns and types
         files[f"counts/{day}.parquet"] = _counts(rng, name)
-    return files | {"users.json": (SAMPLES / "users-eps.json").read_bytes()}
+    return files | {"click-model.json": (SAMPLES / "click-model-eps.json").read_bytes()}
 
 
 def _scored(rng: Random) -> Files:
@@ -449,19 +451,24 @@ def _ranker_format(kind: str, file: str, how: spoil.Spoil, *commands: str) -> Fo
     return Format(lambda rng: _ranker(kind, rng), victims, (EVALUATE, ONNX, *commands))
 
 
-DEBIAS = "debias in/counts.parquet --users in/users.json -o out/labels.parquet"
+DEBIAS = (
+    "debias in/counts.parquet --click-model in/click-model.json -o out/labels.parquet"
+)
 TRAIN = (
-    "train in/counts.parquet --data in/features.parquet --users in/users.json "
+    "train in/counts.parquet --data in/features.parquet --click-model "
+    "in/click-model.json "
     "--ranker linear-model --set steps=3 --recipe paper -o out/model"
 )
-ESTIMATE = "estimate in/counts.parquet -o out/users.json"
+ESTIMATE = "estimate in/counts.parquet -o out/click-model.json"
 AUDIT = "audit in/counts.parquet -o out/audit.html"
 SIMULATE = (
-    "simulate yahoo-like:40 --users in/users.json --sessions 9 --log out/l.parquet"
+    "simulate yahoo-like:40 --click-model in/click-model.json --sessions 9 "
+    "--log out/l.parquet"
 )
 EVALUATE = "evaluate in/ranker --data in/features.parquet"
 BY_CLICKS = (
-    f"{EVALUATE} --counts in/counts.parquet --users in/users.json --replicates 2"
+    f"{EVALUATE} --counts in/counts.parquet --click-model in/click-model.json "
+    "--replicates 2"
 )
 ONNX = "export in/ranker --to onnx -o out/model.onnx"
 REPORT, REPRODUCE = (
@@ -512,7 +519,7 @@ FORMATS = {
         dict.fromkeys(
             ("counts/2026-01-30.parquet", "counts/2026-01-31.parquet"), spoil_table
         ),
-        ("debias in/counts --users in/users.json -o out/labels.parquet",),
+        ("debias in/counts --click-model in/click-model.json -o out/labels.parquet",),
     ),
     "counts-larger": Format(
         _larger, {"counts.parquet": spoil_table}, (ESTIMATE, AUDIT)
@@ -556,7 +563,7 @@ FORMATS = {
     ),
     "users": Format(
         _measured,
-        {"users.json": spoil_json},
+        {"click-model.json": spoil_json},
         (DEBIAS, f"{DEBIAS} --estimator affine", TRAIN, BY_CLICKS, SIMULATE),
     ),
     "ranker-lightgbm": _ranker_format(

@@ -582,8 +582,8 @@ def test_a_column_that_an_option_needs_is_named(
 
 def test_a_user_counts_for_the_first_sessions_only(good: Rows, count: Count) -> None:
     moments = {"s1": "2026-01-03", "s2": "2026-01-01", "s3": "2026-01-02"}
-    users = {"s1": "u", "s2": "u", "s3": None}
-    rows = [{**row, "user_id": users[row["session_id"]]} for row in good]
+    click_model = {"s1": "u", "s2": "u", "s3": None}
+    rows = [{**row, "user_id": click_model[row["session_id"]]} for row in good]
     first, _ = count(rows, LogOptions(max_sessions_per_user=1))
     assert first.n_sessions == 2
     assert first.impressions.sum() == 3 + 2  # s1, and s3 of nobody

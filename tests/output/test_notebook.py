@@ -32,10 +32,10 @@ def objects() -> dict[str, Any]:
     assert test is not None
     world = ar.prepare_simulation(data)
     counts = ar.simulate_counts(world, 20_000, rng=np.random.default_rng(0))
-    users = ar.TrustModel.paper(depth=200)
+    click_model = ar.TrustModel.paper(depth=200)
     trees = ar.TreeSettings(trees=2)
     trained = ar.train(
-        counts, data, users, ranker="lightgbm", recipe="paper", settings=trees
+        counts, data, click_model, ranker="lightgbm", recipe="paper", settings=trees
     )
     ranker = next(iter(trained.rankers.values()))
     ndcg = ar.Metric.parse("nDCG@10")
@@ -49,15 +49,15 @@ def objects() -> dict[str, Any]:
         "world": world,
         "counts": counts,
         "rows": ar.rows_of(counts, data),
-        "users": users,
-        "segments": SegmentedModel({"phone": users, "desk": users}),
-        "estimate": ar.estimate_users(counts, data),
+        "users": click_model,
+        "segments": SegmentedModel({"phone": click_model, "desk": click_model}),
+        "estimate": ar.estimate_click_model(counts, data),
         "trained": trained,
         "ranker": ranker,
         "labels": ar.evaluate_rankers(rankers, test, metric=ndcg),
         "clicks": ar.evaluate_from_clicks(
             {"ours": replace(ranker, learnt_from=())},  # as if it had not seen them
-            *(counts, data, users),
+            *(counts, data, click_model),
             settings=settings,
         ),
         "values": ar.evaluate_scores(ar.score(ranker, test), test, 2.0),
@@ -90,11 +90,11 @@ def test_it_is_one_short_line_a_table_and_a_frame(
 
 
 def test_values_are_those_of_the_object(objects: dict[str, Any]) -> None:
-    users = objects["users"]
-    assert users.to_frame()["alpha"].tolist() == users.alpha.tolist()
-    assert users.to_frame()["rank"].tolist() == list(range(1, 201))
+    click_model = objects["users"]
+    assert click_model.to_frame()["alpha"].tolist() == click_model.alpha.tolist()
+    assert click_model.to_frame()["rank"].tolist() == list(range(1, 201))
     np.testing.assert_allclose(
-        users.to_frame().eval("theta * (eps_plus - eps_minus)"), users.alpha
+        click_model.to_frame().eval("theta * (eps_plus - eps_minus)"), click_model.alpha
     )
     counts = objects["counts"]
     assert counts.to_frame()["clicks"].sum() == counts.clicks.sum()

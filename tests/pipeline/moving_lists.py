@@ -23,7 +23,7 @@ from affinerank.support.arrays import Floats, Ints, Rng
 from affinerank.support.lists import discount
 
 N_QUERIES, N_DOCS, SHOWN = 150, 12, 10
-USERS = TrustModel.paper(depth=SHOWN)
+CLICK_MODEL = TrustModel.paper(depth=SHOWN)
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,9 @@ def _log(
     """Show documents by ``scores [n_sessions, N_DOCS]``; draw clicks by relevance."""
     order = _ranked(scores)
     gains = np.take_along_axis(relevance, order, axis=1)
-    click_rate = USERS.alpha[None, :SHOWN] * gains + USERS.beta[None, :SHOWN]
+    click_rate = (
+        CLICK_MODEL.alpha[None, :SHOWN] * gains + CLICK_MODEL.beta[None, :SHOWN]
+    )
     clicked = rng.random(order.shape) < click_rate
     lead = _dcg(_ranked(ready_made)[query], relevance) - _dcg(order, relevance)
     return Log(query, order, clicked.astype(np.int64), ready_made, lead)

@@ -104,7 +104,7 @@ def two_documents(
 
 def judged(
     clicks: list[tuple[int, int]],
-    users: ClickModel,
+    click_model: ClickModel,
     default: Floats,
     correction: Floats,
     times: int = 1,
@@ -112,21 +112,21 @@ def judged(
     """Judge by these clicks two rankers of lists of two documents."""
     rows = rows_of(*two_documents(clicks, times))
     scores = {DEFAULT: default, CORRECTED: correction}
-    return Choice(judge_all(scores, rows, users), CANDIDATES[:2])
+    return Choice(judge_all(scores, rows, click_model), CANDIDATES[:2])
 
 
 def compare(
     counts: ClickCounts,
     data: RankingDataset,
-    users: ClickModel | None,
+    click_model: ClickModel | None,
     settings: ChoiceSettings,
     progress: Progress = quiet,
 ) -> Choice:
     """Train the estimators by parts, and judge them."""
     scores, rows, parts = hold_out(
-        counts, data, users, settings=settings, progress=progress
+        counts, data, click_model, settings=settings, progress=progress
     )
-    table = judge_all(scores, rows, users)
+    table = judge_all(scores, rows, click_model)
     return Choice(table, settings.candidates, settings.folds, parts)
 
 
@@ -139,8 +139,10 @@ def test_leads_and_shortfalls_are_the_written_out_sums() -> None:
 
     So the second judge sees click rates by rank, to the power 0.85.
     """
-    users = up_to_gauge([0.5, 0.25], [0.2, 0.0])
-    found = judged([(4, 5), (6, 1), (2, 3), (7, 4)], users, KEPT, TURNED, times=10**6)
+    click_model = up_to_gauge([0.5, 0.25], [0.2, 0.0])
+    found = judged(
+        [(4, 5), (6, 1), (2, 3), (7, 4)], click_model, KEPT, TURNED, times=10**6
+    )
     first, second = np.array([4, 6, 2, 7]) / 10, np.array([5, 1, 3, 4]) / 10
     mean = (first.mean() + second.mean()) / 2
     bias = (first.mean() / mean) ** POWER, (second.mean() / mean) ** POWER
@@ -174,35 +176,35 @@ def test_the_default_stays_unless_led_by_half_a_standard_error(
     error = difference.std(ddof=1) / sqrt(4)
     # Means of 0.25 and 0.75, with errors of 0.85 and 1.11.
     assert (difference.mean() > error / 2) == (taken == CORRECTED)
-    users = TrustModel.position_bias([0.5, 0.5])
-    found = judged([(4, s) for s in second], users, KEPT, TURNED)
+    click_model = TrustModel.position_bias([0.5, 0.5])
+    found = judged([(4, s) for s in second], click_model, KEPT, TURNED)
     of_users = [row for row in found.judged if row.judge == CORRECTION]
-    by_users = Choice(of_users, CANDIDATES[:2])
-    assert by_users.best == taken
+    by_click_model = Choice(of_users, CANDIDATES[:2])
+    assert by_click_model.best == taken
 
 
 def test_keeping_the_logged_ranking_is_taken_where_both_judges_say_so() -> None:
-    users = TrustModel.position_bias([0.5, 0.5])
+    click_model = TrustModel.position_bias([0.5, 0.5])
     # With rates of 0.9 and 0.3 by rank, a second document of 1 in 10 is below its rank.
     lists = [(9, 1), (9, 2), (8, 1), (9, 1)]
     rows = rows_of(*two_documents(lists))
     effects = up_to_gauge([0.5, 0.4], [0.0, 0.0])
-    both = [*_by("one", rows, users), *_by("other", rows, effects)]
+    both = [*_by("one", rows, click_model), *_by("other", rows, effects)]
     found = Choice(both, CANDIDATES[:1])
     assert (found.best, found.trained) == (KEEP, CANDIDATES[0])
     assert found.advice is not None
     assert found.advice.startswith(f"{KEEP}: no candidate beats it")
     assert found.to_dict()["advice"] == found.advice
     assert found.disagreement is None
-    other = judged([(1, 5), (2, 5), (2, 4), (4, 4)], users, TURNED, TURNED)
+    other = judged([(1, 5), (2, 5), (2, 4), (4, 4)], click_model, TURNED, TURNED)
     assert other.advice is None
     assert "advice" not in other.to_dict()
 
 
-def _by(judge: str, rows: ClickRows, users: ClickModel) -> list[Judged]:
+def _by(judge: str, rows: ClickRows, click_model: ClickModel) -> list[Judged]:
     """Judge turning all lists round by these users."""
     over = {DEFAULT: over_logged(TURNED, rows, DCG_10), KEEP: np.zeros(rows.n_docs)}
-    weights = weigh(rows, CORRECTION, users)
+    weights = weigh(rows, CORRECTION, click_model)
     return module._judge_candidates(judge, weights, over, rows.query_of_doc)
 
 
@@ -253,8 +255,8 @@ def test_the_gauge_of_the_users_changes_no_choice() -> None:
     alpha, beta = np.array([0.5, 0.25]), np.array([0.2, 0.05])
     leads = []
     for a, t in ((1.0, 0.0), (3.0, 0.4)):
-        users = up_to_gauge(a * alpha, beta + t * alpha)
-        found = judged([(4, 5), (6, 1), (2, 3), (7, 4)], users, KEPT, TURNED)
+        click_model = up_to_gauge(a * alpha, beta + t * alpha)
+        found = judged([(4, 5), (6, 1), (2, 3), (7, 4)], click_model, KEPT, TURNED)
         rows = [row for row in found.judged if row.judge == CORRECTION]
         leads.append([np.array(row.over[DEFAULT]) * a for row in rows])
         leads[-1] += [np.array([row.short, 0.0]) for row in rows]
@@ -282,8 +284,8 @@ def world(
         doc_ids=np.tile(np.arange(size), n_queries),
         feature_names=("relevant", "production"),
     )
-    users = TrustModel.paper(depth=size)
-    share = users.click_probability(rank, relevant * 1.0)
+    click_model = TrustModel.paper(depth=size)
+    share = click_model.click_probability(rank, relevant * 1.0)
     counts = ClickCounts.from_columns(
         query_id=data.query_ids[data.query_of_doc],
         doc_id=data.doc_ids,
@@ -291,7 +293,7 @@ def world(
         impressions=np.full(len(rank), shown),
         clicks=rng.binomial(shown, share) if ideal else (shown * share).astype(int),
     )
-    return counts, data, users
+    return counts, data, click_model
 
 
 def test_what_corrects_is_found_where_naive_learns_the_logged_order() -> None:
@@ -309,9 +311,9 @@ def test_what_corrects_is_found_where_naive_learns_the_logged_order() -> None:
 
 
 def test_an_ideal_logged_ranking_is_kept_and_a_ranker_written_with_the_advice() -> None:
-    counts, data, users = world(ideal=True, shown=20)
+    counts, data, click_model = world(ideal=True, shown=20)
     with pytest.warns(AffineRankWarning, match=KEEP):
-        trained, choice = train_chosen(counts, data, users, settings=NETWORK)
+        trained, choice = train_chosen(counts, data, click_model, settings=NETWORK)
     assert choice.best == KEEP
     [(name, ranker)] = trained.rankers.items()
     assert name == (ESTIMATOR, 0)
@@ -321,7 +323,7 @@ def test_an_ideal_logged_ranking_is_kept_and_a_ranker_written_with_the_advice() 
 
 
 def test_counts_by_context_and_segment_are_compared_as_their_sums() -> None:
-    counts, data, users = world(shown=1000)
+    counts, data, click_model = world(shown=1000)
     table = counts.table.to_pydict()
     below = np.array(table["rank"]) > 1
     apart = {name: np.concatenate([v, np.array(v)[below]]) for name, v in table.items()}
@@ -337,7 +339,9 @@ def test_counts_by_context_and_segment_are_compared_as_their_sums() -> None:
         **apart, context=context, sessions=np.full(len(context), 1000)
     )
     both = (by_context, by_context.merged("context"), counts.labelled("segment", "all"))
-    found = [compare(c, data, users, settings=ChoiceSettings((QUICK,))) for c in both]
+    found = [
+        compare(c, data, click_model, settings=ChoiceSettings((QUICK,))) for c in both
+    ]
     for rows in zip(*(each.judged for each in found), strict=True):
         for row in rows[1:]:
             if not row.candidate.startswith(ESTIMATOR):
@@ -347,7 +351,7 @@ def test_counts_by_context_and_segment_are_compared_as_their_sums() -> None:
 def test_nothing_is_judged_by_queries_it_learnt_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    counts, data, users = world()
+    counts, data, click_model = world()
     scored: list[str] = []
 
     def watched(ranker: Ranker, unseen: RankingDataset) -> Floats:
@@ -357,15 +361,17 @@ def test_nothing_is_judged_by_queries_it_learnt_from(
         return score(ranker, unseen)
 
     monkeypatch.setattr(module, "score", watched)
-    compare(counts, data, users, settings=NETWORK)
+    compare(counts, data, click_model, settings=NETWORK)
     assert Counter(scored) == {str(query): 3 for query in data.query_ids}
 
 
 def test_seeds_alone_decide_and_queries_that_were_not_issued_change_nothing() -> None:
-    counts, data, users = world()
+    counts, data, click_model = world()
     issued = ClickCounts(counts.table.slice(0, 30 * 6))
     few = data.select_queries(range(30))
-    found = [compare(issued, d, users, settings=NETWORK) for d in (few, few, data)]
+    found = [
+        compare(issued, d, click_model, settings=NETWORK) for d in (few, few, data)
+    ]
     assert found[0] == found[1]
     for one, other in zip(found[0].judged, found[2].judged, strict=True):
         assert one.over[KEEP] == pytest.approx(other.over[KEEP], rel=1e-6)
@@ -395,7 +401,7 @@ def test_parts_are_left_out_where_the_budget_would_not_hold(
 def test_a_small_budget_learns_from_few_queries_and_judges_by_a_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    counts, data, users = world(n_queries=60)
+    counts, data, click_model = world(n_queries=60)
     sizes: list[tuple[int, int]] = []
 
     def watched(ranker: Ranker, unseen: RankingDataset) -> Floats:
@@ -405,22 +411,24 @@ def test_a_small_budget_learns_from_few_queries_and_judges_by_a_part(
     monkeypatch.setattr(module, "score", watched)
     settings = ChoiceSettings(("mlp",), NETWORK.settings, budget=14.0, recipe=PAPER)
     monkeypatch.setattr(module, "monotonic", count(step=14.0).__next__)
-    assert compare(counts, data, users, settings=settings).parts == 1
+    assert compare(counts, data, click_model, settings=settings).parts == 1
     assert sizes == [(35, 20)] * 3  # 14 x 15 documents are those of 35 queries
 
 
 def test_users_are_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts, data, users = world()
+    counts, data, click_model = world()
     found: list[SimpleNamespace] = []
 
     def estimated(*_: object, **__: object) -> SimpleNamespace:
-        found.append(SimpleNamespace(users=users))
+        found.append(SimpleNamespace(click_model=click_model))
         return found[-1]
 
-    monkeypatch.setattr("affinerank.pipeline.click_model.estimate_users", estimated)
+    monkeypatch.setattr(
+        "affinerank.pipeline.click_model.estimate_click_model", estimated
+    )
     trained, _ = train_chosen(counts, data, settings=NETWORK)
     assert [trained.estimate] == found
-    assert trained.users is users
+    assert trained.click_model is click_model
 
 
 def test_what_cannot_be_compared_is_rejected() -> None:
@@ -445,9 +453,18 @@ def test_a_budget_is_a_time() -> None:
 def test_auto_trains_the_best_and_keeps_the_table(
     small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts, users, data = small_log
+    counts, click_model, data = small_log
     target = str(tmp_path / "model")
-    arguments = ["train", counts, "--data", data, "--users", users, "--budget", "2m"]
+    arguments = [
+        "train",
+        counts,
+        "--data",
+        data,
+        "--click-model",
+        click_model,
+        "--budget",
+        "2m",
+    ]
     arguments += ["--auto", "--ranker", "mlp", "--set", "hidden=8", "--set", "epochs=2"]
     capsys.readouterr()
     assert main([*arguments, "-o", target, "--json"]) == 0
@@ -474,8 +491,16 @@ def test_auto_compares_estimators_and_rankers(
     small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The time is too short for networks; members of the blend are compared, too."""
-    counts, users, data = small_log
-    arguments = ["train", counts, "--data", data, "--users", users, "--auto"]
+    counts, click_model, data = small_log
+    arguments = [
+        "train",
+        counts,
+        "--data",
+        data,
+        "--click-model",
+        click_model,
+        "--auto",
+    ]
     arguments += ["--budget", "15s", "-o", str(tmp_path / "model"), "--json"]
     capsys.readouterr()
     assert main(arguments) == 0
@@ -491,11 +516,13 @@ def test_auto_compares_estimators_and_rankers(
 
 def test_a_member_stands_for_the_ranker_that_it_is_alone() -> None:
     """What is judged is what would be trained: the same scores, without training."""
-    counts, data, users = world(shown=100)
+    counts, data, click_model = world(shown=100)
     settings = ChoiceSettings((RANKER, QUICK), estimators=(CORRECTION,))
-    rankers, _ = module._train_candidates(counts, data, users, settings, strict=False)
+    rankers, _ = module._train_candidates(
+        counts, data, click_model, settings, strict=False
+    )
     alone = ChoiceSettings((QUICK,), estimators=(CORRECTION,))
-    others, _ = module._train_candidates(counts, data, users, alone, strict=False)
+    others, _ = module._train_candidates(counts, data, click_model, alone, strict=False)
     [other] = others.values()
     member = rankers[Candidate(CORRECTION, QUICK)]
     np.testing.assert_array_equal(score(member, data), score(other, data))
@@ -504,13 +531,13 @@ def test_a_member_stands_for_the_ranker_that_it_is_alone() -> None:
 
 def test_what_cannot_learn_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees need 40 documents; the linear model learns from fewer."""
-    counts, data, users = world(shown=100, n_queries=16)
+    counts, data, click_model = world(shown=100, n_queries=16)
     few = data.select_queries(np.arange(16))
     rankers = (RANKER, TREE_RANKER, QUICK)
     settings = ChoiceSettings(rankers, estimators=(CORRECTION,), budget=1e-9)
     monkeypatch.setattr(module, "MIN_TRAINING_QUERIES", 6)  # of 6 documents, in a part
     with pytest.warns(AffineRankWarning, match=f"{TREE_RANKER} is not compared"):
-        scores, _, parts = hold_out(counts, few, users, settings=settings)
+        scores, _, parts = hold_out(counts, few, click_model, settings=settings)
     assert parts == 1
     assert [*scores] == [f"{CORRECTION}, {name}" for name in (RANKER, QUICK)]
     assert all(np.any(own) for own in scores.values())
@@ -539,8 +566,8 @@ def test_every_training_is_given_rates_labels_and_the_seed() -> None:
 def test_a_learning_rate_that_is_set_is_the_one_that_is_taken(
     small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts, users, data = small_log
-    command = ["train", counts, "--data", data, "--users", users, "--json"]
+    counts, click_model, data = small_log
+    command = ["train", counts, "--data", data, "--click-model", click_model, "--json"]
     command += ["--ranker", "mlp", "--estimator", "naive"]
     for pair in ("learning_rate=0.03", "epochs=2", "hidden=4"):
         command += ["--set", pair]
@@ -569,9 +596,9 @@ def test_bad_options_of_auto_are_one_sentence_and_write_nothing(
     more: list[str],
     words: str,
 ) -> None:
-    counts, users, data = small_log
+    counts, click_model, data = small_log
     target = tmp_path / "model"
-    arguments = ["train", counts, "--data", data, "--users", users]
+    arguments = ["train", counts, "--data", data, "--click-model", click_model]
     capsys.readouterr()
     assert main([*arguments, "--auto", *more, "-o", str(target)]) == 2
     fault = capsys.readouterr().err

@@ -24,7 +24,7 @@ from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.weighing import learns_of, weigh
 from affinerank.support.errors import ConfigError, DataError
 
-USERS = TrustModel.paper(depth=3)
+CLICK_MODEL = TrustModel.paper(depth=3)
 COUNTS = ClickCounts.from_columns(
     query_id=["b", "b", "b", "a", "a", "a"],
     doc_id=[10, 9, 10, 2, 11, 3],
@@ -45,13 +45,13 @@ BY_OWN_OR_RANK = [
 
 @pytest.mark.parametrize("name", BY_OWN_OR_RANK)
 def test_labels_are_the_weights_of_documents_sorted_by_id(name: str) -> None:
-    labels = debias(COUNTS, USERS, estimator=name)
+    labels = debias(COUNTS, CLICK_MODEL, estimator=name)
     assert labels["query_id"].to_pylist()[-2:] == ["b", "b"]
     data = RankingDataset.from_rows(
         np.zeros((5, 1)), ["a", "a", "a", "b", "b"], doc_ids=[2, 3, 11, 9, 10]
     )
     rows = rows_of(COUNTS, data)
-    weights = weigh(rows, name, USERS)
+    weights = weigh(rows, name, CLICK_MODEL)
     seen = np.flatnonzero(weights.known)  # 3 was never shown
     assert labels["doc_id"].to_pylist() == data.doc_ids[seen].tolist()
     assert labels["impressions"].to_pylist() == [[5, 0, 5, 8, 16][i] for i in seen]
@@ -71,19 +71,21 @@ def test_labels_keep_the_split_and_are_debiased_by_part() -> None:
     first, second = COUNTS.halves(rng=np.random.default_rng(0))
     both = first.labelled("split", "train").table, second.labelled("split", "holdout")
     split = ClickCounts(pa.concat_tables([both[0], both[1].table]))
-    labels = debias(split, USERS)
+    labels = debias(split, CLICK_MODEL)
     assert labels.column_names[:3] == ["query_id", "doc_id", "split"]
     kept = labels.filter(pc.equal(labels["split"], "train")).drop_columns("split")
-    assert kept.equals(debias(first, USERS))
+    assert kept.equals(debias(first, CLICK_MODEL))
 
 
 def test_the_gauge_says_what_zero_and_one_mean() -> None:
     row = ESTIMATORS[ESTIMATOR]
-    gauge = TrustModel(alpha=USERS.alpha, beta=USERS.beta, identified="gauge")
-    estimated = replace(USERS, estimated=EstimatedBy("two-level"))
+    gauge = TrustModel(
+        alpha=CLICK_MODEL.alpha, beta=CLICK_MODEL.beta, identified="gauge"
+    )
+    estimated = replace(CLICK_MODEL, estimated=EstimatedBy("two-level"))
     texts = [
-        debias(COUNTS, users).schema.metadata[GAUGE].decode()
-        for users in (USERS, gauge, estimated)
+        debias(COUNTS, click_model).schema.metadata[GAUGE].decode()
+        for click_model in (CLICK_MODEL, gauge, estimated)
     ]
     assert texts[0] == row.meaning
     assert "up to a factor and a shift" in texts[1]
@@ -132,41 +134,43 @@ def test_what_is_not_finite_is_never_written(
 
 
 def test_an_alpha_that_only_just_is_gives_no_labels(tmp_path: Path) -> None:
-    users = TrustModel(
+    click_model = TrustModel(
         alpha=np.array([0.3, 5e-324, 0.1]), beta=np.full(3, 0.1), identified="gauge"
     )
     with np.errstate(over="ignore", invalid="ignore"):
-        labels = debias(COUNTS, users, estimator=CORRECTION, clip="0")
+        labels = debias(COUNTS, click_model, estimator=CORRECTION, clip="0")
     with pytest.raises(DataError, match="not be finite"):
         save_labels(labels, tmp_path / "labels.parquet")
 
 
 def test_what_cannot_be_labelled_is_rejected() -> None:
-    gauge = TrustModel(alpha=USERS.alpha, beta=USERS.beta, identified="gauge")
+    gauge = TrustModel(
+        alpha=CLICK_MODEL.alpha, beta=CLICK_MODEL.beta, identified="gauge"
+    )
     for name, row in ESTIMATORS.items():
         if row.needs == "examination":
             with pytest.raises(ConfigError, match="up to gauge"):
                 debias(COUNTS, gauge, estimator=name)
         if row.needs == "labels":
             with pytest.raises(DataError, match="labels"):
-                debias(COUNTS, USERS, estimator=name)
-    with pytest.raises(ConfigError, match="needs a user model"):
+                debias(COUNTS, CLICK_MODEL, estimator=name)
+    with pytest.raises(ConfigError, match="needs a click model"):
         debias(COUNTS)
     with pytest.raises(ConfigError, match="clip must be"):
-        debias(COUNTS, USERS, estimator=CORRECTION, clip="x")
+        debias(COUNTS, CLICK_MODEL, estimator=CORRECTION, clip="x")
     for name in ESTIMATORS:
         if name != ESTIMATOR and learns_of(name):
             with pytest.raises(ConfigError, match=f"{name} needs features.*--data"):
-                debias(COUNTS, USERS, estimator=name)
+                debias(COUNTS, CLICK_MODEL, estimator=name)
     nothing = ClickCounts(COUNTS.table.filter(pc.equal(COUNTS.table["doc_id"], 3)))
     with pytest.raises(DataError, match="no impressions"):
-        debias(nothing, USERS)
+        debias(nothing, CLICK_MODEL)
 
 
 def test_features_label_what_was_never_shown_and_improve_the_others() -> None:
     data = DataSource.parse("yahoo-like:150@3").read("train")
     simulation = prepare_simulation(data, traffic=Traffic(top_k=6))
-    users = TrustModel.paper(depth=6)
+    click_model = TrustModel.paper(depth=6)
     few, many = (
         simulate_counts(
             simulation, simulation.sessions_for(n), rng=np.random.default_rng(0)
@@ -180,13 +184,13 @@ def test_features_label_what_was_never_shown_and_improve_the_others() -> None:
         relevance = [true[doc] for doc in shown["doc_id"].to_pylist()]
         return float(np.mean((shown["relevance"].to_numpy() - relevance) ** 2))
 
-    by_rank, by_features = debias(few, users), debias(few, users, data=data)
-    by_clicks = debias(few, users, estimator=CORRECTION)
+    by_rank, by_features = debias(few, click_model), debias(few, click_model, data=data)
+    by_clicks = debias(few, click_model, estimator=CORRECTION)
     assert by_rank.num_rows == by_clicks.num_rows < by_features.num_rows == data.n_docs
     assert error(by_features) < error(by_rank) < 0.5 * error(by_clicks)
     unseen = pc.equal(by_features["impressions"], 0)
     assert pc.max(by_features.filter(unseen)["own_clicks"]).as_py() == 0
-    found = debias(many, users, data=data)
+    found = debias(many, click_model, data=data)
     shown = found.filter(pc.greater(found["impressions"], 0))
     squares = shown["standard_deviation"].to_numpy() ** 2
     assert error(found) == pytest.approx(squares.mean(), rel=0.25)

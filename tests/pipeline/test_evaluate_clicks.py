@@ -52,13 +52,13 @@ class Held:
     production: Ranker
     better: Ranker
 
-    def judge(self, users: TrustModel | None, **settings: Any) -> dict[str, Any]:
+    def judge(self, click_model: TrustModel | None, **settings: Any) -> dict[str, Any]:
         """Judge the better ranker; return its row, and what holds for all."""
         found = evaluate_from_clicks(
             {"better": self.better},
             self.counts,
             self.data,
-            users,
+            click_model,
             settings=OffPolicySettings(**settings),
         ).to_dict()
         [row] = found.pop("rankers")
@@ -91,8 +91,8 @@ def test_needs_decide_which_users_an_estimator_is_asked_with(
         known["against_logged"]["estimate"]
     )
     assert not known["users_estimated"]
-    if row.needs_users:
-        with pytest.raises(ConfigError, match=f"{name} needs a user model"):
+    if row.needs_click_model:
+        with pytest.raises(ConfigError, match=f"{name} needs a click model"):
             held.judge(None, estimator=name)
     if row.needs == "examination":
         with pytest.raises(ConfigError, match=f"{name} needs users that are known"):
@@ -143,8 +143,8 @@ def test_the_logged_ranker_is_neither_better_nor_worse_than_itself(held: Held) -
 
 def test_the_gain_is_the_difference_whatever_the_gauge(held: Held) -> None:
     gains = [
-        gain_over_logged(held.better, held.counts, held.data, users)
-        for users in (KNOWN, GAUGE)
+        gain_over_logged(held.better, held.counts, held.data, click_model)
+        for click_model in (KNOWN, GAUGE)
     ]
     assert gains[0] == pytest.approx(gains[1], rel=1e-9)
     found = held.judge(GAUGE, replicates=2)
@@ -198,7 +198,7 @@ def test_what_two_judges_dispute_cannot_be_decided(
     chance = np.random.default_rng(0).random(held.data.n_docs)
     monkeypatch.setattr("affinerank.pipeline.evaluate_clicks.score", lambda *_: chance)
     wrong = TrustModel.paper(eta=2, depth=120)
-    found = [held.judge(users) for users in (KNOWN, wrong)]
+    found = [held.judge(click_model) for click_model in (KNOWN, wrong)]
     assert found[0]["against_logged"]["verdict"] == "worse"
     assert found[1]["against_logged"]["over_queries"]["low"] > 0
     assert found[1]["against_logged"]["verdict"] == "cannot be decided"

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.pipeline.moving_lists import (
+    CLICK_MODEL,
     N_QUERIES,
     READY_MADE,
-    USERS,
     Log,
     fixed_lists,
     improved_production,
@@ -30,7 +30,7 @@ def judge(log: Log, counts: ClickCounts, **settings: Any) -> ByClicks:
         {"ready-made": READY_MADE},
         counts,
         log.data(),
-        USERS,
+        CLICK_MODEL,
         settings=OffPolicySettings(**settings),
     )
 
@@ -141,8 +141,8 @@ def test_estimated_users_make_no_difference() -> None:
     """Also where users are refitted, and differences are up to gauge."""
     log = personal_lists(np.random.default_rng(0), n_sessions=4_000)
     estimated = TrustModel(
-        alpha=2 * USERS.alpha,
-        beta=USERS.beta + 0.3 * USERS.alpha,
+        alpha=2 * CLICK_MODEL.alpha,
+        beta=CLICK_MODEL.beta + 0.3 * CLICK_MODEL.alpha,
         identified="gauge",
         estimated=EstimatedBy("two-level"),
     )

@@ -21,13 +21,13 @@ from affinerank.rankers.targets import ClickTargets, Targets
 QUERIES, SIZE = 20, 3
 N = QUERIES * SIZE
 OFFSETS = np.arange(0, N + 1, SIZE)
-USERS = TrustModel.from_zeta([0.9, 0.7, 0.5], [0.4, 0.2, 0.1])
+CLICK_MODEL = TrustModel.from_zeta([0.9, 0.7, 0.5], [0.4, 0.2, 0.1])
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(N, 2)).astype(np.float32)
 
 
 def log(learns: tuple[str, ...], rows: ClickRows | None = None) -> Log:
-    return Log(shown() if rows is None else rows, USERS, learns, 0)
+    return Log(shown() if rows is None else rows, CLICK_MODEL, learns, 0)
 
 
 def shown() -> ClickRows:
@@ -101,7 +101,7 @@ def test_all_kinds_explain_clicks_and_the_last_learns_weights(gaps: bool) -> Non
 
 @pytest.mark.parametrize("name", [naive.ROW.name, affine.ROW.name])
 def test_lists_tell_corrected_clicks_from_relevance(name: str) -> None:
-    clicked = weigh(shown(), name, USERS)
+    clicked = weigh(shown(), name, CLICK_MODEL)
     relevance = replace(clicked, slope=None)
     lists = Lists.of(FEATURES, OFFSETS, [clicked, relevance])
     for part in (lists, lists.part(np.arange(QUERIES) > 9)):

@@ -70,11 +70,11 @@ def test_few_clicks_keep_production_and_many_leave_it(
     given: Any = {"production": FEATURE, "settings": settings}
     rng = np.random.default_rng(0)
     few = simulate_counts(simulation, 90, rng=rng)
-    (kept,) = train_safe(few, data, simulation.users, **given).rankers.values()
+    (kept,) = train_safe(few, data, simulation.click_model, **given).rankers.values()
     ranks = ranks_by_score(score(kept, data), data.offsets)
     np.testing.assert_array_equal(ranks, ranks_by_score(own, data.offsets))
     many = simulate_counts(simulation, 10_000_000, rng=rng)
-    (left,) = train_safe(many, data, simulation.users, **given).rankers.values()
+    (left,) = train_safe(many, data, simulation.click_model, **given).rankers.values()
     if ranker == "mlp":  # 60 queries are few for trees
         assert left.provenance["safe"]["share"] > 0
     left.save(tmp_path / "model")
@@ -112,8 +112,8 @@ def test_lists_that_were_not_scored_do_not_change_what_a_share_is() -> None:
     rows = rows_of(counts, data)
     production = np.array([2.0, 0, 2, 0, 7, 9, 7, 9])
     learnt = np.array([0.0, 1.6, 0, np.sqrt(8 - 1.6**2), 0, 0, 0, 0])
-    users = TrustModel.position_bias([0.9, 0.9])
-    steps = evaluate_shares(production, learnt, rows, users)
+    click_model = TrustModel.position_bias([0.9, 0.9])
+    steps = evaluate_shares(production, learnt, rows, click_model)
     gain = {step.share: step.gain for step in steps}
     assert gain[0.25] == 0.0
     assert gain[1.0] == pytest.approx(gain[0.75])
@@ -129,7 +129,7 @@ def test_a_blend_with_production_keeps_no_importance_of_what_was_learnt(
     how = ranker_settings("lightgbm", TREES)
     settings = ChoiceSettings(("lightgbm",), how, ("affine",), recipe="paper")
     trained = train_safe(
-        counts, data, simulation.users, production=FEATURE, settings=settings
+        counts, data, simulation.click_model, production=FEATURE, settings=settings
     )
     [ranker] = trained.rankers.values()
     assert ranker.provenance["safe"]["share"] == 0
@@ -143,8 +143,15 @@ def test_documents_without_a_score_of_production_are_refused(
     """Trees keep gaps, so that the ranker would be written with NaN."""
     data, counts = tmp_path / "data.parquet", tmp_path / "counts.parquet"
     assert main(["data", "convert", "yahoo-like:30", str(data)]) == 0
-    users = str(tmp_path / "users.json")
-    clicks = ["--sessions", "90", "--counts", str(counts), "--save-users", users]
+    click_model = str(tmp_path / "click-model.json")
+    clicks = [
+        "--sessions",
+        "90",
+        "--counts",
+        str(counts),
+        "--save-click-model",
+        click_model,
+    ]
     assert main(["simulate", str(data), *clicks]) == 0
     table = pq.read_table(data)
     scores = table["f1"].to_pylist()
@@ -160,8 +167,8 @@ def test_documents_without_a_score_of_production_are_refused(
         "affine",
         "--recipe",
         "paper",
-        "--users",
-        users,
+        "--click-model",
+        click_model,
         "--set",
         short,
     ]

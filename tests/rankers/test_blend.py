@@ -164,8 +164,8 @@ def world(n_queries: int = 60, size: int = 8) -> tuple[ClickCounts, RankingDatas
 @pytest.fixture(scope="module")
 def learnt() -> Any:
     counts, data = world()
-    users = TrustModel.paper(depth=8)
-    return counts, data, users, train(counts, data, users)
+    click_model = TrustModel.paper(depth=8)
+    return counts, data, click_model, train(counts, data, click_model)
 
 
 def test_the_default_ranker_is_a_blend_of_three_members(learnt: Any) -> None:
@@ -198,7 +198,7 @@ def test_the_default_ranker_is_a_blend_of_three_members(learnt: Any) -> None:
 
 def test_each_member_learns_what_it_would_alone(learnt: Any) -> None:
     """The weights are the same: trees and linear rankers share their prior."""
-    counts, data, users, trained = learnt
+    counts, data, click_model, trained = learnt
     [ranker] = trained.rankers.values()
     trees, in_list, plain = ranker.members
     given: Any = {"ranker": "lightgbm"}
@@ -207,7 +207,7 @@ def test_each_member_learns_what_it_would_alone(learnt: Any) -> None:
         (in_list, {**given, "scaling": "list"}),
         (plain, {"ranker": "linear-model", "categories": "one-hot"}),
     ):
-        [alone] = train(counts, data, users, **more).rankers.values()
+        [alone] = train(counts, data, click_model, **more).rankers.values()
         np.testing.assert_array_equal(score(alone, data), member.ranker.scores(data))
 
 
@@ -273,10 +273,12 @@ def test_engines_refuse_a_blend_and_name_what_serves(
 
 def test_a_member_that_cannot_learn_is_left_out_with_a_warning() -> None:
     counts, data = world(n_queries=12)
-    users = TrustModel.paper(depth=8)
+    click_model = TrustModel.paper(depth=8)
     settings = replace(SMALL, least_documents=100)
     with pytest.warns(AffineRankWarning, match="does without its member trees"):
-        trained = train(counts, data, users, settings=settings, estimators=["affine"])
+        trained = train(
+            counts, data, click_model, settings=settings, estimators=["affine"]
+        )
     [ranker] = trained.rankers.values()
     assert [(m.name, m.share) for m in ranker.members] == [("linear", 1.0)]
 
@@ -284,8 +286,8 @@ def test_a_member_that_cannot_learn_is_left_out_with_a_warning() -> None:
 def test_patience_is_for_the_members_that_have_a_length() -> None:
     counts, data = world(n_queries=20)
     settings = replace(SMALL, patience=2)
-    users = TrustModel.paper(depth=8)
-    trained = train(counts, data, users, settings=settings, estimators=["affine"])
+    click_model = TrustModel.paper(depth=8)
+    trained = train(counts, data, click_model, settings=settings, estimators=["affine"])
     [ranker] = trained.rankers.values()
     assert [member.name for member in ranker.members] == [
         *("trees", "trees-in-list", "linear")
@@ -301,9 +303,9 @@ def test_what_nobody_could_learn_is_an_error() -> None:
             [np.zeros(counts.table.num_rows, np.int64)],
         )
     )
-    users = TrustModel.paper(depth=8)
+    click_model = TrustModel.paper(depth=8)
     with pytest.raises(DataError, match=r"all weights are the same|above 0"):
-        train(none, data, users, settings=SMALL, estimators=["naive"])
+        train(none, data, click_model, settings=SMALL, estimators=["naive"])
 
 
 def test_scaling_is_that_of_the_members() -> None:

@@ -105,18 +105,18 @@ def held_out_log(top_k: int | None = None) -> tuple[ar.ClickCounts, ar.TrustMode
         rankers={"production": production(0)},
         traffic=ar.Traffic(top_k=top_k),
     )
-    users = sim.users
-    assert isinstance(users, ar.TrustModel)
-    return ar.simulate_counts(sim, 4000, rng=np.random.default_rng(61)), users
+    click_model = sim.click_model
+    assert isinstance(click_model, ar.TrustModel)
+    return ar.simulate_counts(sim, 4000, rng=np.random.default_rng(61)), click_model
 
 
-def true_users(log: str) -> ar.TrustModel:
-    users = simulation(log).users
-    assert isinstance(users, ar.TrustModel)
-    return users
+def true_click_model(log: str) -> ar.TrustModel:
+    click_model = simulation(log).click_model
+    assert isinstance(click_model, ar.TrustModel)
+    return click_model
 
 
-def users_named(name: str, depth: int = 124) -> ar.TrustModel:
+def click_model_named(name: str, depth: int = 124) -> ar.TrustModel:
     if name == "shallow":
         return ar.TrustModel.paper(eta=0.5, eps_minus_1=0.35, depth=depth)
     if name == "steep":
@@ -159,15 +159,21 @@ def problem() -> tuple[Matrix, Targets, Ints]:
 @cache
 def lesson() -> tuple[Lists, Lists, Matrix]:
     """Two rankers, naive and affine: training, validation, and 50 unseen documents."""
-    train, held, users = split_of("train"), split_of("validation"), true_users("fixed")
+    train, held, click_model = (
+        split_of("train"),
+        split_of("validation"),
+        true_click_model("fixed"),
+    )
     mapping = ar.FeatureMapping.fit(train)
 
     def lists(counts: ar.ClickCounts, data: ar.RankingDataset) -> Lists:
         rows = ar.rows_of(counts, data)
-        weights = [ar.weigh(rows, name, users) for name in ("naive", "affine")]
+        weights = [ar.weigh(rows, name, click_model) for name in ("naive", "affine")]
         return Lists.of(mapping.apply(data).features, data.offsets, weights)
 
-    sim = ar.prepare_simulation(held, users, rankers={"production": production(0)})
+    sim = ar.prepare_simulation(
+        held, click_model, rankers={"production": production(0)}
+    )
     clicks = ar.simulate_counts(sim, 1000, rng=np.random.default_rng(51))
     validation = lists(clicks, held)
     unseen = mapping.apply(split_of("test")).features[:50]

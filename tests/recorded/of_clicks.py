@@ -14,13 +14,13 @@ from tests.recorded.inputs import (
     LOGS,
     MSLR,
     YAHOO,
+    click_model_named,
     counts_of,
     data_of,
     production,
     simulation,
     split_of,
-    true_users,
-    users_named,
+    true_click_model,
 )
 
 import affinerank as ar
@@ -117,9 +117,9 @@ def session_logs() -> Pairs:
             yield f"{at}/counted/rows", len(counted.rank)
 
 
-def users() -> Pairs:
+def click_model() -> Pairs:
     for name in ("paper", "shallow", "steep", "zeta"):
-        model = users_named(name)
+        model = click_model_named(name)
         for part in ("alpha", "beta", "theta", "eps_plus", "eps_minus"):
             yield f"users/{name}/{part}", getattr(model, part)[:30]
 
@@ -127,19 +127,19 @@ def users() -> Pairs:
 def gauges() -> Pairs:
     seen = np.arange(6.0, 0.0, -1.0) ** 2
     for name in ("shallow", "steep"):
-        model, at = users_named(name, 6), f"gauge/{name}"
+        model, at = click_model_named(name, 6), f"gauge/{name}"
         shown = {"display": display_gauge(model)}
         shown["inference"] = inference_gauge(model, seen)
         for gauge, found in shown.items():
             yield f"{at}/{gauge}/alpha", found.alpha
             yield f"{at}/{gauge}/beta", found.beta
-        error = ar.gauge_error(model, users_named("paper", 6), seen)
+        error = ar.gauge_error(model, click_model_named("paper", 6), seen)
         yield from numbers(f"{at}/error", asdict(error))
 
 
 def weights() -> Pairs:
     for log in ("fixed", "top5", "both", "two", "graded", "mslr"):
-        data, model = data_of(log), true_users(log)
+        data, model = data_of(log), true_click_model(log)
         rows, at = ar.rows_of(counts_of(log), data), f"weights/{log}"
         for name in ("naive", "ips", "bayes-ips", "affine"):
             yield from weighed(f"{at}/{name}", rows, data, name, model)
@@ -156,7 +156,7 @@ def weights() -> Pairs:
     rows = ar.rows_of(counts_of("fixed"), data)
     for name in ("shallow", "steep", "zeta", "gauge"):
         known = () if name == "gauge" else ("ips", "bayes-ips")
-        model, at = users_named(name), f"weights/fixed/users-{name}"
+        model, at = click_model_named(name), f"weights/fixed/users-{name}"
         for estimator in (*known, "affine"):
             yield from weighed(f"{at}/{estimator}", rows, data, estimator, model)
         clipped = "affine(clip=0.1)"
@@ -180,7 +180,7 @@ def weighed(
 
 
 def debiased() -> Pairs:
-    model, two = true_users("two"), counts_of("two")
+    model, two = true_click_model("two"), counts_of("two")
     for kind, counts in (("whole", two), ("split", two.holdout(0.2))):
         for estimator in ("naive", "ips", "bayes-ips", "affine", "affine-clipped"):
             name, *clip = estimator.split("-clipped")

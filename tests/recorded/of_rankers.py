@@ -17,7 +17,7 @@ from tests.recorded.inputs import (
     problem,
     ragged,
     split_of,
-    true_users,
+    true_click_model,
 )
 from tests.recorded.of_clicks import Pairs, numbers
 
@@ -131,7 +131,7 @@ def trained_networks() -> Pairs:
         trained = ar.train(
             counts_of("two").holdout(0.2),
             split_of("train"),
-            true_users("two"),
+            true_click_model("two"),
             ranker="mlp",
             settings=replace(TINY, batch_queries=32),
             estimators=ESTIMATORS,
@@ -188,7 +188,7 @@ def trained_trees() -> Pairs:
     trained = ar.train(
         counts_of("two"),
         split_of("train"),
-        true_users("two"),
+        true_click_model("two"),
         ranker="lightgbm",
         settings=TreeSettings(
             trees=20, leaves=8, learning_rate=0.05, bins=255, objective="any-sign"
@@ -207,7 +207,7 @@ def trained_trees() -> Pairs:
 
 
 def sklearn() -> Pairs:
-    table, users = sklearn_table(71)
+    table, click_model = sklearn_table(71)
     yield "sklearn/clicks", table["clicks"]
     other, _ = sklearn_table(72)
     other["qid"] = other["qid"] + 1000
@@ -226,7 +226,7 @@ def sklearn() -> Pairs:
             model = ar.AffineRanker(
                 "naive" if who == "naive" else "affine",
                 ranker,
-                users=users if who == "known" else None,
+                click_model=click_model if who == "known" else None,
                 recipe="paper",
                 scaling="list",
                 settings=settings,
@@ -238,14 +238,14 @@ def sklearn() -> Pairs:
             if who != "naive":
                 yield f"{at}/score", model.score(**other)
             if at == "sklearn/mlp/estimated":
-                estimated: Any = model.users_
+                estimated: Any = model.click_model_
                 yield f"{at}/alpha", estimated.alpha
                 yield f"{at}/beta", estimated.beta
 
 
 def sklearn_table(seed: int) -> tuple[dict[str, Any], ar.TrustModel]:
     """40 queries of 10 documents, each shown at two ranks; rows in random order."""
-    users = ar.TrustModel.paper(depth=10)
+    click_model = ar.TrustModel.paper(depth=10)
     rng = np.random.default_rng(seed)
     features = rng.random((40, 10, 4)).astype(np.float32)
     query, doc = np.divmod(np.arange(400), 10)
@@ -254,6 +254,6 @@ def sklearn_table(seed: int) -> tuple[dict[str, Any], ar.TrustModel]:
     query, doc = np.tile(query, 2)[order], np.tile(doc, 2)[order]
     rank = np.concatenate([rank, rank % 10 + 1])[order]
     given, shown = features[query, doc], np.full(800, 50)
-    clicks = rng.binomial(shown, users.click_probability(rank, given[:, 0] > 0.7))
+    clicks = rng.binomial(shown, click_model.click_probability(rank, given[:, 0] > 0.7))
     table = {"X": given, "clicks": clicks, "qid": 100 + 3 * query, "position": rank}
-    return table | {"impressions": shown, "doc": doc}, users
+    return table | {"impressions": shown, "doc": doc}, click_model

@@ -17,7 +17,7 @@ from tests.recorded.inputs import (
     production,
     ragged,
     split_of,
-    true_users,
+    true_click_model,
 )
 from tests.recorded.of_clicks import Pairs, numbers
 
@@ -115,8 +115,8 @@ def em_fits() -> Pairs:
         fallen = [fallen_cells(each, settings.fallen) for _, each in steps]
         yield f"{at}/fallen", [int(each.sum()) for each in fallen]
         yield f"{at}/converged", found.converged
-        yield f"{at}/users/alpha", found.users.alpha
-        yield f"{at}/users/beta", found.users.beta
+        yield f"{at}/users/alpha", found.click_model.alpha
+        yield f"{at}/users/beta", found.click_model.beta
         yield f"{at}/predictions", found.ranker.predict(features)
 
 
@@ -140,32 +140,34 @@ def em_estimate() -> Pairs:
     settings = ar.EstimationSettings(
         method="sigmoid", network=EM_NETWORK, replicates=2, seed=1
     )
-    data, users = split_of("train"), true_users("both")
-    found = ar.estimate_users(counts_of("both"), data, settings=settings, truth=users)
-    yield from estimate_found("em/estimate_users", found)
+    data, click_model = split_of("train"), true_click_model("both")
+    found = ar.estimate_click_model(
+        counts_of("both"), data, settings=settings, truth=click_model
+    )
+    yield from estimate_found("em/estimate_click_model", found)
 
 
 @cache
 def estimated(name: str) -> Estimate:
     log, with_features, method = ESTIMATES[name]
-    return ar.estimate_users(
+    return ar.estimate_click_model(
         many_counts(log),
         data_of(log) if with_features else None,
         settings=ar.EstimationSettings(method=method, seed=0),
-        truth=true_users(log),
+        truth=true_click_model(log),
     )
 
 
 def mixtures() -> Pairs:
     for name in ESTIMATES:
         yield from estimate_found(f"mixture/{name}", estimated(name))
-    chosen = ar.estimate_users(many_counts("rotate10"))
-    yield "mixture/chosen/alpha", chosen.users.alpha
+    chosen = ar.estimate_click_model(many_counts("rotate10"))
+    yield "mixture/chosen/alpha", chosen.click_model.alpha
 
 
 def estimate_found(at: str, found: Estimate) -> Pairs:
-    yield f"{at}/alpha", found.users.alpha
-    yield f"{at}/beta", found.users.beta
+    yield f"{at}/alpha", found.click_model.alpha
+    yield f"{at}/beta", found.click_model.beta
     yield f"{at}/clicks", found.clicks
     yield f"{at}/pools", found.pools.of_rank
     for gauge in ("inference", "display"):
@@ -181,8 +183,8 @@ def estimate_found(at: str, found: Estimate) -> Pairs:
     yield f"{at}/error/alpha", found.error.alpha
     yield f"{at}/error/beta", found.error.beta
     for name in ("levels", "feature_correlation"):
-        if name in found.users.provenance:
-            yield f"{at}/{name}", found.users.provenance[name]
+        if name in found.click_model.provenance:
+            yield f"{at}/{name}", found.click_model.provenance[name]
     seen = found.overlap
     yield f"{at}/overlap", [seen.n_docs, seen.n_moved, seen.all_connected]
     yield f"{at}/method", found.method
@@ -191,24 +193,27 @@ def estimate_found(at: str, found: Estimate) -> Pairs:
 
 
 def off_policy() -> Pairs:
-    counts, users = held_out_log()
+    counts, click_model = held_out_log()
     for estimator in ("affine", "ips", "bayes-ips", "naive"):
         own = OffPolicySettings(estimator=estimator)
-        yield from judged_by_clicks(f"known/{estimator}", counts, users, own)
+        yield from judged_by_clicks(f"known/{estimator}", counts, click_model, own)
     weights = RankWeights.of_metric(ar.Metric("P", 5))
     own = OffPolicySettings(rank_weights=weights)
-    yield from judged_by_clicks("known/precision", counts, users, own)
-    for who, model in (("known", users), ("estimated", estimated("features").users)):
+    yield from judged_by_clicks("known/precision", counts, click_model, own)
+    for who, model in (
+        ("known", click_model),
+        ("estimated", estimated("features").click_model),
+    ):
         for name, ranker in rivals().items():
             gain = gain_over_logged(ranker, counts, split_of("test"), model)
             yield f"offpolicy/gain/{name}/{who}", gain
 
 
 def off_policy_estimated() -> Pairs:
-    (counts, _), users = held_out_log(), estimated("features").users
+    (counts, _), click_model = held_out_log(), estimated("features").click_model
     own = OffPolicySettings(replicates=4, seed=2)
     learnt = (many_counts("wide"), split_of("train", WIDE))
-    for name, found in judged_by_clicks("estimated", counts, users, own, learnt):
+    for name, found in judged_by_clicks("estimated", counts, click_model, own, learnt):
         if name.endswith("/rests_on"):
             # Version 0.1 counted impressions whose weight is 0 up to rounding, too.
             never_shown, _, effective, _ = found
@@ -224,7 +229,7 @@ def rivals() -> dict[str, ar.Ranker]:
 def judged_by_clicks(
     name: str,
     counts: ar.ClickCounts,
-    users: ar.TrustModel,
+    click_model: ar.TrustModel,
     settings: OffPolicySettings,
     learnt: tuple[ar.ClickCounts, ar.RankingDataset] | None = None,
 ) -> Pairs:
@@ -233,7 +238,7 @@ def judged_by_clicks(
         rivals(),
         counts,
         split_of("test"),
-        users,
+        click_model,
         settings=settings,
         estimated_from=learnt,
     ).to_dict()

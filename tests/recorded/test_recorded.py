@@ -34,7 +34,7 @@ GROUPS: dict[str, Callable[[], Pairs]] = {
     "production/": of_clicks.production_scores,
     "logs/": of_clicks.logs,
     "sessions/": of_clicks.session_logs,
-    "users/": of_clicks.users,
+    "users/": of_clicks.click_model,
     "gauge/": of_clicks.gauges,
     "weights/": of_clicks.weights,
     "debias/": of_clicks.debiased,
@@ -47,7 +47,7 @@ GROUPS: dict[str, Callable[[], Pairs]] = {
     "sklearn/": of_rankers.sklearn,
     "em/": of_users.em_parts,
     "em/fit/": of_users.em_fits,
-    "em/estimate_users/": of_users.em_estimate,
+    "em/estimate_click_model/": of_users.em_estimate,
     "mixture/": of_users.mixtures,
     "offpolicy/": of_users.off_policy,
     "offpolicy/estimated/": of_users.off_policy_estimated,
@@ -69,7 +69,7 @@ TOLERANCES = {
     "trees/": 1e-6,
     "sklearn/": 1e-6,
     "em/fit/": 1e-6,
-    "em/estimate_users/": 1e-6,
+    "em/estimate_click_model/": 1e-6,
     # A fit ends where the likelihood hardly rises, and sums of BLAS depend on threads
     # and processor: version 0.1 differed from itself by 1e-4 on another number of
     # threads, and this one differs by 2.4e-4 on another processor.
@@ -137,7 +137,7 @@ def differences(name: str, found: Any) -> Iterator[str]:
 
 def test_a_log_that_hardly_tells_users_is_named() -> None:
     with pytest.warns(ar.AffineRankWarning, match="poor estimate: .* do not differ"):
-        ar.estimate_users(many_counts("fixed"), data_of("fixed"))
+        ar.estimate_click_model(many_counts("fixed"), data_of("fixed"))
 
 
 def test_a_run_has_the_same_rankings_and_clicks() -> None:

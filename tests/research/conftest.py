@@ -25,7 +25,7 @@ ESTIMATED = {
 FACTORS = {"soft-min-max": (0.8, 1.0), "softmax": (1.3, 1.0), "sigmoid": (0.7, 0.5)}
 
 
-def result(cell: Cell, ndcg: float, users: TrustModel | None = None) -> Result:
+def result(cell: Cell, ndcg: float, click_model: TrustModel | None = None) -> Result:
     return Result(
         cell=cell,
         group=0,
@@ -33,8 +33,8 @@ def result(cell: Cell, ndcg: float, users: TrustModel | None = None) -> Result:
         early_ndcg=ndcg + 0.001,
         early_epoch=3,
         per_query=(0.5 * ndcg, 1.5 * ndcg),
-        alpha=tuple(users.alpha.tolist()) if users else (),
-        beta=tuple(users.beta.tolist()) if users else (),
+        alpha=tuple(click_model.alpha.tolist()) if click_model else (),
+        beta=tuple(click_model.beta.tolist()) if click_model else (),
         queries=QUERIES,
         sessions=10,
         clicks_drawn=100,
@@ -50,7 +50,7 @@ def trust(eta: float, eps: float) -> str:
     return f"trust(eta={eta:g}, eps_minus_1={eps:g})"
 
 
-def scaled_users(eta: float, eps: float, alpha: float, beta: float) -> TrustModel:
+def scaled_click_model(eta: float, eps: float, alpha: float, beta: float) -> TrustModel:
     truth = TrustModel.paper(eta=eta, eps_minus_1=eps, depth=20)
     return TrustModel(
         alpha=truth.alpha * alpha, beta=truth.beta * beta, identified="gauge"
@@ -76,8 +76,8 @@ def as_in_the_paper(data: str = "world", *, shift: float = 0.0) -> list[Result]:
                     made.append(result(cell, curve[place] + noise + moved))
                 for name, curve in ESTIMATED.items():
                     cell = Cell(*log, "affine", name, "mlp", run)
-                    users = scaled_users(eta, eps, *FACTORS[name])
-                    made.append(result(cell, curve[place] + noise, users))
+                    click_model = scaled_click_model(eta, eps, *FACTORS[name])
+                    made.append(result(cell, curve[place] + noise, click_model))
     return made
 
 
@@ -97,5 +97,5 @@ def result_of() -> Callable[..., Result]:
 
 
 @pytest.fixture
-def users_of() -> Callable[..., TrustModel]:
-    return scaled_users
+def click_model_of() -> Callable[..., TrustModel]:
+    return scaled_click_model

@@ -34,8 +34,10 @@ def measured(
         cell = Cell("world", None, None, None, "production", None, None, run)
         made.append(replace(result_of(cell, 0.5), early_ndcg=None, early_epoch=None))
         for policy in policies:
-            for i, (estimator, users) in enumerate(NAMES):
-                cell = Cell("world", MODEL, policy, 1e4, estimator, users, "mlp", run)
+            for i, (estimator, click_model_from) in enumerate(NAMES):
+                cell = Cell(
+                    "world", MODEL, policy, 1e4, estimator, click_model_from, "mlp", run
+                )
                 value = result_of(cell, 0.6 + i / 100 + run / 10)
                 made.append(replace(value, early_ndcg=value.ndcg - 0.2))
     return made

@@ -51,7 +51,7 @@ class Greed:
 
 
 @dataclass(frozen=True)
-class GreedyUsers:
+class GreedySettings:
     settings: Greed
     depth: int
     name = "greedy"
@@ -110,8 +110,8 @@ def estimate(
     del features, settings, progress
     rate = rows.by_rank(rows.clicks) / np.maximum(rows.by_rank(rows.impressions), 1)
     alpha = np.maximum(rate, 0.01)
-    users = TrustModel(alpha=alpha, beta=0.1 * alpha, identified="gauge")
-    return Estimate.of(users, rows)
+    click_model = TrustModel(alpha=alpha, beta=0.1 * alpha, identified="gauge")
+    return Estimate.of(click_model, rows)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def no_reader(*_: Any) -> Any:
     raise NotImplementedError
 
 
-make_greedy: Any = GreedyUsers
+make_greedy: Any = GreedySettings
 ROWS: tuple[tuple[Table[Any], Any], ...] = (
     (ESTIMATORS, Estimator("powered", "Powered", "gauge", weigh, options=Power)),
     (
@@ -161,12 +161,12 @@ def foreign_plan() -> Plan:
     known = Grid(("production", "full-information", "naive"), rankers=("mlp", "column"))
     trusting = Grid(
         ("affine", "powered(power=3)"),
-        users=("true", "click-rates"),
+        click_model_from=("true", "click-rates"),
         click_models=("trust",),
     )
     greedy = Grid(
         ("affine", "powered"),
-        users=("click-rates",),
+        click_model_from=("click-rates",),
         click_models=("greedy(noise=0.2)",),
         rankers=("mlp", "column(column=3)"),
     )
@@ -209,7 +209,7 @@ def test_every_cell_of_foreign_rows_has_a_result(foreign_run: Path) -> None:
     }
     assert len(column) == 1  # it learns nothing, so clicks make no difference
     for result in results:
-        estimated = result.cell.users == "click-rates"
+        estimated = result.cell.click_model_from == "click-rates"
         assert bool(result.alpha) == estimated
         if result.cell.clicks:
             assert result.clicks_drawn == pytest.approx(result.cell.clicks, rel=0.2)

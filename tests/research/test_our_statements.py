@@ -38,8 +38,8 @@ def measured(result_of: Callable[..., Result]) -> Callable[..., list[Result]]:
                     for name in values.keys() - set(LEVELS):
                         cell = Cell(*log, name, "true", "mlp", run)
                         found.append(result_of(cell, values[name]))
-                    for users in ("true", "mixture"):
-                        cell = Cell(*log, "posterior", users, "mlp", run)
+                    for click_model_from in ("true", "mixture"):
+                        cell = Cell(*log, "posterior", click_model_from, "mlp", run)
                         found.append(result_of(cell, mine + noise))
         return found
 
@@ -134,7 +134,9 @@ def test_estimated_users_are_judged_by_themselves(
     measured: Callable[..., list[Result]],
 ) -> None:
     results = [
-        replace(r, ndcg=0.5, early_ndcg=0.5) if r.cell.users == "mixture" else r
+        replace(r, ndcg=0.5, early_ndcg=0.5)
+        if r.cell.click_model_from == "mixture"
+        else r
         for r in measured()
     ]
     assert verdicts(results, "ranks better than naive") == ["held", "failed"]

@@ -88,14 +88,14 @@ def test_affine_is_near_full_information_where_position_bias_is_mild() -> None:
 
 def test_users_estimated_by_our_default_teach_as_much_as_known_ones() -> None:
     at_most_clicks = {
-        (p.place.click_model, p.place.users): p.mean
+        (p.place.click_model, p.place.click_model_from): p.mean
         for p in points_of(load_results(RUN))
         if (p.place.data, p.place.estimator) == ("yahoo-like", "affine")
         and p.place.clicks == 8e6
     }
     settings = {setting for setting, _ in at_most_clicks}
     assert len(settings) == 4
-    if METHOD not in {users for _, users in at_most_clicks}:
+    if METHOD not in {click_model_from for _, click_model_from in at_most_clicks}:
         pytest.skip("the run is not over")
     for setting in settings:
         away = at_most_clicks[setting, METHOD] - at_most_clicks[setting, "true"]
@@ -123,8 +123,8 @@ def nearest_to_the_best() -> tuple[int, int, int]:
         cell = result.cell
         if cell.policy is None:
             continue
-        log = replace(cell, estimator="", users=None, ranker=None, run=0)
-        method = (cell.estimator, str(cell.users), str(cell.ranker))
+        log = replace(cell, estimator="", click_model_from=None, ranker=None, run=0)
+        method = (cell.estimator, str(cell.click_model_from), str(cell.ranker))
         value = result.ndcg if result.early_ndcg is None else result.early_ndcg
         values.setdefault(log, {}).setdefault(method, []).append(value)
     leads, ahead, any_posterior = 0, 0, 0
@@ -133,8 +133,8 @@ def nearest_to_the_best() -> tuple[int, int, int]:
         others = max(v for m, v in means.items() if not m[0].startswith(ESTIMATOR))
         [default] = [
             value
-            for (estimator, users, ranker), value in means.items()
-            if (estimator, users) == (ESTIMATOR, METHOD) and "mlp" in ranker
+            for (estimator, click_model_from, ranker), value in means.items()
+            if (estimator, click_model_from) == (ESTIMATOR, METHOD) and "mlp" in ranker
         ]
         leads += default == max(means.values())
         ahead += default > others

@@ -99,17 +99,21 @@ def test_a_table_of_a_size_goes_before_the_profile_and_adds_grids() -> None:
     # Grids of a size come besides those of all sizes.
     for size, clicks in zip(PROFILES, [(2e4,), (4e5,), (1e5, 1e6, 8e6)], strict=True):
         first, added = shipped_plan("figure2", size).grids
-        assert "softmax" in first.users
-        assert "softmax(fresh=true)" in added.users
+        assert "softmax" in first.click_model_from
+        assert "softmax(fresh=true)" in added.click_model_from
         assert added.clicks == clicks
 
 
 def test_users_for_new_networks_are_estimated_in_groups_of_their_own() -> None:
     plan = own(
         estimators='["affine", "affine(clip=0.1)"]',
-        users='["softmax", "softmax(fresh=true)", "mixture", "two-level", "true"]',
+        click_model_from='["softmax", "softmax(fresh=true)", "mixture", "two-level", '
+        '"true"]',
     )
-    kinds = [{(c.estimator[:9], c.users) for c in g.cells} for g in groups_of(plan)]
+    kinds = [
+        {(c.estimator[:9], c.click_model_from) for c in g.cells}
+        for g in groups_of(plan)
+    ]
     both = ("affine", "affine(cl")
     assert sorted(map(sorted, kinds)) == sorted(
         [
@@ -209,12 +213,12 @@ GRID = 'estimators = ["full-information", "naive", "affine"]'
         ("runs = 2", "policies = []", "policies must name one or more"),
         (
             GRID,
-            'estimators = ["ips"]\nusers = ["softmax"]',
+            'estimators = ["ips"]\nclick_model_from = ["softmax"]',
             "grids[0]: ips has to know examination, and users estimated by softmax",
         ),
         (
             GRID,
-            'estimators = ["affine"]\nusers = ["soft-minmax"]',
+            'estimators = ["affine"]\nclick_model_from = ["soft-minmax"]',
             "no method 'soft-minmax'; did you mean 'soft-min-max'?",
         ),
         (
@@ -267,12 +271,14 @@ def test_what_does_not_depend_on_clicks_is_measured_once_a_run() -> None:
 def test_what_an_estimator_does_not_need_makes_no_cells_of_its_own() -> None:
     plan = own(
         estimators='["full-information", "naive", "affine", "affine(clip=0.1)"]',
-        users='["true", "mixture"]',
+        click_model_from='["true", "mixture"]',
     )
     cells = cells_of(plan)
     assert sum(c.estimator == "naive" for c in cells) == 4
-    assert {c.users for c in cells if c.estimator == "naive"} == {"true"}
-    assert {c.users for c in cells if c.estimator == "full-information"} == {None}
+    assert {c.click_model_from for c in cells if c.estimator == "naive"} == {"true"}
+    assert {c.click_model_from for c in cells if c.estimator == "full-information"} == {
+        None
+    }
     for name in ("affine", "affine(clip=0.1)"):
         assert sum(c.estimator == name for c in cells) == 8
 
@@ -287,9 +293,9 @@ def test_every_coordinate_can_be_in_a_plan() -> None:
     cells = cells_of(plan)
     assert len(cells) == 2 + 2 * 3 + 2 * 2 * 2 * 3 * 3
     production = [c for c in cells if c.estimator == "production"]
-    assert {(c.click_model, c.policy, c.users, c.ranker) for c in production} == {
-        (None, None, None, None)
-    }
+    assert {
+        (c.click_model, c.policy, c.click_model_from, c.ranker) for c in production
+    } == {(None, None, None, None)}
     for group in groups_of(plan):
         rankers = {c.ranker for c in group.cells if c.ranker is not None}
         assert rankers == {group.ranker}
@@ -332,9 +338,9 @@ def test_a_grid_of_the_most_clicks_takes_the_plans() -> None:
         ("policy", "swap(share=0.50)", "swap(share=0.5)", "Adjacent swaps, share 0.5"),
         ("estimator", "affine(clip=none)", "affine", "Affine"),
         ("estimator", "production", "production", "Production"),
-        ("users", "true", "true", "True values"),
+        ("click_model_from", "true", "true", "True values"),
         (
-            "users",
+            "click_model_from",
             "softmax(fresh=True)",
             "softmax(fresh=true)",
             "Softmax, new networks",
@@ -359,16 +365,18 @@ def test_groups_hold_every_cell_once_and_are_of_one_kind() -> None:
     joint = {"soft-min-max", "softmax", "sigmoid"}
     for group in groups:
         assert {cell.data for cell in group.cells} == {group.data}
-        users = {cell.users for cell in group.cells}
-        assert len(users & joint) <= 1
-        assert not users & joint or len(users) == 1
+        click_model_from = {cell.click_model_from for cell in group.cells}
+        assert len(click_model_from & joint) <= 1
+        assert not click_model_from & joint or len(click_model_from) == 1
         assert len(group.cells) <= plan.group_networks
 
 
 def test_a_cells_clicks_depend_on_its_coordinates_alone() -> None:
     model = "trust(eta=1, eps_minus_1=0.65)"
     cell = Cell("tiny", model, "fixed", 1e4, "affine", "true", "mlp", 1)
-    same = replace(cell, estimator="naive", users="mixture", ranker="lightgbm")
+    same = replace(
+        cell, estimator="naive", click_model_from="mixture", ranker="lightgbm"
+    )
 
     def drawn(of: Cell, *, held_out: bool = False) -> float:
         return click_rng(of, 0, held_out=held_out).random()
@@ -414,7 +422,9 @@ def test_a_folder_of_real_sets_takes_the_place_of_the_worlds(tmp_path: Path) -> 
     (tmp_path / "set1.train.txt").touch()
     plan = with_data(shipped_plan("all", "paper"), tmp_path)
     assert [d.name for d in plan.data] == ["yahoo", "mslr30k"]
-    assert {c.data for c in cells_of(plan) if c.users == "softmax"} == {"yahoo"}
+    assert {c.data for c in cells_of(plan) if c.click_model_from == "softmax"} == {
+        "yahoo"
+    }
 
 
 @pytest.mark.parametrize(

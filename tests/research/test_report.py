@@ -106,7 +106,11 @@ def test_figure3_has_the_truth_and_estimates_modulo_gauge(
 def test_figure2_draws_data_with_estimated_users_alone(
     paper_results_of: Results,
 ) -> None:
-    known = [r for r in paper_results_of("known") if r.cell.users in (None, "true")]
+    known = [
+        r
+        for r in paper_results_of("known")
+        if r.cell.click_model_from in (None, "true")
+    ]
     spec = draw("figure2", [*known, *paper_results_of("estimated")])
     assert [panel["title"] for panel in spec["vconcat"]] == ["estimated"]
     with pytest.raises(DataError, match="Figure 2"):
@@ -148,7 +152,7 @@ def test_series_that_are_not_known_have_looks_too(paper_results: list[Result]) -
         replace(r, cell=replace(r.cell, estimator=f"affine(clip={clip})"))
         for r in paper_results
         for clip in clips
-        if (r.cell.estimator, r.cell.users) == ("affine", "true")
+        if (r.cell.estimator, r.cell.click_model_from) == ("affine", "true")
     ]
     spec = draw("figure1", [*paper_results, *clipped])
     colour = spec["vconcat"][0]["spec"]["encoding"]["color"]["scale"]
@@ -191,7 +195,7 @@ def test_our_question_comes_first_where_a_plan_asks_it(
     ours = [
         replace(r, cell=replace(r.cell, estimator="posterior"), ndcg=r.ndcg + 0.01)
         for r in paper_results
-        if (r.cell.estimator, r.cell.users) == ("affine", "true")
+        if (r.cell.estimator, r.cell.click_model_from) == ("affine", "true")
     ]
     page = report_page(plan, [*paper_results, *ours])
     marks = ("Does it rank", '"figure4"', "What the paper says", '"figure1"')

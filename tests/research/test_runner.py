@@ -203,7 +203,7 @@ def test_another_plan_in_the_folder_is_an_error(undisturbed: Path) -> None:
 
 def test_progress_ends_at_its_total_and_never_falls(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    fresh = Grid(("affine",), clicks=(1e3,), users=("softmax(fresh=true)",))
+    fresh = Grid(("affine",), clicks=(1e3,), click_model_from=("softmax(fresh=true)",))
     run_plan(
         replace(TINY, runs=1, early_stopping=False, grids=(*TINY.grids, fresh)),
         tmp_path / "run",
@@ -218,10 +218,10 @@ def test_progress_ends_at_its_total_and_never_falls(tmp_path: Path) -> None:
 def test_regression_em_gives_a_ranker_and_users_for_each_activation(
     tmp_path: Path,
 ) -> None:
-    grid = Grid(("affine",), users=ACTIVATIONS, clicks=(1e4,))
+    grid = Grid(("affine",), click_model_from=ACTIVATIONS, clicks=(1e4,))
     run_plan(replace(TINY, grids=(grid,), runs=1), tmp_path / "run", device="cpu")
     results = load_results(tmp_path / "run")
-    assert {r.cell.users for r in results} == set(ACTIVATIONS)
+    assert {r.cell.click_model_from for r in results} == set(ACTIVATIONS)
     for result in results:
         assert 0 < result.ndcg < 1
         assert len(result.alpha) == len(result.beta) > 10
@@ -254,7 +254,9 @@ def test_each_run_reads_its_fold_of_a_file(tmp_path: Path) -> None:
         for value in rng.random(6)
     ]
     (tmp_path / "own.txt").write_text("".join(lines))
-    grid = Grid(("production", "affine"), users=("true", "softmax"), clicks=(1e4,))
+    grid = Grid(
+        ("production", "affine"), click_model_from=("true", "softmax"), clicks=(1e4,)
+    )
     data = (DataSet("own", "own.txt", folds=3),)
     plan = replace(TINY, data=data, grids=(grid,), runs=4)
     run_plan(plan, tmp_path / "run", sets=tmp_path, device="cpu")

@@ -36,7 +36,8 @@ def at_epoch(results: list[Result], value: float, *, early: bool) -> list[Result
 
     affine = ("affine", "true")
     return [
-        moved(r) if (r.cell.estimator, r.cell.users) == affine else r for r in results
+        moved(r) if (r.cell.estimator, r.cell.click_model_from) == affine else r
+        for r in results
     ]
 
 
@@ -70,10 +71,14 @@ def test_new_networks_are_a_number_beside_those_of_the_em(
     # In the EM's own networks soft-min-max leads by .02 or more, in new ones it trails.
     values = {"soft-min-max": 0.60, "softmax": 0.61, "sigmoid": 0.50}
     fresh = [
-        replace(r, ndcg=value, cell=replace(r.cell, users=f"{users}(fresh=true)"))
-        for users, value in values.items()
+        replace(
+            r,
+            ndcg=value,
+            cell=replace(r.cell, click_model_from=f"{click_model_from}(fresh=true)"),
+        )
+        for click_model_from, value in values.items()
         for r in paper_results
-        if r.cell.users == users and r.cell.clicks == 8e6
+        if r.cell.click_model_from == click_model_from and r.cell.clicks == 8e6
     ]
     found = finding(paper_results + fresh, "Soft-min-max outperforms")
     assert found.verdict == "held"
@@ -87,7 +92,7 @@ def test_alpha_is_judged_at_twenty_ranks_and_at_ten(
 ) -> None:
     def deep(result: Result) -> Result:
         """Alpha is 20 % too low at ranks 2 to 10, and three times too high below."""
-        if result.cell.users != "soft-min-max":
+        if result.cell.click_model_from != "soft-min-max":
             return result
         factors = [1.0] * 10 + [3.0 / 0.8] * 10
         alpha = tuple(a * f for a, f in zip(result.alpha, factors, strict=True))
@@ -174,12 +179,16 @@ def test_without_results_nothing_is_measured() -> None:
 
 
 def replaced(
-    results: list[Result], *, estimator: str, users: str = "true", value: float
+    results: list[Result],
+    *,
+    estimator: str,
+    click_model_from: str = "true",
+    value: float,
 ) -> list[Result]:
     moved = value + 0.001
     return [
         replace(r, ndcg=value + r.cell.run * 1e-4, early_ndcg=moved + r.cell.run * 1e-4)
-        if (r.cell.estimator, r.cell.users) == (estimator, users)
+        if (r.cell.estimator, r.cell.click_model_from) == (estimator, click_model_from)
         else r
         for r in results
     ]
@@ -207,11 +216,16 @@ def replaced(
 def test_a_statement_fails_where_results_contradict_it(
     paper_results: list[Result],
     estimator: str,
-    users: str,
+    click_model_from: str,
     value: float,
     failing: str,
 ) -> None:
-    results = replaced(paper_results, estimator=estimator, users=users, value=value)
+    results = replaced(
+        paper_results,
+        estimator=estimator,
+        click_model_from=click_model_from,
+        value=value,
+    )
     found = [h for text, h in held(results).items() if text.startswith(failing)]
     assert found == [False]
 
@@ -245,18 +259,20 @@ def test_a_naive_estimator_that_still_gains_has_not_converged(
 )
 def test_statements_about_parameters_fail_on_other_parameters(
     paper_results: list[Result],
-    users: str,
+    click_model_from: str,
     factors: tuple[float, float],
     failing: str,
     result_of: Callable[..., Result],
-    users_of: Callable[..., TrustModel],
+    click_model_of: Callable[..., TrustModel],
 ) -> None:
     def estimated(cell: Cell) -> TrustModel:
         true = settings_of("click_model", cell.click_model or "")
-        return users_of(true.eta, true.eps_minus_1, *factors)
+        return click_model_of(true.eta, true.eps_minus_1, *factors)
 
     results = [
-        result_of(r.cell, r.ndcg, estimated(r.cell)) if r.cell.users == users else r
+        result_of(r.cell, r.ndcg, estimated(r.cell))
+        if r.cell.click_model_from == click_model_from
+        else r
         for r in paper_results
     ]
     found = [h for text, h in held(results).items() if text.startswith(failing)]
@@ -275,7 +291,7 @@ def test_clipping_is_held_against_unclipped_at_the_fewest_clicks(
     results = paper_results + [
         result_of(cell, value)
         for cell in clipped
-        if (cell.users, cell.clicks, cell.run) == ("true", 3e4, 0)
+        if (cell.click_model_from, cell.clicks, cell.run) == ("true", 3e4, 0)
     ]
     found = [h for text, h in held(results).items() if text.startswith("Clipping")]
     assert found == [expected]

@@ -42,13 +42,13 @@ def world() -> World:
 
 
 def test_cells_of_one_log_draw_the_same_clicks(world: World) -> None:
-    rows, users = world.draw(CELL)
+    rows, click_model = world.draw(CELL)
     same, _ = world.draw(replace(CELL, estimator="naive", ranker="lightgbm"))
     np.testing.assert_array_equal(rows.clicks, same.clicks)
     other, _ = world.draw(replace(CELL, run=1))
     assert rows.clicks.sum() == pytest.approx(1e4, rel=0.1)
     assert not np.array_equal(rows.clicks, other.clicks)
-    assert users.depth == world.part("train").raw.docs_per_query.max()
+    assert click_model.depth == world.part("train").raw.docs_per_query.max()
 
 
 def test_held_out_clicks_are_on_other_queries_and_fewer(world: World) -> None:
@@ -81,14 +81,14 @@ def test_labels_are_learnt_from_without_clicks(world: World) -> None:
 
 
 def test_a_method_that_ranks_gives_its_ranker_or_its_users(world: World) -> None:
-    joint = replace(CELL, users="soft-min-max")
+    joint = replace(CELL, click_model_from="soft-min-max")
     assert trained_jointly(joint)
     first = world.measure([joint], NETWORK, early_stopping=True)[0]
     assert first.early_epoch == 2  # it never rests
     assert first.early_ndcg == first.ndcg
     # Another estimator, or ranker, or new networks learn with the users it estimates.
     clipped = replace(joint, estimator="affine(clip=0.1)")
-    fresh = replace(joint, users="soft-min-max(fresh=true)")
+    fresh = replace(joint, click_model_from="soft-min-max(fresh=true)")
     cells = [clipped, fresh, replace(fresh, run=1)]
     assert not any(map(trained_jointly, cells))
     found = world.measure(cells, NETWORK, early_stopping=True)
@@ -100,7 +100,7 @@ def test_a_method_that_ranks_gives_its_ranker_or_its_users(world: World) -> None
 
 
 def test_users_are_estimated_from_few_clicks_too(world: World) -> None:
-    few = replace(CELL, clicks=150.0, users="mixture")
+    few = replace(CELL, clicks=150.0, click_model_from="mixture")
     rows, _ = world.draw(few)
     with pytest.raises(DataError, match="too few to tell ranks apart"):
         estimate_from_rows(rows, settings=EstimationSettings("mixture"))
@@ -111,7 +111,7 @@ def test_users_are_estimated_from_few_clicks_too(world: World) -> None:
 def test_new_networks_learn_from_affine_weights(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fresh = replace(CELL, users="sigmoid(fresh=true)")
+    fresh = replace(CELL, click_model_from="sigmoid(fresh=true)")
     seen: list[Drawn] = []
     weighed = world._weighed
 
@@ -121,8 +121,8 @@ def test_new_networks_learn_from_affine_weights(
 
     monkeypatch.setattr(world, "_weighed", noted)
     (found,) = world.measure([fresh], NETWORK)
-    assert tuple(seen[0].users.alpha.tolist()) == found.alpha
-    weights = weigh(seen[0].rows, "affine", seen[0].users)
+    assert tuple(seen[0].click_model.alpha.tolist()) == found.alpha
+    weights = weigh(seen[0].rows, "affine", seen[0].click_model)
     lists = world._lists("train", [weights])
     (fitted,) = fit_all("mlp", lists, seeds=[3], settings=NETWORK)
     assert world._judged([fitted.model])[0].mean == pytest.approx(found.ndcg, abs=1e-9)

@@ -29,7 +29,7 @@ from affinerank.support.progress import Progress
 
 def mean_affine(evidence: Evidence) -> Weights:
     rows = evidence.rows
-    alpha, beta = evidence.known_users.at(rows)
+    alpha, beta = evidence.required_click_model.at(rows)
     total, shown = rows.by_doc(alpha * rows.impressions), rows.by_doc(rows.impressions)
     known = shown > 0
     over = np.where(known, total, 1.0)
@@ -49,8 +49,8 @@ def by_rates(
     rows: ClickRows, features: Matrix | None, settings: Any, progress: Progress
 ) -> Estimate:
     rate = (rows.by_rank(rows.clicks) + 0.5) / (rows.by_rank(rows.impressions) + 1.0)
-    users = TrustModel(alpha=rate, beta=0.1 * rate, identified="gauge")
-    return Estimate.of(users, rows)
+    click_model = TrustModel(alpha=rate, beta=0.1 * rate, identified="gauge")
+    return Estimate.of(click_model, rows)
 
 
 METHOD = Method("rates", "Click rates", by_rates)

@@ -52,26 +52,34 @@ def answered(capsys: Capture, *arguments: str) -> Any:
 @pytest.fixture
 def log(tmp_path: Path, capsys: Capture) -> tuple[str, str]:
     """Counts and users drawn from the foreign click model and policy."""
-    counts, users = str(tmp_path / "counts.parquet"), str(tmp_path / "users.json")
+    counts, click_model = (
+        str(tmp_path / "counts.parquet"),
+        str(tmp_path / "click-model.json"),
+    )
     about = answered(
         capsys,
         *("simulate", WORLD, "--clicks", "2e4", "--counts", counts),
-        *("--users-model", "first-click(patience=0.8)", "--save-users", users),
+        *(
+            "--click-model",
+            "first-click(patience=0.8)",
+            "--save-click-model",
+            click_model,
+        ),
         *("--policy", "reverse(share=0.3)", "--top-k", "8"),
     )
     assert abs(about["clicks"] / about["expected_clicks"] - 1) < 0.05
     assert about["clicks"] <= about["sessions"]  # one click per session at most
-    return counts, users
+    return counts, click_model
 
 
 def test_all_of_them_through_the_commands(
     log: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
-    counts, users = log
+    counts, click_model = log
     model, estimated = str(tmp_path / "model"), str(tmp_path / "estimated.json")
     trained = answered(
         capsys,
-        *("train", counts, "--data", WORLD, "--users", users, "-o", model),
+        *("train", counts, "--data", WORLD, "--click-model", click_model, "-o", model),
         *("--estimator", "mean-affine", "--ranker", "ridge", "--set", "penalty=3"),
     )
     assert trained["rankers"][0]["penalty"] == 3
@@ -86,17 +94,26 @@ def test_all_of_them_through_the_commands(
     answered(
         capsys,
         *("simulate", WORLD, "--split", "test", "--sessions", "3000"),
-        *("--counts", held, "--users-model", "first-click"),
+        *("--counts", held, "--click-model", "first-click"),
     )
     value = answered(
         capsys,
-        *("evaluate", model, "--data", WORLD, "--counts", held, "--users", users),
+        *(
+            "evaluate",
+            model,
+            "--data",
+            WORLD,
+            "--counts",
+            held,
+            "--click-model",
+            click_model,
+        ),
         *("--estimator", "mean-affine", "--metric", "DCG@3", "--replicates", "2"),
     )
     assert value["estimator"] == "mean-affine"
     labels = answered(
         capsys,
-        *("debias", counts, "--users", users, "--estimator", "mean-affine"),
+        *("debias", counts, "--click-model", click_model, "--estimator", "mean-affine"),
         *("-o", str(tmp_path / "labels.parquet")),
     )
     assert "trust bias is not" not in labels["gauge"]
@@ -108,10 +125,10 @@ def test_all_of_them_through_the_commands(
 def test_a_loss_of_ones_own_trains_a_network(
     log: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
-    counts, users = log
+    counts, click_model = log
     about = answered(
         capsys,
-        *("train", counts, "--data", WORLD, "--users", users),
+        *("train", counts, "--data", WORLD, "--click-model", click_model),
         *("-o", str(tmp_path / "model"), "--ranker", "mlp", "--set", "loss=hinge"),
         *("--set", "hidden=4", "--set", "epochs=2"),
     )
@@ -147,7 +164,7 @@ estimators = ["production", "full-information", "naive", "mean-affine"]
 [[grids]]
 click_models = ["trust"]
 estimators = ["affine"]
-users = ["rates"]
+click_model_from = ["rates"]
 """
 
 

@@ -39,8 +39,8 @@ def test_two_callbacks_hear_the_same() -> None:
 def test_a_command_says_how_long_its_stages_took(
     small_log: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts, users, data = small_log
-    train = ["train", counts, "--data", data, "--users", users, "--timings"]
+    counts, click_model, data = small_log
+    train = ["train", counts, "--data", data, "--click-model", click_model, "--timings"]
     train += ["--ranker", "linear-model"]
     assert main([*train, "-o", str(tmp_path / "one"), "--json"]) == 0
     stages = json.loads(capsys.readouterr().out)["timings"]

@@ -10,7 +10,7 @@ import pytest
 from tests.support import foreign
 
 from affinerank.clicks.models import CLICK_MODELS, Shown
-from affinerank.clicks.models.files import load_users, save_users
+from affinerank.clicks.models.files import load_click_model, save_click_model
 from affinerank.counts.rows import ClickRows
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.pipeline.train import ranker_settings
@@ -41,7 +41,7 @@ MODELS = [name for name, row in RANKERS.items() if row.members is None]
 rankers = pytest.mark.parametrize("name", [*MODELS, foreign.RANKER.name])
 
 
-def users_of(name: str) -> Any:
+def click_model_of(name: str) -> Any:
     row = CLICK_MODELS[name]
     return row.make(row.settings(), DEPTH)
 
@@ -53,10 +53,10 @@ def rows_at(rank: Any) -> ClickRows:
     return replace(rows, has_context=True, segments=("s1",), segment=0 * doc)
 
 
-def values_at(users: Any, rows: ClickRows) -> Any:
+def values_at(click_model: Any, rows: ClickRows) -> Any:
     """Alpha and beta, or why there are none."""
     try:
-        return users.at(rows)
+        return click_model.at(rows)
     except ConfigError as error:
         return str(error)
 
@@ -64,17 +64,19 @@ def values_at(users: Any, rows: ClickRows) -> Any:
 @models
 def test_clicks_are_what_alpha_and_beta_expect(name: str) -> None:
     """Where P(click) depends on rank and relevance alone; within 5 standard errors."""
-    users = users_of(name)
+    click_model = click_model_of(name)
     rank = np.tile(np.arange(1, DEPTH + 1), SESSIONS)
     relevance = np.tile([1.0, 0.0, 0.5, 0.25, 1.0], SESSIONS)
     session = np.repeat(np.arange(SESSIONS), DEPTH)
     shown = Shown(session, rank, relevance, 0 * rank, 0 * rank)
-    clicked = users.click(shown, np.random.default_rng(1)).reshape(SESSIONS, DEPTH)
+    clicked = click_model.click(shown, np.random.default_rng(1)).reshape(
+        SESSIONS, DEPTH
+    )
     assert set(np.unique(clicked)) <= {False, True}
-    expected = users.click_probability(rank[:DEPTH], relevance[:DEPTH])
+    expected = click_model.click_probability(rank[:DEPTH], relevance[:DEPTH])
     if expected is None:  # clicks depend on each other
         return
-    alpha, beta = users.at(rows_at(rank[:DEPTH]))
+    alpha, beta = click_model.at(rows_at(rank[:DEPTH]))
     np.testing.assert_allclose(alpha * relevance[:DEPTH] + beta, expected)
     error = np.sqrt(expected * (1 - expected) / SESSIONS)
     assert np.all(np.abs(clicked.mean(axis=0) - expected) <= 5 * error)
@@ -83,15 +85,17 @@ def test_clicks_are_what_alpha_and_beta_expect(name: str) -> None:
 @models
 @pytest.mark.filterwarnings("ignore::affinerank.support.errors.AffineRankWarning")
 def test_a_click_model_is_the_same_after_its_file(name: str, tmp_path: Path) -> None:
-    users = users_of(name)
-    save_users(users, tmp_path / "users.json")
-    again = load_users(tmp_path / "users.json")
-    assert again.to_dict() == users.to_dict()
-    assert again.name == users.name
-    deeper = users.to_depth(DEPTH + 3)
+    click_model = click_model_of(name)
+    save_click_model(click_model, tmp_path / "click-model.json")
+    again = load_click_model(tmp_path / "click-model.json")
+    assert again.to_dict() == click_model.to_dict()
+    assert again.name == click_model.name
+    deeper = click_model.to_depth(DEPTH + 3)
     assert deeper.depth >= DEPTH + 3
     first = rows_at(np.arange(1, DEPTH + 1))
-    np.testing.assert_array_equal(values_at(deeper, first), values_at(users, first))
+    np.testing.assert_array_equal(
+        values_at(deeper, first), values_at(click_model, first)
+    )
 
 
 def lists(seed: int = 0) -> tuple[Any, Targets, Any]:

@@ -26,7 +26,7 @@ from affinerank.counts.rows import (
 )
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import METHOD
-from affinerank.pipeline.click_model import estimate_users
+from affinerank.pipeline.click_model import estimate_click_model
 from affinerank.pipeline.debias import debias
 from affinerank.support.arrays import Floats, joint
 from affinerank.support.errors import AffineRankWarning, DataError
@@ -78,7 +78,7 @@ class Facts:
     survey: LogSurvey | None
     days: float | None
     estimate: Estimate | None = None
-    rough_users: Any = None
+    rough_click_model: Any = None
     refused: str | None = None
     warned: tuple[str, ...] = ()
     average: Average | None = None
@@ -156,21 +156,23 @@ def facts_of(
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", AffineRankWarning)
         try:
-            estimate = estimate_users(counts, data, settings=how, progress=progress)
+            estimate = estimate_click_model(
+                counts, data, settings=how, progress=progress
+            )
         except DataError as error:
             if data is not None:  # data of other documents are a mistake, no finding
                 note_unmatched(rows_of(merged, data))
             facts.refused = str(error)
-            facts.rough_users = _rough_users(counts, data, seed)
+            facts.rough_click_model = _rough_click_model(counts, data, seed)
         else:
             facts.estimate, bands = estimate, estimate.display
-            facts.rough_users = estimate.users
-            facts.average = average_users(estimate, detailed)
+            facts.rough_click_model = estimate.click_model
+            facts.average = average_click_model(estimate, detailed)
             if bands.covariance is not None:
                 known = bands.covariance, estimate.pools
                 facts.first = judge_first_rank(*facts.average, *known)
             facts.labels = debias(
-                merged, estimate.users, data=data, seed=seed, progress=progress
+                merged, estimate.click_model, data=data, seed=seed, progress=progress
             )
     facts.warned = tuple(dict.fromkeys(str(warning.message) for warning in warned))
     rankers = None
@@ -180,26 +182,28 @@ def facts_of(
     return facts
 
 
-def _rough_users(counts: ClickCounts, data: RankingDataset | None, seed: int) -> Any:
+def _rough_click_model(
+    counts: ClickCounts, data: RankingDataset | None, seed: int
+) -> Any:
     """Estimate users although clicks identify too little; ``None`` if none can be."""
     settings = EstimationSettings(METHOD, seed=seed)
     try:
-        return estimate_users(counts, data, settings=settings).users
+        return estimate_click_model(counts, data, settings=settings).click_model
     except DataError:
         return None
 
 
-def average_users(estimate: Estimate, rows: ClickRows) -> Average:
+def average_click_model(estimate: Estimate, rows: ClickRows) -> Average:
     """Average alpha and beta of each document at each rank over its impressions.
 
     A document of relevance g has alpha g + beta clicks per impression there, whatever
     users go by besides the rank. Alpha is 1 and beta 0 at the first rank.
     """
-    known = rows.select(rows.rank <= estimate.users.depth)
-    values, shown = estimate.users.at(known), known.impressions
+    known = rows.select(rows.rank <= estimate.click_model.depth)
+    values, shown = estimate.click_model.at(known), known.impressions
     _, at = np.unique(joint(known.doc, known.rank), return_inverse=True)
     alpha, beta = (np.bincount(at, v * shown) / np.bincount(at, shown) for v in values)
-    top = estimate.average or estimate.users
+    top = estimate.average or estimate.click_model
     slope, intercept = top.alpha[0], top.beta[0]
     return known.merged(), alpha / slope, beta - alpha * intercept / slope
 

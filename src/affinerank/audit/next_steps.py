@@ -99,18 +99,18 @@ def _swaps(facts: Facts) -> Iterator[Step]:
     data = " --data DATA" if facts.features else ""
     method = f" --method {METHOD}" if facts.estimate is None else ""
     commands = (
-        f"affinerank estimate COUNTS{data}{method} -o users.json",
-        "affinerank plan-swaps COUNTS --users users.json -o swaps.parquet",
+        f"affinerank estimate COUNTS{data}{method} -o click-model.json",
+        "affinerank plan-swaps COUNTS --click-model click-model.json -o swaps.parquet",
     )
     yield Step("swaps", "Swap documents", tuple(says), numbers, blocks, commands)
 
 
 def _plan_of_swaps(facts: Facts) -> tuple[SwapPlan | None, str]:
     """Plan swaps as ``plan-swaps`` does; return why that is not possible, else."""
-    if facts.rough_users is None:
+    if facts.rough_click_model is None:
         return None, "users cannot be estimated even roughly"
     try:
-        return plan_swaps(_frequent_queries(facts.counts), facts.rough_users), ""
+        return plan_swaps(_frequent_queries(facts.counts), facts.rough_click_model), ""
     except DataError as error:
         return None, str(error)
 
@@ -176,11 +176,14 @@ def _use(facts: Facts, estimate: Estimate) -> Iterator[Step]:
     says = "Estimate how users click, and learn from corrected clicks."
     if estimate.test is not None and estimate.test.found and not facts.misfit:
         says = "Use the affine correction: inverse propensity leaves trust bias in."
-    data, use = "", "debias COUNTS --users users.json -o labels.parquet"
+    data, use = "", "debias COUNTS --click-model click-model.json -o labels.parquet"
     if facts.features:
         data = " --data DATA"
-        use = f"train COUNTS{data} --users users.json -o model"
-    commands = f"affinerank estimate COUNTS{data} -o users.json", f"affinerank {use}"
+        use = f"train COUNTS{data} --click-model click-model.json -o model"
+    commands = (
+        f"affinerank estimate COUNTS{data} -o click-model.json",
+        f"affinerank {use}",
+    )
     yield Step("correct", "Correct the clicks", (says,), commands=commands)
     if facts.first is not None and facts.first.better.any():
         says = (

@@ -1,4 +1,4 @@
-"""How well an estimated user model is known: standard errors by pool of ranks."""
+"""How well an estimated click model is known: standard errors by pool of ranks."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ class Bands:
 
 
 def replicate_bands(
-    users: TrustModel, replicates: Sequence[TrustModel], gauge: Gauge
+    click_model: TrustModel, replicates: Sequence[TrustModel], gauge: Gauge
 ) -> Bands:
     """Return standard deviations over replicates, around the estimate, in a gauge.
 
     Without replicates there are none. How often such bands cover the truth is not
     known: they leave out the bias of the method itself.
     """
-    shown = gauge(users)
+    shown = gauge(click_model)
     if not replicates:
         none = np.full_like(shown.alpha, np.nan)
         return Bands(shown.alpha, shown.beta, none, none)
-    depth = users.depth
+    depth = click_model.depth
     others = [gauge(replicate.to_depth(depth)) for replicate in replicates]
     values = np.array([[other.alpha[:depth], other.beta[:depth]] for other in others])
     return Bands(shown.alpha, shown.beta, *values.std(axis=0, ddof=1))

@@ -60,16 +60,16 @@ def estimate(
     parts = [whole]
     if of is not None:
         parts = [rows.select(of == z).merged() for z in range(len(names))]
-    models = _users(parts, pools)
-    average = models[0] if of is None else _users([whole], pools)[0]
+    models = _click_model(parts, pools)
+    average = models[0] if of is None else _click_model([whole], pools)[0]
     about = replace(Estimate.of(average, whole), notes=(NOTE,))
     if of is None:
         return about
-    users = SegmentedModel(dict(zip(names, models, strict=True)))
-    return replace(about, users=users, average=average)
+    click_model = SegmentedModel(dict(zip(names, models, strict=True)))
+    return replace(about, click_model=click_model, average=average)
 
 
-def _users(parts: list[ClickRows], pools: RankPools) -> list[TrustModel]:
+def _click_model(parts: list[ClickRows], pools: RankPools) -> list[TrustModel]:
     """Fit the users of each segment, whose position bias is 1 at the first rank."""
     from scipy.optimize import minimize
 

@@ -1,6 +1,6 @@
 r"""What clicks can tell, and how far an estimate is from the truth.
 
-The user models :math:`(\alpha, \beta)` and :math:`(a \alpha, \beta + t \alpha)` give
+The click models :math:`(\alpha, \beta)` and :math:`(a \alpha, \beta + t \alpha)` give
 the same clicks, with relevance rescaled and shifted alike for every document, which
 leaves every ranking as it is. That freedom is the *gauge*. So estimates are compared
 modulo gauge, and reported in one of two:
@@ -111,34 +111,37 @@ def error_by_row(found: ClickModel, truth: ClickModel, rows: ClickRows) -> Gauge
     return gauge_error(first, second, rows.impressions)
 
 
-def display_gauge(users: TrustModel) -> TrustModel:
-    """Return the same user model with alpha_1 = 1 and beta_1 = 0.
+def display_gauge(click_model: TrustModel) -> TrustModel:
+    """Return the same click model with alpha_1 = 1 and beta_1 = 0.
 
     >>> shown = display_gauge(TrustModel.from_zeta([0.9, 0.5], [0.5, 0.1]))
     >>> shown.alpha.round(12).tolist(), shown.beta.round(12).tolist()
     ([1.0, 1.0], [0.0, -0.4])
     """
-    slope, intercept = users.alpha[0], users.beta[0]
+    slope, intercept = click_model.alpha[0], click_model.beta[0]
     if slope == 0:
         raise DataError("rank 1: alpha is 0, so it cannot be the reference")
-    return _in_gauge(users, 1.0 / slope, -intercept / slope)
+    return _in_gauge(click_model, 1.0 / slope, -intercept / slope)
 
 
-def inference_gauge(users: TrustModel, impressions: ArrayLike) -> TrustModel:
+def inference_gauge(click_model: TrustModel, impressions: ArrayLike) -> TrustModel:
     """Return it with mean alpha 1 and mean beta/alpha 0 over impressions by rank."""
     weight = _shares(impressions)
-    alpha, beta = users.at_ranks(np.arange(1, len(weight) + 1))
+    alpha, beta = click_model.at_ranks(np.arange(1, len(weight) + 1))
     mean = float(weight @ alpha)
     if np.any(alpha[weight > 0] == 0) or mean == 0:
         raise DataError("alpha is 0 at a rank, or on average, so there is no gauge")
-    return _in_gauge(users, 1.0 / mean, -_mean_ratio(beta, alpha, weight))
+    return _in_gauge(click_model, 1.0 / mean, -_mean_ratio(beta, alpha, weight))
 
 
-def _in_gauge(users: TrustModel, a: float, t: float) -> TrustModel:
-    alpha, beta = a * users.alpha, users.beta + t * users.alpha
-    span = users.span and ((users.span[0] - t) / a, (users.span[1] - t) / a)
+def _in_gauge(click_model: TrustModel, a: float, t: float) -> TrustModel:
+    alpha, beta = a * click_model.alpha, click_model.beta + t * click_model.alpha
+    span = click_model.span and (
+        (click_model.span[0] - t) / a,
+        (click_model.span[1] - t) / a,
+    )
     return replace(
-        users, alpha=alpha, beta=beta, identified="gauge", span=span, _eps=None
+        click_model, alpha=alpha, beta=beta, identified="gauge", span=span, _eps=None
     )
 
 

@@ -94,8 +94,8 @@ class QueryLists(NamedTuple):
     def estimate(self, bias: Floats, note: str) -> Estimate:
         """Describe users of this bias ``[depth]``, in logs, known up to a factor."""
         alpha = np.exp(bias - bias[0])
-        users = TrustModel(alpha=alpha, beta=0 * alpha, identified="gauge")
-        return replace(Estimate.of(users, self.rows), notes=(note,))
+        click_model = TrustModel(alpha=alpha, beta=0 * alpha, identified="gauge")
+        return replace(Estimate.of(click_model, self.rows), notes=(note,))
 
 
 def minimised(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:

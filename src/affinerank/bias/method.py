@@ -70,8 +70,8 @@ class Estimate(Tabular):
     and ``error``, and notes on the users how they were estimated.
 
     Attributes:
-        users: The user model.
-        average: The same by pool, where ``users`` do not go by rank alone.
+        click_model: The click model.
+        average: The same by pool, where ``click_model`` do not go by rank alone.
         pools: Which ranks share their parameters.
         clicks: ``[n_pools]`` clicks at each.
         inference: Alpha and beta in the gauge for inference, with bands if there are.
@@ -88,7 +88,7 @@ class Estimate(Tabular):
         error: Against the truth, where it was given.
     """
 
-    users: Any
+    click_model: Any
     pools: RankPools
     clicks: Floats
     inference: Bands
@@ -107,14 +107,17 @@ class Estimate(Tabular):
 
     @classmethod
     def of(
-        cls, users: TrustModel, rows: ClickRows, replicates: Sequence[TrustModel] = ()
+        cls,
+        click_model: TrustModel,
+        rows: ClickRows,
+        replicates: Sequence[TrustModel] = (),
     ) -> Estimate:
         """Describe users with values at every rank; bands are from replicates."""
         seen = rows.by_rank(rows.impressions)
         gauges = partial(inference_gauge, impressions=seen), display_gauge
-        bands = [replicate_bands(users, replicates, gauge) for gauge in gauges]
+        bands = [replicate_bands(click_model, replicates, gauge) for gauge in gauges]
         pools = RankPools(np.arange(len(seen)), seen)
-        return cls(users, pools, rows.by_rank(rows.clicks), bands[0], bands[1])
+        return cls(click_model, pools, rows.by_rank(rows.clicks), bands[0], bands[1])
 
     def _line(self) -> str:
         found = ""
@@ -130,7 +133,7 @@ class Estimate(Tabular):
 
     def by_rank(self) -> list[dict[str, Any]]:
         """One row per pool: ranks, impressions, clicks, alpha and beta with bands."""
-        pools, shown = self.pools, self.average or self.users
+        pools, shown = self.pools, self.average or self.click_model
         first = np.arange(pools.n_pools)
         first = first if self.average else np.searchsorted(pools.of_rank, first)
         columns = {
@@ -208,8 +211,8 @@ class Method:
             rankers train to the last epoch after users are found, and ``held_out``, a
             :class:`HeldOutLogs`, chooses an epoch from then on.
         refit: From rows, features, settings, a random generator and a first fit to
-            these rows' original to a fit that has ``users``, without bands and the
-            like; the first fit is made without one. ``None`` if it is too slow to be
+            these rows' original to a fit that has ``click_model``, without bands and
+            the like; the first fit is made without one. ``None`` if it is too slow to be
             repeated.
     """
 

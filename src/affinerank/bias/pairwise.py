@@ -109,8 +109,8 @@ def estimate(lists: QueryLists, settings: EstimationSettings) -> Estimate:
         if np.abs(plus - before).max() < LEAST:
             break
     found = lists.estimate(np.log(plus), "position bias only, by pairwise debiasing")
-    users = replace(found.users, provenance={"t_minus": minus.tolist()})
-    return replace(found, users=users)
+    click_model = replace(found.click_model, provenance={"t_minus": minus.tolist()})
+    return replace(found, click_model=click_model)
 
 
 ROW = by_features("pairwise-debiasing", "Pairwise debiasing", estimate)

@@ -27,13 +27,19 @@ from affinerank.support.errors import ConfigError
 from affinerank.support.progress import Progress
 
 
+def click_model_option(text: str) -> Any:
+    """Read a file of a click model; return the text of a row of a table as it is."""
+    if text.endswith(".json"):
+        return load(Path(text))
+    return text
+
+
 def simulate(
     data: Data,
     *,
     clicks: float | None = None,
     sessions: float | None = None,
-    users_model: str = CLICK_MODEL,
-    users: Path | None = None,
+    click_model: str = CLICK_MODEL,
     ranker: list[str] | None = None,
     relevance: str = "binary",
     policy: list[str] | None = None,
@@ -44,7 +50,7 @@ def simulate(
     context: str = "none",
     features: Path | None = None,
     personal: float = 0.0,
-    save_users: Path | None = None,
+    save_click_model: Path | None = None,
     relevant_above: float = RELEVANT_ABOVE,
     of: LabelledData,
     seed: Seed = 0,
@@ -61,8 +67,8 @@ def simulate(
     Options:
         clicks: Clicks to aim at, as in 1e6; by default 100 per query of the shop.
         sessions: Sessions to draw, instead of clicks.
-        users_model: How users click: {CLICK_MODELS}, with parameters as in
-            'trust(eta=2, eps_minus_1=0.35)'.
+        click_model: How users click: a file of a click model, JSON; or {CLICK_MODELS},
+            with parameters as in 'trust(eta=2, eps_minus_1=0.35)'.
         ranker: production, production:SEED, or a ranker's folder; several share the
             sessions, as in production=0.7.
         relevance: binary, or graded: label / 4.
@@ -73,7 +79,7 @@ def simulate(
         context: Count by the last click above, too: none, last-click.
         features: For the shop, write the table of its products, CSV or Parquet.
         personal: For the shop, share of the users whose taste production knows.
-        save_users: Write the true user model, JSON.
+        save_click_model: Write the true click model, JSON.
     """
     from affinerank.clicks.shop_log import write_product_table
     from affinerank.clicks.traffic import Traffic
@@ -94,7 +100,7 @@ def simulate(
             "nothing to write: give --log FILE, --counts FILE, or of the shop "
             "--features FILE"
         )
-    require_writable(log, counts, features, save_users, reads=[data, users])
+    require_writable(log, counts, features, save_click_model, reads=[data, click_model])
     require_writable(counts, suffix=".parquet")
     require_writable(log, suffix=(".parquet", ".csv") if is_shop_log else ".parquet")
     require_writable(features, suffix=(".parquet", ".csv"))
@@ -108,7 +114,7 @@ def simulate(
             "--data-column": of.data_column,
             "--list-id": of.list_id,
             "--personal": personal and not is_shop_log,
-            "--save-users": save_users and log is None and counts is None,
+            "--save-click-model": save_click_model and log is None and counts is None,
         }
         for option, is_given in unused.items():
             if is_given:
@@ -126,8 +132,7 @@ def simulate(
             source.world,
             parse_split(of.split) if of.split else None,
             personal=personal,
-            users=load(users),
-            click_model=users_model,
+            click_model=click_model_option(click_model),
             relevance=relevance,
             relevant_above=relevant_above,
             traffic=traffic,
@@ -138,7 +143,7 @@ def simulate(
             log,
             clicks=clicks,
             sessions=sessions,
-            save_users=save_users,
+            save_click_model=save_click_model,
             seed=seed,
             progress=progress,
         )
@@ -151,8 +156,7 @@ def simulate(
         )
         simulation = prepare_simulation(
             read,
-            load(users),
-            click_model=users_model,
+            click_model_option(click_model),
             rankers=rankers,
             relevance=relevance,
             relevant_above=relevant_above,
@@ -165,7 +169,7 @@ def simulate(
             sessions=sessions,
             log=log,
             counts=counts,
-            save_users=save_users,
+            save_click_model=save_click_model,
             context=context,
             seed=seed,
             progress=progress,

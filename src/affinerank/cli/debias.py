@@ -30,7 +30,7 @@ def debias(
     to: Annotated[str, Option("--format")] = "parquet",
     grades: Annotated[int, Option(min=1, max=100)] = 4,
     least_impressions: Annotated[int, Option(min=1)] = 10,
-    users: Path | None = None,
+    click_model: Path | None = None,
     data: str | None = None,
     estimator: str = ESTIMATOR,
     clip: str | None = None,
@@ -41,7 +41,8 @@ def debias(
 ) -> Result:
     """Write debiased labels, for those who train elsewhere.
 
-    Example: affinerank debias counts.parquet --users users.json -o labels.parquet
+    Example: affinerank debias counts.parquet --click-model click-model.json
+    -o labels.parquet
 
     Options:
         output: Labels to write.
@@ -59,11 +60,11 @@ def debias(
         known = ", ".join(JUDGMENTS)
         raise ConfigError(f"--format must be parquet, {known}, got {to!r}")
     suffix = ".parquet" if parquet else None
-    require_writable(output, reads=[counts, users, data], suffix=suffix)
+    require_writable(output, reads=[counts, click_model, data], suffix=suffix)
     clicks = days.load(counts)
     labels = debiased(
         clicks,
-        load(users, clicks, seed),
+        load(click_model, clicks, seed),
         data=of.read(data),
         estimator=estimator,
         clip=clip,

@@ -58,12 +58,25 @@ def demo_steps(seed: int = 0) -> list[Step]:
         ),
         Step(
             "How users click, estimated from the clicks alone.",
-            ("estimate", "counts.parquet", *products, "-o", "users.json", *seeded),
+            (
+                "estimate",
+                "counts.parquet",
+                *products,
+                "-o",
+                "click-model.json",
+                *seeded,
+            ),
         ),
         Step(
             "A ranker that learns from corrected clicks.",
             (
-                *("train", "counts.parquet", *products, "--users", "users.json"),
+                *(
+                    "train",
+                    "counts.parquet",
+                    *products,
+                    "--click-model",
+                    "click-model.json",
+                ),
                 *("-o", "model", *seeded),
             ),
         ),

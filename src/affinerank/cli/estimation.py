@@ -28,7 +28,7 @@ AUTO = "auto"
 def estimate(
     counts: Counts,
     *,
-    output: Output = Path("users.json"),
+    output: Output = Path("click-model.json"),
     data: str | None = None,
     method: str = AUTO,
     settings: Set = None,
@@ -48,17 +48,17 @@ def estimate(
     Example: affinerank estimate counts.parquet --data yahoo-like:500
 
     Options:
-        output: User model to write, JSON.
+        output: Click model to write, JSON.
         method: auto, {METHODS}.
-        truth: The true user model, to compare with.
+        truth: The true click model, to compare with.
         plot: Draw alpha and beta: .png, .svg, .pdf, .html.
         least_clicks: Ranks with fewer are pooled with the next.
         replicates: Resamples behind the bands of the EM.
     """
     from affinerank.bias.method import EstimationSettings
-    from affinerank.clicks.models.files import save_users
+    from affinerank.clicks.models.files import save_click_model
     from affinerank.output.charts import bias_figure, figure_format, save_figure
-    from affinerank.pipeline.click_model import estimate_users
+    from affinerank.pipeline.click_model import estimate_click_model
 
     how = EstimationSettings(
         method=method,
@@ -70,15 +70,15 @@ def estimate(
     require_writable(output, plot, reads=[counts, data, truth])
     if plot is not None:
         figure_format(plot)
-    true_users = load(truth)
+    true_click_model = load(truth)
     clicks, read = days.load(counts), of.read(data)
-    found = estimate_users(
-        clicks, read, settings=how, truth=true_users, progress=progress
+    found = estimate_click_model(
+        clicks, read, settings=how, truth=true_click_model, progress=progress
     )
-    save_users(found.users, output)
+    save_click_model(found.click_model, output)
     about: dict[str, Any] = {**found.to_dict(), "written": str(output)}
     if plot is not None:
-        true = found.truth_by_rank(true_users) if true_users else None
+        true = found.truth_by_rank(true_click_model) if true_click_model else None
         save_figure(bias_figure(found.by_rank(), true), plot)
         about["plot"] = str(plot)
     return about, display.estimated

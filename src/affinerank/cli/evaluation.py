@@ -28,7 +28,7 @@ def evaluate(
     data: str,
     metric: str | None = None,
     counts: Path | None = None,
-    users: Path | None = None,
+    click_model: Path | None = None,
     estimator: str = CORRECTION,
     against: str | None = None,
     among: str = "all",
@@ -60,9 +60,9 @@ def evaluate(
             always, and a ranker that logged (column ranker; by default the latest).
         among: With --counts, which documents are ranked: all, or shown.
         rank_weights: With --counts: weights of ranks 1, 2, ..., as in 1,0.5.
-        estimated_from: With estimated --users: the counts they came from; of splits,
+        estimated_from: With an estimated --click-model: its counts; of splits,
             train.
-        replicates: With estimated --users: refits for each interval.
+        replicates: With estimated --click-model: refits for each interval.
     """
     from affinerank.evaluation.metrics import Metric
     from affinerank.pipeline.evaluate import evaluate_rankers
@@ -75,9 +75,14 @@ def evaluate(
 
     rankers = {str(folder): load_ranker(folder) for folder in models}
     if counts is None:
-        if (users, rank_weights, estimated_from, among) != (None, None, None, "all"):
+        if (click_model, rank_weights, estimated_from, among) != (
+            None,
+            None,
+            None,
+            "all",
+        ):
             raise ConfigError(
-                "--users, --among, --rank-weights and --estimated-from are about "
+                "--click-model, --among, --rank-weights and --estimated-from are about "
                 "clicks: give --counts with them"
             )
         if against is not None or of.source(data).synthetic:
@@ -109,7 +114,7 @@ def evaluate(
         rankers,
         held,
         _data_of(held, data, of),
-        load(users, held),
+        load(click_model, held),
         settings=settings,
         estimated_from=source,
         progress=progress,

@@ -26,7 +26,7 @@ def importance(
     *,
     counts: Path | None = None,
     data: str | None = None,
-    users: Path | None = None,
+    click_model: Path | None = None,
     estimator: str = CORRECTION,
     repeats: Annotated[int, Option(min=1)] = 5,
     of: DataOptions,
@@ -53,7 +53,7 @@ def importance(
         raise ConfigError("--counts and --data go together: clicks and features")
     if counts is not None:
         clicks = days.load(counts)
-        known = load(users, clicks, seed)
+        known = load(click_model, clicks, seed)
         found = feature_importance(
             ranker,
             clicks,

@@ -48,8 +48,8 @@ def train(
     *,
     data: str,
     output: Output,
-    users: Path | None = None,
-    save_users: Path | None = None,
+    click_model: Path | None = None,
+    save_click_model: Path | None = None,
     engine: Annotated[str | None, Option("--for")] = None,
     auto: bool = False,
     budget: str | None = None,
@@ -80,11 +80,11 @@ def train(
     rise or fall (monotone=price=-1,rating=+1).
 
     Example: affinerank train counts.parquet --data yahoo-like:500
-    --users users.json -o model
+    --click-model click-model.json -o model
 
     Options:
         output: New folder for the ranker.
-        save_users: Write the estimated user model to this file.
+        save_click_model: Write the estimated click model to this file.
         engine: Train a ranker that this engine can serve: opensearch, elasticsearch,
             solr, vespa or ranklib. Trees by default; some engines also take --ranker
             linear-model.
@@ -92,7 +92,7 @@ def train(
         budget: Most time for --auto (or --safe), as in 90s, 5m or 1h; 5m by default.
         estimator: {ESTIMATORS} ({ESTIMATOR} by default). Several are trained together,
             one folder each.
-        strict: Reject ranks that the user model lacks.
+        strict: Reject ranks that the click model lacks.
         ranker: {RANKERS} ({RANKER} by default).
         recipe: {RECIPE}: held-out queries choose the learning rate and the number of
             epochs (or trees), then the ranker is trained on all queries; {PAPER}: as
@@ -115,13 +115,16 @@ def train(
     """
     from affinerank.pipeline.compare import parse_budget, train_chosen
     from affinerank.pipeline.safe import train_safe
-    from affinerank.pipeline.weighing import require_users_possible
+    from affinerank.pipeline.weighing import require_click_model_possible
 
     # Check the options before anything is read.
     if output.exists():
         raise ConfigError(f"{output}: exists already; choose another name or remove it")
     require_writable(
-        output, checkpoint, save_users, reads=[counts, data, users, validation]
+        output,
+        checkpoint,
+        save_click_model,
+        reads=[counts, data, click_model, validation],
     )
     if validation is not None and patience is None:
         raise ConfigError("--validation needs --patience, to know when to stop")
@@ -156,19 +159,23 @@ def train(
         plan = _with_settings(plan, setting_pairs)
 
     # Whether a click model is needed; --auto and --safe evaluate with one.
-    click_model = load(users)
+    known_model = load(click_model)
     evaluators = (CORRECTION,) if auto or safe else ()
-    needs_click_model = require_users_possible(
-        (*plan.estimators, *evaluators), click_model
+    needs_click_model = require_click_model_possible(
+        (*plan.estimators, *evaluators), known_model
     )
-    if save_users is not None and (click_model is not None or not needs_click_model):
-        raise ConfigError("--save-users is for users that are estimated here")
+    if save_click_model is not None and (
+        known_model is not None or not needs_click_model
+    ):
+        raise ConfigError(
+            "--save-click-model is for a click model that is estimated here"
+        )
 
     # Read clicks and features, and compare the click model with the clicks.
     clicks = days.load(counts)
     dataset = data_options.read(data)
     if needs_click_model:
-        click_model = load(users, clicks, seed)
+        known_model = load(click_model, clicks, seed)
     if engine is not None:
         plan = _plan_for_engine(plan, engine, dataset)
         plan = _with_settings(plan, setting_pairs)
@@ -179,7 +186,7 @@ def train(
         trained, choice = train_chosen(
             clicks,
             dataset,
-            click_model,
+            known_model,
             settings=plan,
             strict=strict,
             progress=progress,
@@ -188,7 +195,7 @@ def train(
         trained = train_safe(
             clicks,
             dataset,
-            click_model,
+            known_model,
             production=production,
             settings=plan,
             strict=strict,
@@ -204,7 +211,7 @@ def train(
             plan,
             clicks,
             dataset,
-            click_model,
+            known_model,
             validation=validation_part,
             clip=clip,
             checkpoint=checkpoint,
@@ -217,7 +224,11 @@ def train(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ["RANK"] != "0":
         return None
     about = _write(
-        trained, choice, output, save_users=save_users, importance=importance
+        trained,
+        choice,
+        output,
+        save_click_model=save_click_model,
+        importance=importance,
     )
     return about, display.trained
 
@@ -375,12 +386,12 @@ def _write(
     choice: Any,
     output: Path,
     *,
-    save_users: Path | None,
+    save_click_model: Path | None,
     importance: bool,
 ) -> dict[str, Any]:
-    """Write the rankers, and the estimated user model; return plain data about them."""
+    """Write the rankers and the estimated click model; return data about them."""
     if trained.estimate is not None:
-        _report_estimate(trained.estimate, save_users)
+        _report_estimate(trained.estimate, save_click_model)
     about: dict[str, Any] = trained.save(output)
     if choice is not None:
         about["choice"] = choice.to_dict()
@@ -392,12 +403,12 @@ def _write(
     return about
 
 
-def _report_estimate(estimate: Any, save_users: Path | None) -> None:
+def _report_estimate(estimate: Any, save_click_model: Path | None) -> None:
     """Say how the click model was estimated, and write it if asked to."""
-    display.say(f"no --users: estimated by {estimate.method} ({estimate.why})")
+    display.say(f"no --click-model: estimated by {estimate.method} ({estimate.why})")
     for note in estimate.notes:
         display.say(f"note: {note}")
-    if save_users is not None:
-        from affinerank.clicks.models.files import save_users as write_users
+    if save_click_model is not None:
+        from affinerank.clicks.models.files import save_click_model as write_click_model
 
-        write_users(estimate.users, save_users)
+        write_click_model(estimate.click_model, save_click_model)

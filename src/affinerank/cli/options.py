@@ -20,7 +20,7 @@ Options:
     settings: A setting, as in epochs=12.
     timings: Print how long each stage took.
     top_k: Show only the first K documents.
-    users: User model, JSON.
+    click_model: Click model, JSON.
 """
 
 from __future__ import annotations
@@ -330,15 +330,17 @@ def _documented(owner: object) -> tuple[str, dict[str, str]]:
     return text, {name: " ".join(words.split()) for name, words in told}
 
 
-def load(users: Path | None, counts: Any = None, seed: int = 0) -> Any:
-    """Read a user model, if one is named; warn where counts prefer others."""
-    from affinerank.clicks.models.files import load_users
+def load(click_model: Path | None, counts: Any = None, seed: int = 0) -> Any:
+    """Read a click model, if one is named; warn where counts prefer others."""
+    from affinerank.clicks.models.files import load_click_model
 
-    known = None if users is None else load_users(users)
+    known = None if click_model is None else load_click_model(click_model)
     if known is not None and counts is not None:
-        from affinerank.pipeline.click_model import hold_users_against_log
+        from affinerank.pipeline.click_model import check_click_model_against_log
 
-        hold_users_against_log(counts, known, name=f"the users of {users}", seed=seed)
+        check_click_model_against_log(
+            counts, known, name=f"the users of {click_model}", seed=seed
+        )
     return known
 
 

@@ -22,7 +22,7 @@ from affinerank.cli.options import (
 def plan_swaps(
     counts: Counts,
     *,
-    users: Path,
+    click_model: Path,
     data: str | None = None,
     ranker: list[Path] | None = None,
     target: float | None = None,
@@ -32,10 +32,11 @@ def plan_swaps(
 ) -> Result:
     """Plan the fewest sessions with swapped documents until something is known.
 
-    Example: affinerank plan-swaps counts.parquet --users users.json -o swaps.parquet
+    Example: affinerank plan-swaps counts.parquet --click-model click-model.json
+    -o swaps.parquet
 
     Options:
-        users: User model, JSON: the best guess so far.
+        click_model: Click model, JSON: the best guess so far.
         ranker: Folder of a ranker: plan until its DCG@10 is known to differ from that
             of a second one (given alike), or of the logged ranking. Left out, until
             alpha and beta are known.
@@ -47,10 +48,10 @@ def plan_swaps(
     from affinerank.pipeline.plan_swaps import plan_swaps
     from affinerank.rankers.loading import load_ranker
 
-    require_writable(output, suffix=".parquet", reads=[counts, users, data])
+    require_writable(output, suffix=".parquet", reads=[counts, click_model, data])
     found = plan_swaps(
         Days().load(counts),
-        load(users),
+        load(click_model),
         data=of.read(data),
         rankers=tuple(map(load_ranker, ranker or [])),
         target=target,

@@ -1,4 +1,4 @@
-"""Clicks drawn from a user model, on rankings of labelled data.
+"""Clicks drawn from a click model, on rankings of labelled data.
 
 Two ways draw from the same placements (:mod:`affinerank.clicks.traffic`):
 
@@ -35,7 +35,7 @@ def simulate_counts(
 ) -> ClickCounts:
     """Draw the counts of ``n_sessions`` sessions, by the last click above if asked."""
     require_sessions(n_sessions)
-    by_rank = simulation.users.click_probability(np.array([1]), np.array([0.0]))
+    by_rank = simulation.click_model.click_probability(np.array([1]), np.array([0.0]))
     if by_rank is None or context:
         return _counted_sessions(simulation, n_sessions, rng, context)
     per_query = rng.multinomial(n_sessions, simulation.query_share)
@@ -44,7 +44,7 @@ def simulate_counts(
     for ranker in range(len(simulation.names)):
         blocks = list(simulation.placed(ranker, per_ranker[:, ranker], rng))
         doc, rank, shown = (np.concatenate(c) for c in zip(*blocks, strict=True))
-        rate = simulation.users.click_probability(rank, simulation.relevance[doc])
+        rate = simulation.click_model.click_probability(rank, simulation.relevance[doc])
         clicked = rng.binomial(shown, np.clip(np.asarray(rate), 0.0, 1.0))
         none = np.zeros_like(doc)  # neither segment nor context
         parts.append(np.stack([doc, rank, none + ranker, none, none, shown, clicked]))

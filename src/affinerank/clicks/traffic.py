@@ -113,7 +113,7 @@ class Simulation(Tabular):
         order: ``[n_rankers, n_docs]`` row of the document at each place of each list.
         names: ``[n_rankers]`` names of the rankers.
         relevance: ``[n_docs]`` probability of relevance.
-        users: How users click.
+        click_model: How users click.
         policies: How lists are changed, or drawn.
         scores: ``[n_rankers, n_docs]`` of the document at each place, for policies that
             draw by them.
@@ -129,7 +129,7 @@ class Simulation(Tabular):
     order: Ints
     names: tuple[str, ...]
     relevance: Floats
-    users: ClickModel
+    click_model: ClickModel
     policies: tuple[AnyPolicy, ...]
     scores: Floats
     query_share: Floats
@@ -139,7 +139,7 @@ class Simulation(Tabular):
     policy: str = ""
 
     def _line(self) -> str:
-        return f"{self.data!r} ranked by {', '.join(self.names)}, {self.users!r}"
+        return f"{self.data!r} ranked by {', '.join(self.names)}, {self.click_model!r}"
 
     def _rows(self) -> list[dict[str, Any]]:
         shares = zip(self.names, self.ranker_share.tolist(), strict=True)
@@ -181,8 +181,10 @@ class Simulation(Tabular):
     @property
     def segments(self) -> tuple[str, ...]:
         """Names of the segments of users; none where all are alike."""
-        users = self.users
-        return tuple(users.models) if isinstance(users, SegmentedModel) else ()
+        click_model = self.click_model
+        return (
+            tuple(click_model.models) if isinstance(click_model, SegmentedModel) else ()
+        )
 
     @property
     def expected_clicks(self) -> float:
@@ -191,7 +193,7 @@ class Simulation(Tabular):
         for ranker, share in enumerate(self.ranker_share):
             ones = np.ones(self.data.n_queries)
             for doc, rank, sessions in self.placed(ranker, ones, None):
-                rate = self.users.click_probability(rank, self.relevance[doc])
+                rate = self.click_model.click_probability(rank, self.relevance[doc])
                 if rate is None:  # not by rank alone: take the mean of some sessions
                     drawn = self.draw(SAMPLED, np.random.default_rng(0))
                     return float(drawn["clicked"].sum()) / SAMPLED
@@ -214,15 +216,15 @@ class Simulation(Tabular):
         asked = query[session]
         doc = self.order[ranker[session], self.data.offsets[asked] + place]
         segment = np.zeros(size, dtype=np.int64)
-        if isinstance(self.users, SegmentedModel):
-            segment = self.users.draw(size, rng)
+        if isinstance(self.click_model, SegmentedModel):
+            segment = self.click_model.draw(size, rng)
         shown = Shown(session, rank, self.relevance[doc], asked, segment[session])
         return {
             "session_id": session,
             "query_id": asked,
             "doc_id": doc,
             "rank": rank.astype(np.int32),
-            "clicked": self.users.click(shown, rng),
+            "clicked": self.click_model.click(shown, rng),
             "ranker": ranker[session],
             "segment": shown.segment,
         }
@@ -241,7 +243,7 @@ def prepare(
     data: RankingDataset,
     rankings: Mapping[str, Ints],
     relevance: NDArray[np.floating],
-    users: ClickModel,
+    click_model: ClickModel,
     *,
     traffic: Traffic | None = None,
     scores: Mapping[str, Floats] | None = None,
@@ -253,14 +255,14 @@ def prepare(
         data: Queries and documents.
         rankings: For each ranker, ``[n_docs]`` the rank it gives each document.
         relevance: ``[n_docs]`` probability that a user finds the document relevant.
-        users: How users click; their probabilities must lie in [0, 1].
+        click_model: How users click; their probabilities must lie in [0, 1].
         traffic: Which queries come, and what is shown.
         scores: For each ranker, ``[n_docs]`` its scores, which some policies draw by;
             left out, minus the rank.
         rng: Draws which queries are frequent.
     """
     settings = traffic or Traffic()
-    users.require_probabilities()
+    click_model.require_probabilities()
     if data.n_queries == 0 or not rankings:
         raise DataError("nothing to show: give data with queries, and a ranker")
     gamma = np.asarray(relevance, dtype=np.float64)
@@ -283,7 +285,7 @@ def prepare(
         order=order,
         names=names,
         relevance=gamma,
-        users=users.to_depth(int(shown.max())),
+        click_model=click_model.to_depth(int(shown.max())),
         policies=tuple(settings.changes()),
         scores=np.stack([by[n][own] for n, own in zip(names, order, strict=True)]),
         query_share=query_share / query_share.sum(),

@@ -55,7 +55,7 @@ class AffineOptions(Division):
 def weigh(evidence: Evidence) -> Weights:
     """Subtract the clicks that trust alone brings, then divide: (c - beta) / alpha."""
     rows, options = evidence.rows, evidence.options
-    alpha, beta = evidence.known_users.at(rows)
+    alpha, beta = evidence.required_click_model.at(rows)
     alpha = options.clipped(alpha, rows)
     if rows.has_context or getattr(options, "rows", EQUAL) == INFORMATION:
         alpha = slopes_by_information(alpha, _rate_of_others(rows), rows)

@@ -8,7 +8,7 @@ from affinerank.estimators.estimator import Division, Estimator, Evidence, Weigh
 
 def weigh(evidence: Evidence) -> Weights:
     """Divide clicks by theta (eps+ + eps-) / eps+."""
-    theta, plus, minus = evidence.known_users.examination(evidence.rows)
+    theta, plus, minus = evidence.required_click_model.examination(evidence.rows)
     alpha = theta * (plus + minus) / plus
     return corrected(evidence.rows, evidence.options.clipped(alpha, evidence.rows))
 

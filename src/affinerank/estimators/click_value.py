@@ -41,17 +41,19 @@ from affinerank.estimators.relevance_scale import UnitLink
 from affinerank.support.arrays import Floats
 
 
-def valued(weights: Weights, rows: ClickRows, users: ClickModel | None) -> Weights:
+def valued(
+    weights: Weights, rows: ClickRows, click_model: ClickModel | None
+) -> Weights:
     """Multiply relevance by the value per click, where clicks have one.
 
     Args:
         weights: Relevance, by clicks.
         rows: The clicks, with their values.
-        users: How users click, if the weights rest on them.
+        click_model: How users click, if the weights rest on them.
     """
     if rows.values is None:
         return weights
-    low = UnitLink.of(users, rows).low if users is not None else 0.0
+    low = UnitLink.of(click_model, rows).low if click_model is not None else 0.0
     relevance = np.where(weights.known, weights.weight - low, 0.0)
     mean = rows.values.mean / rows.values.unit
     chance = rows.values.variance / rows.values.unit**2

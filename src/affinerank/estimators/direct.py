@@ -27,7 +27,7 @@ def predicted(evidence: Evidence, name: str) -> tuple[UnitLink, Floats, Floats]:
     Returns:
         The link, and mean and variance ``[n_docs]`` of relevance.
     """
-    link = UnitLink.of(evidence.known_users, evidence.rows)
+    link = UnitLink.of(evidence.required_click_model, evidence.rows)
     if not evidence.folds:
         raise ConfigError(f"{name} needs features: give --data")
     if any(CLICKS not in fold.scores for fold in evidence.folds):

@@ -98,7 +98,7 @@ class Evidence:
 
     Attributes:
         rows: Impressions and clicks.
-        users: How users click; ``None`` for estimators that need not know.
+        click_model: How users click; ``None`` for estimators that need not know.
         labels: ``[n_docs]`` relevance, where there are labels.
         folds: Rankers that learnt from other queries, where the estimator's ``learns``
             asks for some; every query is predicted in one fold.
@@ -106,17 +106,17 @@ class Evidence:
     """
 
     rows: ClickRows
-    users: ClickModel | None = None
+    click_model: ClickModel | None = None
     labels: Floats | None = None
     folds: Sequence[Fold] = ()
     options: Any = field(default_factory=NoOptions)
 
     @property
-    def known_users(self) -> ClickModel:
+    def required_click_model(self) -> ClickModel:
         """The users, or an error where there are none."""
-        if self.users is None:
-            raise ConfigError("this estimator needs a user model (--users)")
-        return self.users
+        if self.click_model is None:
+            raise ConfigError("this estimator needs a click model (--click-model)")
+        return self.click_model
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,6 +177,6 @@ class Estimator:
     learns: Callable[[Any], tuple[str, ...]] = _learns_nothing
 
     @property
-    def needs_users(self) -> bool:
+    def needs_click_model(self) -> bool:
         """Whether it must know how users click."""
         return self.needs in ("gauge", "examination")

@@ -8,7 +8,7 @@ from affinerank.estimators.estimator import Division, Estimator, Evidence, Weigh
 
 def weigh(evidence: Evidence) -> Weights:
     """Divide clicks by examination: alpha is theta and beta 0."""
-    theta, _, _ = evidence.known_users.examination(evidence.rows)
+    theta, _, _ = evidence.required_click_model.examination(evidence.rows)
     return corrected(evidence.rows, evidence.options.clipped(theta, evidence.rows))
 
 

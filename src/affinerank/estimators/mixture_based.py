@@ -27,9 +27,11 @@ LEAST_LOG = -30.0  # no level is ruled out altogether
 
 def weigh(evidence: Evidence) -> Weights:
     """Take the mean level, by the chance of each given the clicks."""
-    rows, users = evidence.rows, evidence.known_users
-    link = UnitLink.of(users, rows)
-    levels = np.asarray(users.provenance.get("levels") or (0.0, 1.0), dtype=np.float64)
+    rows, click_model = evidence.rows, evidence.required_click_model
+    link = UnitLink.of(click_model, rows)
+    levels = np.asarray(
+        click_model.provenance.get("levels") or (0.0, 1.0), dtype=np.float64
+    )
     likelihood = _log_likelihood(link, levels)
     pool = rank_pools(rows)
     shares = _shares(likelihood, pool, rows.by_doc(rows.impressions) > 0)[pool]

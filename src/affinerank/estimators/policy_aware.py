@@ -40,7 +40,7 @@ def weigh(evidence: Evidence) -> Weights:
     if rows.exposure and not (rows.has_context or rows.segments):
         return _by_exposure(evidence, rows.exposure)
     # Average over the impressions that there were.
-    shown, known = rows.by_doc(n)[rows.doc], evidence.known_users.at(rows)
+    shown, known = rows.by_doc(n)[rows.doc], evidence.required_click_model.at(rows)
     alpha, beta = (rows.by_doc(n * each)[rows.doc] / shown for each in known)
     return corrected(rows, evidence.options.clipped(alpha, rows), beta)
 
@@ -55,7 +55,7 @@ def _by_exposure(evidence: Evidence, exposure: ExpectedExposure) -> Weights:
     rows = evidence.rows
     _require_possible(exposure, rows)
     depth = int(exposure.rank.max(initial=1))
-    alpha, beta = evidence.known_users.at(ClickRows.of_ranks(depth))
+    alpha, beta = evidence.required_click_model.at(ClickRows.of_ranks(depth))
     mean_alpha, mean_beta = (
         np.bincount(exposure.doc, exposure.chance * by[exposure.rank - 1], rows.n_docs)
         for by in (alpha, beta)

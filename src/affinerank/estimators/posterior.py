@@ -38,7 +38,7 @@ class PosteriorOptions:
 
 def weigh(evidence: Evidence) -> Weights:
     """Shrink corrected clicks towards the stacked prior."""
-    link = UnitLink.of(evidence.known_users, evidence.rows)
+    link = UnitLink.of(evidence.required_click_model, evidence.rows)
     return link.weights(*shrink(link, *stacked_prior(link, evidence.folds)))
 
 

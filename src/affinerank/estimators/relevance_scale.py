@@ -38,10 +38,10 @@ class UnitLink:
     span: float = 1.0
 
     @classmethod
-    def of(cls, users: ClickModel, rows: ClickRows) -> UnitLink:
+    def of(cls, click_model: ClickModel, rows: ClickRows) -> UnitLink:
         """Bring alpha and beta of each row into the gauge."""
-        alpha, beta = users.at(rows)
-        low, high = users.span or possible_span(alpha, beta, rows.impressions)
+        alpha, beta = click_model.at(rows)
+        low, high = click_model.span or possible_span(alpha, beta, rows.impressions)
         span = high - low
         return cls(rows, alpha * span, beta + alpha * low, low, span)
 

@@ -125,7 +125,7 @@ def out_of_fold(folds: Sequence[Fold], name: str, rows: ClickRows) -> Floats:
 
 def predict(
     rows: ClickRows,
-    users: ClickModel,
+    click_model: ClickModel,
     folds: Sequence[Fold],
     scores: Floats,
     *,
@@ -135,12 +135,12 @@ def predict(
 
     Args:
         rows: Clicks on what was shown.
-        users: How users click.
+        click_model: How users click.
         folds: Rankers of other queries, that explain clicks.
         scores: ``[n_docs]`` of the ranker that is judged.
         groups: Of the jackknife; with 0, relevance alone is asked for, not its error.
     """
-    link = UnitLink.of(users, rows)
+    link = UnitLink.of(click_model, rows)
     near = _columns(rows, folds, scores)
     columns = [*near, (_rank_shown(rows), -1)]
     m, alike = _expected(columns, link)
@@ -224,7 +224,7 @@ def _others(link: UnitLink, m: Floats) -> tuple[Floats, Floats]:
 
 
 def by_information(
-    rows: ClickRows, users: ClickModel, folds: Sequence[Fold]
+    rows: ClickRows, click_model: ClickModel, folds: Sequence[Fold]
 ) -> Weights:
     r"""Correct clicks; of a document's rows, each counts by what it knows.
 
@@ -232,7 +232,7 @@ def by_information(
     of other queries expect. Own clicks have no part in h, so that the weighted mean of
     a document's corrected rows is unbiased.
     """
-    link, (alpha, beta) = UnitLink.of(users, rows), users.at(rows)
+    link, (alpha, beta) = UnitLink.of(click_model, rows), click_model.at(rows)
     rate = link.rate(stacked_prior(link, folds)[0])
     return corrected(rows, slopes_by_information(alpha, rate, rows), beta)
 

@@ -1,6 +1,6 @@
 r"""Intervals where how users click was estimated: the model is fitted to resamples.
 
-An estimated user model adds its own error to every value, and is known only up to
+An estimated click model adds its own error to every value, and is known only up to
 gauge. So only differences of rankings of the same documents are estimated, in the gauge
 where alpha is 1 and beta / alpha is 0 on average over the impressions: in units of
 clicks at an average rank. Two resamples give the two intervals, each with a refit:
@@ -73,32 +73,32 @@ class Differences:
     weigh: Weigh
     predict: Sequence[Predict] = ()
 
-    def by_query(self, users: ClickModel, among: Bools | None = None) -> Floats:
+    def by_query(self, click_model: ClickModel, among: Bools | None = None) -> Floats:
         """``[n_differences, n_queries]`` in clicks at an average rank.
 
         Relevance times the mean alpha over impressions; the shift that would make the
         mean of beta / alpha 0 cancels. Predictions rest on the queries ``among``.
         """
         rows = self.rows if among is None else self.rows.select(among[self.rows.query])
-        weights, query = self.weigh(self.rows, users), self.rows.query_of_doc
-        unknown = [each(rows, users, groups=0).relevance for each in self.predict]
+        weights, query = self.weigh(self.rows, click_model), self.rows.query_of_doc
+        unknown = [each(rows, click_model, groups=0).relevance for each in self.predict]
         values = [
             by_query(weights, each, query, unknown[i] if unknown else 0.0)
             for i, each in enumerate(self.rank_weights)
         ]
-        return np.stack(values) * mean_alpha(self.rows, users)
+        return np.stack(values) * mean_alpha(self.rows, click_model)
 
-    def errors(self, users: ClickModel) -> Floats:
+    def errors(self, click_model: ClickModel) -> Floats:
         """``[n_differences]`` variance by what predictions leave open."""
         if not self.predict:
             return np.zeros(len(self.rank_weights))
-        rows, known = self.rows, self.weigh(self.rows, users).known
+        rows, known = self.rows, self.weigh(self.rows, click_model).known
         unseen = np.where(known, 0.0, self.rank_weights * rows.share[rows.query_of_doc])
         errors = [
-            each(rows, users).error(given)
+            each(rows, click_model).error(given)
             for each, given in zip(self.predict, unseen, strict=True)
         ]
-        return np.array(errors) * mean_alpha(rows, users) ** 2
+        return np.array(errors) * mean_alpha(rows, click_model) ** 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,20 +136,20 @@ class Source:
         return refit(rows, self.features, settings, rng, first)
 
 
-def mean_alpha(rows: ClickRows, users: ClickModel) -> float:
+def mean_alpha(rows: ClickRows, click_model: ClickModel) -> float:
     """Mean slope over impressions: clicks at an average rank per relevance."""
-    alpha, _ = users.at(rows)
+    alpha, _ = click_model.at(rows)
     return float(np.average(alpha, weights=rows.impressions))
 
 
-def is_estimated(users: ClickModel) -> bool:
+def is_estimated(click_model: ClickModel) -> bool:
     """Whether users were estimated from clicks."""
-    return users.estimated is not None or users.identified == "gauge"
+    return click_model.estimated is not None or click_model.identified == "gauge"
 
 
 def estimate_differences(
     held: Differences,
-    users: ClickModel,
+    click_model: ClickModel,
     source: Source,
     *,
     replicates: int = REPLICATES,
@@ -160,7 +160,7 @@ def estimate_differences(
 
     Args:
         held: Held-out clicks, and the differences of rank weights.
-        users: The estimated users.
+        click_model: The estimated users.
         source: What they were estimated from, and are refitted to.
         replicates: Refits for each of the two intervals.
         rng: Draws the resamples.
@@ -172,10 +172,10 @@ def estimate_differences(
     # threads of BLAS would wait for each other.
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore", AffineRankWarning)
-        values = held.by_query(users) @ held.rows.share
+        values = held.by_query(click_model) @ held.rows.share
         drawn = _replicates(held, source, rng.spawn(replicates), progress)
         variances = drawn.var(axis=0, ddof=1)
-        variances[0] += held.errors(users)
+        variances[0] += held.errors(click_model)
     found = []
     for value, *spread in zip(values.tolist(), *variances.tolist(), strict=True):
         intervals = [Interval.around(value, v, replicates - 1) for v in spread]
@@ -225,17 +225,17 @@ def _sessions_again(held: Differences, source: Source, first: Any, rng: Rng) -> 
         rows = source.rows
         rate = rows.by_rank(rows.clicks) / np.maximum(rows.by_rank(rows.impressions), 1)
         learnt = clicked_again(rows, rate[rows.rank - 1], rng)
-    users = source.fit(learnt, rng, first).users
-    return replace(held, rows=again).by_query(users) @ again.share
+    click_model = source.fit(learnt, rng, first).click_model
+    return replace(held, rows=again).by_query(click_model) @ again.share
 
 
 def _half_of_queries(held: Differences, source: Source, first: Any, rng: Rng) -> Floats:
     """Draw half of the queries."""
     chosen = _half(source.rows, rng)
     half = source.rows.select(chosen[source.rows.query])
-    users = source.fit(half, rng, first, part=0.5).users
+    click_model = source.fit(half, rng, first, part=0.5).click_model
     kept = chosen if source.held_out else _half(held.rows, rng)
-    values = held.by_query(users, kept)
+    values = held.by_query(click_model, kept)
     share = np.where(kept, held.rows.share, 0.0)
     return np.asarray(values @ share / share.sum())
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MANY_QUERIES = 50
 
 
-def estimate_users(
+def estimate_click_model(
     counts: ClickCounts,
     data: RankingDataset | None = None,
     *,
@@ -99,27 +99,32 @@ def estimate_from_rows(
         "pooled_ranks": list(found.pools.shared),
         "least_clicks": how.least_clicks,
         "seed": how.seed,
-        **found.users.provenance,
+        **found.click_model.provenance,
     }
     by = EstimatedBy(method.name, with_features, how.least_clicks)
-    users = _noted(found.users, about, by)
+    click_model = _noted(found.click_model, about, by)
     error = None
-    if isinstance(truth, TrustModel) and isinstance(users, TrustModel):
-        error = gauge_error(users, truth, found.pools.impressions)
+    if isinstance(truth, TrustModel) and isinstance(click_model, TrustModel):
+        error = gauge_error(click_model, truth, found.pools.impressions)
     elif truth is not None:
-        error = error_by_row(users, truth, rows)
+        error = error_by_row(click_model, truth, rows)
     return replace(
-        found, users=users, method=method.name, why=why, overlap=overlap, error=error
+        found,
+        click_model=click_model,
+        method=method.name,
+        why=why,
+        overlap=overlap,
+        error=error,
     )
 
 
-def hold_users_against_log(
-    counts: ClickCounts, users: Any, *, name: str = "the users", seed: int = 0
+def check_click_model_against_log(
+    counts: ClickCounts, click_model: Any, *, name: str = "the users", seed: int = 0
 ) -> Doubt | None:
     """Warn where a log clearly prefers other users to those given."""
     from affinerank.bias.mixture.comparison import hold_against_log
 
-    given = rows_of(train_part(counts)), users, LEAST_CLICKS
+    given = rows_of(train_part(counts)), click_model, LEAST_CLICKS
     doubt = hold_against_log(*given, stage_rng("held out", seed))
     if doubt is not None and doubt.clear:
         warn(
@@ -130,12 +135,12 @@ def hold_users_against_log(
     return doubt
 
 
-def _noted(users: Any, about: Mapping[str, Any], by: EstimatedBy) -> Any:
+def _noted(click_model: Any, about: Mapping[str, Any], by: EstimatedBy) -> Any:
     """Note on users, or on those of each segment, how they were estimated."""
-    if not isinstance(users, SegmentedModel):
-        return replace(users, provenance=about, estimated=by)
-    models = {name: _noted(one, about, by) for name, one in users.models.items()}
-    return replace(users, models=models, provenance=about)
+    if not isinstance(click_model, SegmentedModel):
+        return replace(click_model, provenance=about, estimated=by)
+    models = {name: _noted(one, about, by) for name, one in click_model.models.items()}
+    return replace(click_model, models=models, provenance=about)
 
 
 def filled_features(data: RankingDataset) -> Matrix:

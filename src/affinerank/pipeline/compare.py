@@ -70,7 +70,7 @@ from affinerank.pipeline.second_evaluator import second_judge
 from affinerank.pipeline.train import Trained, ranker_settings, train
 from affinerank.pipeline.train_members import ONE_HOT, member_plans
 from affinerank.pipeline.tuning import LEAST_QUERIES
-from affinerank.pipeline.weighing import users_for, weigh
+from affinerank.pipeline.weighing import click_model_for, weigh
 from affinerank.rankers import RANKERS
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import MemberPlan, score
@@ -286,7 +286,8 @@ class Choice:
                 return (
                     f"the two evaluators disagree: {candidate.name} changes the "
                     f"{DCG_10.name} of the logged ranking by {gains}; the click model "
-                    f"(--users) may be wrong, so {self.judged[-1].judge} alone decide"
+                    f"(--click-model) may be wrong, so {self.judged[-1].judge} alone "
+                    "decide"
                 )
         return None
 
@@ -347,7 +348,7 @@ def _contradict(rows: Sequence[Judged]) -> bool:
 def train_chosen(
     counts: ClickCounts,
     data: RankingDataset,
-    users: ClickModel | None = None,
+    click_model: ClickModel | None = None,
     *,
     settings: ChoiceSettings | None = None,
     strict: bool = False,
@@ -361,7 +362,7 @@ def train_chosen(
     Args:
         counts: Impressions and clicks. If they are split, only ``train`` is used.
         data: Features of the documents.
-        users: The click model: how users click; estimated if ``None``. Candidates learn
+        click_model: How users click; estimated if ``None``. Candidates learn
             with it, and the first evaluator uses it.
         settings: What is compared, and how.
         strict: Reject ranks deeper than the click model instead of extending it.
@@ -373,8 +374,8 @@ def train_chosen(
     settings = settings or ChoiceSettings()
     started = monotonic()
     settings = _within_budget(settings, data)
-    click_model, click_model_estimate = users_for(
-        COMPARED, counts, data, users, seed=settings.seed, progress=progress
+    click_model, click_model_estimate = click_model_for(
+        COMPARED, counts, data, click_model, seed=settings.seed, progress=progress
     )
 
     # Score held-out queries by all candidates, and choose one.

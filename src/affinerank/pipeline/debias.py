@@ -33,7 +33,7 @@ GAUGE = "affinerank.gauge"
 
 def debias(
     counts: ClickCounts,
-    users: ClickModel | None = None,
+    click_model: ClickModel | None = None,
     *,
     data: RankingDataset | None = None,
     estimator: str = ESTIMATOR,
@@ -49,7 +49,7 @@ def debias(
 
     Args:
         counts: Clicks; where they are split, labels keep the ``split``.
-        users: How users click, if the estimator needs them.
+        click_model: How users click, if the estimator needs them.
         data: Features of the documents. Those of queries that were issued are labelled
             even if they were never shown, by estimators that expect something of them.
         estimator: A row of ``ESTIMATORS``, with options as in ``affine(clip=0.1)``.
@@ -81,17 +81,17 @@ def debias(
         part = counts if split is None else counts.select("split", split)
         rows = matched_rows(part, data)
         folds: Sequence[Fold] = ()
-        if data is not None and (users is not None or not row.needs_users):
-            log = Log(rows, users, learns_of(spec), seed)
+        if data is not None and (click_model is not None or not row.needs_click_model):
+            log = Log(rows, click_model, learns_of(spec), seed)
             folds = learn_quickly(log, data, progress)
-        weights = weigh(rows, spec, users, folds=folds)
+        weights = weigh(rows, spec, click_model, folds=folds)
         found = _labels(rows, ids_of(part, data), weights)
         if split is not None:
             column = pa.array([split] * found.num_rows, type=pa.string())
             found = found.add_column(2, "split", column)
         parts.append(found)
     labels = pa.concat_tables(parts)
-    gauge = _gauge(row, users)
+    gauge = _gauge(row, click_model)
     if VALUES[0] in counts.columns:
         gauge = f"relevance times value, in values of an average click; {gauge}"
     about = {ESTIMATED_BY: estimator, GAUGE: gauge}
@@ -141,15 +141,15 @@ def _labels(rows: ClickRows, ids: pa.Table, weights: Weights) -> pa.Table:
     return known.sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
 
 
-def _gauge(row: Estimator, users: ClickModel | None) -> str:
+def _gauge(row: Estimator, click_model: ClickModel | None) -> str:
     """What 0 and 1 mean, in words."""
-    if users is None or not row.needs_users:
+    if click_model is None or not row.needs_click_model:
         return row.meaning
-    if users.identified == "gauge":
+    if click_model.identified == "gauge":
         return (
-            "that of the user model: relevance up to a factor and a shift, the same "
+            "that of the click model: relevance up to a factor and a shift, the same "
             "for all documents; compare documents, do not read as probabilities"
         )
-    if users.estimated is not None:
+    if click_model.estimated is not None:
         return f"{row.meaning}, as far as users are known"
     return row.meaning

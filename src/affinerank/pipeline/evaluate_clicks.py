@@ -65,7 +65,12 @@ from affinerank.pipeline.click_model import filled_features
 from affinerank.pipeline.evaluate import learnt_by
 from affinerank.pipeline.out_of_fold import Log, learn_quickly
 from affinerank.pipeline.second_evaluator import second_judge
-from affinerank.pipeline.weighing import learns_of, require_users, rows_named, weigh
+from affinerank.pipeline.weighing import (
+    learns_of,
+    require_click_model,
+    rows_named,
+    weigh,
+)
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
 from affinerank.support.arrays import Floats
@@ -245,7 +250,7 @@ class ByClicks(Tabular):
         metric = f"{self.metric} on future queries"
         movement, baseline = self.movement, self.baseline
         return asdict(self) | {
-            "users_estimated": self.refits is not None,
+            "click_model_estimated": self.refits is not None,
             "production": baseline.ranker,
             "baseline": baseline.name,
             "movement": movement.to_dict(),
@@ -260,7 +265,7 @@ def evaluate_from_clicks(
     rankers: Mapping[str, AnyRanker],
     counts: ClickCounts,
     data: RankingDataset,
-    users: ClickModel | None = None,
+    click_model: ClickModel | None = None,
     *,
     settings: OffPolicySettings | None = None,
     estimated_from: tuple[ClickCounts, RankingDataset] | None = None,
@@ -287,21 +292,21 @@ def evaluate_from_clicks(
         counts: Held-out clicks; of their ``split``, where they have one, the part
             ``holdout``.
         data: Features of the documents.
-        users: How users click, if the estimator needs them.
+        click_model: How users click, if the estimator needs them.
         settings: What is estimated.
         estimated_from: Counts that estimated users came from, and their data. Left
             out, the part ``train`` of ``counts``, or else the held-out clicks.
         progress: Called after each refit.
     """
     how = settings or OffPolicySettings()
-    require_users(how.estimator, users)
+    require_click_model(how.estimator, click_model)
     held = held_part(counts)
     movement = measure_movement(held)
     rows = matched_rows(held, data)
     seen = learnt_by(rankers, data, rows.sessions > 0, "that the counts are of")
     rows = rows.of_queries(~seen)
     baseline = choose_baseline(held, how.production)
-    log = _corrected(rows, data, users, how.estimator, how.seed)
+    log = _corrected(rows, data, click_model, how.estimator, how.seed)
     if baseline.ranker is not None:
         of_baseline = held.select("ranker", baseline.ranker)
         own = rows_of(of_baseline, data).of_queries(~seen)
@@ -316,16 +321,16 @@ def evaluate_from_clicks(
         log = replace(log, clusters=UserClusters(by_user))
     scores = {name: score(ranker, data) for name, ranker in rankers.items()}
     refits = None
-    if log.users is None or not log.up_to_gauge:
+    if log.click_model is None or not log.up_to_gauge:
         found = [log.valued(name, new, how) for name, new in scores.items()]
     else:
-        source = _source(log.users, counts, rows, data, estimated_from)
-        found = log.compared(scores, log.users, source, how, progress)
+        source = _source(log.click_model, counts, rows, data, estimated_from)
+        found = log.compared(scores, log.click_model, source, how, progress)
         to = HELD if source.held_out else LEARNT
         refits = {"replicates": how.replicates, "to": to}
-    if log.users is not None:
+    if log.click_model is not None:
         explaining = [*scores.values(), *_uncorrected(rows, data, how.seed)]
-        judge, weights = second_judge(rows, explaining, log.users)
+        judge, weights = second_judge(rows, explaining, log.click_model)
         other = replace(log, rows=rows.merged(), weights=weights)
         for i, new in enumerate(scores.values()):
             second = {
@@ -353,7 +358,10 @@ def evaluate_from_clicks(
 
 
 def gain_over_logged(
-    ranker: AnyRanker, counts: ClickCounts, data: RankingDataset, users: ClickModel
+    ranker: AnyRanker,
+    counts: ClickCounts,
+    data: RankingDataset,
+    click_model: ClickModel,
 ) -> float:
     """Return the DCG@10 of a ranker less that of the logged ranking, as a bare number.
 
@@ -366,12 +374,12 @@ def gain_over_logged(
         ranker: Any.
         counts: Clicks on the logged ranking.
         data: Features of the documents.
-        users: How users click.
+        click_model: How users click.
     """
     rows = matched_rows(counts, data)
-    log = _corrected(rows, data, users, CORRECTION, None)
+    log = _corrected(rows, data, click_model, CORRECTION, None)
     over = log.over_logged(score(ranker, data), DCG_10, rows)
-    return log.estimate(over).least * mean_alpha(rows, log.users or users)
+    return log.estimate(over).least * mean_alpha(rows, log.click_model or click_model)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -381,7 +389,7 @@ class _Log:
     rows: ClickRows
     weights: Weights
     weigh: Weigh
-    users: ClickModel | None
+    click_model: ClickModel | None
     up_to_gauge: bool
     folds: Sequence[Fold]
     lists: Mapping[str, ClickRows]
@@ -399,8 +407,8 @@ class _Log:
         predicted = None
         if rows.values is not None:
             _require_known({name: unknown}, WORTH)
-        elif unknown and self.users is not None and can_predict(self.folds):
-            predicted = predict(rows, self.users, self.folds, new)
+        elif unknown and self.click_model is not None and can_predict(self.folds):
+            predicted = predict(rows, self.click_model, self.folds, new)
         bounds = predicted is None and unknown > MOST_NEVER_SHOWN
         about: dict[str, Any] = {"bounds": bounds, "predicted": predicted}
         found = {"logged": self.estimate(logged_weights(rows, at))}
@@ -415,7 +423,7 @@ class _Log:
     def compared(
         self,
         scores: Mapping[str, Floats],
-        users: ClickModel,
+        click_model: ClickModel,
         source: Source,
         settings: OffPolicySettings,
         progress: Progress,
@@ -441,7 +449,7 @@ class _Log:
         how = [partial(by, scores=scores[name]) for name, _ in over if predicts]
         found = estimate_differences(
             Differences(rows, np.stack([*over.values()]), self.weigh, how),
-            users,
+            click_model,
             source,
             replicates=settings.replicates,
             rng=stage_rng("estimation", settings.seed, 1),
@@ -513,7 +521,7 @@ def _require_known(unknown: Mapping[str, float], why: str) -> None:
 def _corrected(
     rows: ClickRows,
     data: RankingDataset,
-    users: ClickModel | None,
+    click_model: ClickModel | None,
     estimator: str,
     seed: int | None,
 ) -> _Log:
@@ -525,7 +533,7 @@ def _corrected(
     [row] = rows_named([estimator])
     if row.needs == "labels":
         raise ConfigError(f"{row.name} needs labels: it cannot judge by clicks")
-    estimated = users is not None and is_estimated(users)
+    estimated = click_model is not None and is_estimated(click_model)
     if row.needs == "examination" and estimated:
         raise ConfigError(
             f"the estimator {row.name} needs users that are known, and these were "
@@ -534,26 +542,26 @@ def _corrected(
     if not len(rows):
         raise DataError("the held-out counts hold no impressions")
     folds: Sequence[Fold] = ()
-    if users is not None and row.needs_users:
-        users = users.to_depth(rows.depth)  # which warns, once
+    if click_model is not None and row.needs_click_model:
+        click_model = click_model.to_depth(rows.depth)  # which warns, once
         if seed is not None:
             learns = learns_of(estimator)
             if not learns and _rests_on_features(rows, data):
                 learns = (EXPLAINED,)
-            folds = learn_quickly(Log(rows, users, learns, seed), data)
+            folds = learn_quickly(Log(rows, click_model, learns, seed), data)
     # Own rows by information, where a document has several.
     best = estimator == CORRECTION and can_predict(folds)
     best = best and len(np.unique(rows.doc)) < len(rows)
 
-    def by_estimator(rows: ClickRows, users: ClickModel | None) -> Weights:
-        if best and users is not None:
-            return valued(by_information(rows, users, folds), rows, users)
-        return weigh(rows, estimator, users, folds=folds)
+    def by_estimator(rows: ClickRows, click_model: ClickModel | None) -> Weights:
+        if best and click_model is not None:
+            return valued(by_information(rows, click_model, folds), rows, click_model)
+        return weigh(rows, estimator, click_model, folds=folds)
 
     up_to_gauge = row.needs == "gauge" and estimated
-    weights = by_estimator(rows, users)
+    weights = by_estimator(rows, click_model)
     lists = {LOGGED: rows}
-    return _Log(rows, weights, by_estimator, users, up_to_gauge, folds, lists)
+    return _Log(rows, weights, by_estimator, click_model, up_to_gauge, folds, lists)
 
 
 def _rests_on_features(rows: ClickRows, data: RankingDataset) -> bool:
@@ -582,7 +590,7 @@ def _lists_of(own: ClickRows, rows: ClickRows) -> ClickRows:
 
 
 def _source(
-    users: ClickModel,
+    click_model: ClickModel,
     counts: ClickCounts,
     held: ClickRows,
     data: RankingDataset,
@@ -594,7 +602,7 @@ def _source(
         learnt, data = train_part(estimated_from[0]), estimated_from[1]
     elif "split" in counts.keys and len(train_part(counts).rank):
         learnt = train_part(counts)
-    how = users.estimated or EstimatedBy(METHOD, features=True)
+    how = click_model.estimated or EstimatedBy(METHOD, features=True)
     rows = held if learnt is None else rows_of(learnt, data)
     features = filled_features(data) if how.features else None
     return Source(rows, how, features, held_out=learnt is None)

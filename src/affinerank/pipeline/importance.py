@@ -24,7 +24,7 @@ def feature_importance(
     ranker: AnyRanker,
     counts: ClickCounts,
     data: RankingDataset,
-    users: ClickModel | None = None,
+    click_model: ClickModel | None = None,
     *,
     estimator: str = CORRECTION,
     repeats: int = REPEATS,
@@ -38,14 +38,14 @@ def feature_importance(
         counts: Clicks; of their ``split``, where they have one, the part ``holdout``.
             Queries that the ranker learnt from are left out.
         data: Features of the documents.
-        users: How users click, where the estimator needs to know.
+        click_model: How users click, where the estimator needs to know.
         estimator: A row of ``ESTIMATORS`` that corrects the clicks.
         repeats: Permutations of each feature.
         seed: Of the permutations.
         progress: Called after each feature.
     """
     rows = matched_rows(held_part(counts), data)
-    weights = weigh(rows, estimator, users)
+    weights = weigh(rows, estimator, click_model)
     # Names of queries compare as text: ids of the data may be numbers or texts.
     names_learnt = set(ranker.learnt_from)
     learnt = np.array([str(name) in names_learnt for name in data.query_ids])

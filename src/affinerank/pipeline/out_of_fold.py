@@ -46,7 +46,7 @@ class Log:
     """Clicks that something is learnt from, and what an estimator asks of it."""
 
     rows: ClickRows
-    users: ClickModel | None
+    click_model: ClickModel | None
     learns: tuple[str, ...]
     seed: int
 
@@ -170,7 +170,7 @@ def _jobs(
     shared: dict[tuple[str, int, int, int], list[int]] = {}
     for i, log in enumerate(logs):
         for name in log.learns:
-            key = (name, id(log.rows), id(log.users), log.seed)
+            key = (name, id(log.rows), id(log.click_model), log.seed)
             shared.setdefault(key, []).append(i)
     asked = [(name, places) for (name, *_), places in shared.items()]
     clicks = [one for one in asked if one[0] == CLICKS]
@@ -212,10 +212,13 @@ def _with_medians(features: Matrix) -> Matrix:
 
 def _targets(name: str, log: Log, queries: Bools) -> Weights | ClickTargets:
     # Relevance is what is expected of other queries; values are a document's own.
-    rows, users = replace(log.rows, values=None).of_queries(queries), log.users
-    if name == CLICKS and users is not None:
-        return click_targets(UnitLink.of(users, rows))
-    return weigh(rows, name, users)
+    rows, click_model = (
+        replace(log.rows, values=None).of_queries(queries),
+        log.click_model,
+    )
+    if name == CLICKS and click_model is not None:
+        return click_targets(UnitLink.of(click_model, rows))
+    return weigh(rows, name, click_model)
 
 
 def click_targets(link: UnitLink) -> ClickTargets:

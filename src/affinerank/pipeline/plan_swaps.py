@@ -89,7 +89,7 @@ class SwapPlan:
 
 def plan_swaps(
     counts: ClickCounts,
-    users: ClickModel,
+    click_model: ClickModel,
     *,
     data: RankingDataset | None = None,
     rankers: tuple[AnyRanker, ...] = (),
@@ -100,7 +100,7 @@ def plan_swaps(
 
     Args:
         counts: Clicks so far.
-        users: How users click, as far as it is known.
+        click_model: How users click, as far as it is known.
         data: Features, for rankers.
         rankers: None: alpha and beta are to be known. One or two: whether the DCG@10 of
             the first differs from that of the second, or of the logged ranking.
@@ -119,10 +119,10 @@ def plan_swaps(
     depth = min(deepest or (DEEPEST_COMPARED if rankers else DEEPEST), rows.depth)
     if depth < 2:
         raise DataError("swaps need lists of two documents or more")
-    alpha, beta = average_by_rank(users, detailed_rows, depth)
+    alpha, beta = average_by_rank(click_model, detailed_rows, depth)
     if not np.all(alpha > 0):
         raise DataError("swaps are planned for users whose alpha is above 0")
-    found = weigh(detailed_rows, JUDGE, users)
+    found = weigh(detailed_rows, JUDGE, click_model)
     relevance = np.where(found.known, np.clip(found.weight, 0.0, 1.0), 0.0)
     board = Board.of(rows, alpha, beta, relevance)
     difference = None
@@ -131,7 +131,7 @@ def plan_swaps(
         ranked = [shown_weights(score(each, of), rows, DCG_10) for each in rankers]
         first, second = (*ranked, logged_weights(rows, DCG_10))[:2]
         over = rows.share[rows.query_of_doc] * (first - second)
-        affine = weigh(detailed_rows, f"{CORRECTION}(rows=information)", users)
+        affine = weigh(detailed_rows, f"{CORRECTION}(rows=information)", click_model)
         difference = float(np.sum(over * np.where(affine.known, affine.weight, 0.0)))
         off = np.ones(rows.n_docs, dtype=bool)
         off[board.doc] = False
@@ -164,7 +164,7 @@ def plan_swaps(
 
 
 def average_by_rank(
-    users: ClickModel, rows: ClickRows, depth: int
+    click_model: ClickModel, rows: ClickRows, depth: int
 ) -> tuple[Floats, Floats]:
     """Return alpha and beta of ranks 1 to ``depth``, as means over impressions.
 
@@ -173,7 +173,7 @@ def average_by_rank(
     """
     impressions = rows.by_rank(rows.impressions)
     shown = np.flatnonzero(impressions)
-    alpha_of_row, beta_of_row = users.at(rows)
+    alpha_of_row, beta_of_row = click_model.at(rows)
     alpha_at_shown = rows.by_rank(alpha_of_row * rows.impressions)[shown]
     beta_at_shown = rows.by_rank(beta_of_row * rows.impressions)[shown]
     ranks = np.arange(depth)

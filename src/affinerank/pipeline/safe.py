@@ -35,7 +35,7 @@ from affinerank.evaluation.rank_weights import DCG_10, over_logged, ranks_of
 from affinerank.pipeline.compare import ChoiceSettings, hold_out
 from affinerank.pipeline.second_evaluator import second_judge
 from affinerank.pipeline.train import Trained, train
-from affinerank.pipeline.weighing import users_for, weigh
+from affinerank.pipeline.weighing import click_model_for, weigh
 from affinerank.rankers.blend import (
     production_of,
     spread_within_lists,
@@ -73,7 +73,7 @@ class Step:
 def train_safe(
     counts: ClickCounts,
     data: RankingDataset,
-    users: ClickModel | None = None,
+    click_model: ClickModel | None = None,
     *,
     production: str,
     settings: ChoiceSettings | None = None,
@@ -85,7 +85,7 @@ def train_safe(
     Args:
         counts: Impressions and clicks. If they are split, only ``train`` is used.
         data: Features of the documents, including production's score.
-        users: The click model: how users click; estimated if ``None`` and needed.
+        click_model: The click model: how users click; estimated if ``None`` and needed.
         production: Name of the feature that holds production's score (higher is ranked
             earlier). The ranker needs this feature when it serves, too.
         settings: Settings of the training, with one estimator and one ranker; ``None``:
@@ -104,11 +104,11 @@ def train_safe(
     production_scores = _scores_of_production(data, production)
 
     # How users click, for the estimator and for the first evaluator.
-    click_model, click_model_estimate = users_for(
+    click_model, click_model_estimate = click_model_for(
         (CORRECTION, estimator),
         counts,
         data,
-        users,
+        click_model,
         seed=settings.seed,
         progress=progress,
     )

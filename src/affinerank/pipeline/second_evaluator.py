@@ -22,7 +22,7 @@ LEAST_CLICKS = 20_000  # from which documents that changed rank tell enough
 
 
 def second_judge(
-    rows: ClickRows, scores: Sequence[Floats], users: ClickModel | None
+    rows: ClickRows, scores: Sequence[Floats], click_model: ClickModel | None
 ) -> tuple[str, Weights]:
     """Correct clicks without these users: by documents that changed rank, if enough.
 
@@ -31,15 +31,19 @@ def second_judge(
     Args:
         rows: The clicks.
         scores: ``[n_docs]`` of rankings, by rankers that had not seen the query.
-        users: Those of the first judge.
+        click_model: Those of the first judge.
 
     Returns:
         Its name, and relevance up to gauge.
     """
     plain, how = rows.merged(), EstimationSettings(method=METHOD_FROM_SWAPS)
-    used = users.estimated.method if users is not None and users.estimated else None
+    used = (
+        click_model.estimated.method
+        if click_model is not None and click_model.estimated
+        else None
+    )
     if used != METHOD_FROM_SWAPS and plain.clicks.sum() >= LEAST_CLICKS:
         with suppress(DataError):  # too few of them
-            moved = estimate_from_rows(plain, settings=how).users
+            moved = estimate_from_rows(plain, settings=how).click_model
             return SWAPS, weigh(plain, CORRECTION, moved)
     return RANKS, weigh(plain, CORRECTION, rank_effects(plain, scores))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from affinerank.clicks.models import CLICK_MODELS, ClickModel
-from affinerank.clicks.models.files import save_users as write_users
+from affinerank.clicks.models.files import save_click_model as write_click_model
 from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare, sessions_for
 from affinerank.data.dataset import RankingDataset
@@ -29,9 +29,8 @@ from affinerank.support.settings import Spec, require_choice
 
 def prepare_simulation(
     data: RankingDataset,
-    users: ClickModel | None = None,
+    click_model: ClickModel | Spec | str = CLICK_MODEL,
     *,
-    click_model: str | Spec = CLICK_MODEL,
     rankers: Mapping[str, AnyRanker] | None = None,
     relevance: str = "binary",
     relevant_above: float = RELEVANT_ABOVE,
@@ -42,8 +41,8 @@ def prepare_simulation(
 
     Args:
         data: Labelled data.
-        users: How users click; those of ``click_model`` where left out.
-        click_model: A row of ``CLICK_MODELS`` with parameters, as in ``trust(eta=2)``.
+        click_model: How users click: a click model, or a row of ``CLICK_MODELS`` with
+            parameters, as in ``trust(eta=2)``.
         rankers: What ranks; a production ranker trained on ``data`` where left out.
         relevance: ``"binary"``: 1 above ``relevant_above``, as in the paper;
             ``"graded"``: label / 4.
@@ -59,15 +58,20 @@ def prepare_simulation(
         data,
         {name: ranks_by_score(by, data.offsets) for name, by in scores.items()},
         relevance_of(data, relevance, relevant_above),
-        users or users_of(click_model, min(depth, how.top_k or depth)),
+        click_model_of(click_model, min(depth, how.top_k or depth)),
         traffic=how,
         scores=scores,
         rng=stage_rng("traffic", seed),
     )
 
 
-def users_of(click_model: str | Spec, depth: int) -> ClickModel:
-    """Build the users that a row of ``CLICK_MODELS`` with parameters describes."""
+def click_model_of(click_model: ClickModel | Spec | str, depth: int) -> ClickModel:
+    """Build what a row of ``CLICK_MODELS`` with parameters describes.
+
+    A click model stays as it is.
+    """
+    if not isinstance(click_model, str | Spec):
+        return click_model
     spec = Spec.of(click_model)
     row = CLICK_MODELS[spec.name]
     return row.make(spec.settings(row.settings), depth)
@@ -142,7 +146,7 @@ def simulate(
     sessions: float | None = None,
     log: Path | None = None,
     counts: Path | None = None,
-    save_users: Path | None = None,
+    save_click_model: Path | None = None,
     context: str = "none",
     seed: int = 0,
     progress: Progress = quiet,
@@ -177,8 +181,8 @@ def simulate(
         drawn = simulate_counts(simulation, wanted, rng=rng, context=by)
         drawn.save(counts)
         about |= drawn.summary()
-    if save_users is not None:
-        write_users(simulation.users, save_users)
-    named = {"log": log, "counts": counts, "users": save_users}
+    if save_click_model is not None:
+        write_click_model(simulation.click_model, save_click_model)
+    named = {"log": log, "counts": counts, "click_model": save_click_model}
     written = {name: str(path) for name, path in named.items() if path is not None}
     return {**about, "written": written}

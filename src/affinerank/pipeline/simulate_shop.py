@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.models.files import save_users as write_users
+from affinerank.clicks.models.files import save_click_model as write_click_model
 from affinerank.clicks.shop_log import (
     DAYS,
     DAYS_OF_V1,
@@ -38,8 +38,7 @@ def prepare_shop(
     split: Split | None = None,
     *,
     personal: float = 0.0,
-    users: ClickModel | None = None,
-    click_model: str = CLICK_MODEL,
+    click_model: ClickModel | str = CLICK_MODEL,
     relevance: str = "binary",
     relevant_above: float = RELEVANT_ABOVE,
     traffic: Traffic | None = None,
@@ -57,8 +56,8 @@ def prepare_shop(
         split: Searches of which split; ``None`` for the training split.
         personal: Share of the users who have a taste, which production knows: half of
             them like cheap products, and half dear ones. Their lists are their own.
-        users: How users click; those of ``click_model`` where left out.
-        click_model: A row of ``CLICK_MODELS`` with parameters, as in ``trust(eta=2)``.
+        click_model: How users click: a click model, or a row of ``CLICK_MODELS`` with
+            parameters, as in ``trust(eta=2)``.
         relevance: ``"binary"``: 1 above ``relevant_above``; ``"graded"``: label / 4.
         relevant_above: Labels above this are relevant.
         traffic: Which queries come, and what is shown.
@@ -92,8 +91,7 @@ def prepare_shop(
             )
             simulation = prepare_simulation(
                 data,
-                users,
-                click_model=click_model,
+                click_model,
                 rankers={name: ranker},
                 relevance=relevance,
                 relevant_above=relevant_above,
@@ -111,7 +109,7 @@ def simulate_shop(
     *,
     clicks: float | None = None,
     sessions: float | None = None,
-    save_users: Path | None = None,
+    save_click_model: Path | None = None,
     seed: int = 0,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
@@ -141,8 +139,8 @@ def simulate_shop(
     rng = stage_rng("clicks", seed)
     sizes = write_shop_log(audiences, wanted, log, rng=rng, progress=progress)
     written = {"log": str(log)}
-    if save_users is not None:
-        write_users(simulation.users, save_users)
-        written["users"] = str(save_users)
+    if save_click_model is not None:
+        write_click_model(simulation.click_model, save_click_model)
+        written["click_model"] = str(save_click_model)
     expected = wanted * clicks_per_session
     return {"expected_clicks": expected, **sizes, "written": written}

@@ -32,13 +32,13 @@ from affinerank.pipeline.train_members import (
 from affinerank.pipeline.training_lists import side_by_side
 from affinerank.pipeline.tuning import held_out_queries, require_recipe
 from affinerank.pipeline.weighing import (
+    click_model_for,
     judging,
     labels_for,
     learns_of,
     require_clips,
     require_depth,
     rows_named,
-    users_for,
     weigh,
     with_clip,
 )
@@ -67,7 +67,7 @@ class Trained(Tabular):
     Attributes:
         rankers: One for each estimator and seed.
         reports: Plain numbers about the training of each.
-        users: Whose clicks were corrected; ``None`` where no estimator needs to know.
+        click_model: How users click; ``None`` where no estimator needs to know.
         estimate: How these users were estimated, if they were.
         unmatched: What the counts hold that the data have no features for.
         imputed: Which features lacked values, how many, and what was put there.
@@ -76,7 +76,7 @@ class Trained(Tabular):
 
     rankers: Mapping[Name, AnyRanker]
     reports: Mapping[Name, Mapping[str, Any]]
-    users: ClickModel | None
+    click_model: ClickModel | None
     estimate: Estimate | None
     unmatched: Unmatched
     imputed: Sequence[Mapping[str, Any]] = ()
@@ -119,7 +119,7 @@ class Trained(Tabular):
 def train(
     counts: ClickCounts,
     data: RankingDataset,
-    users: ClickModel | None = None,
+    click_model: ClickModel | None = None,
     *,
     ranker: str = RANKER,
     settings: Any = None,
@@ -142,13 +142,13 @@ def train(
     Args:
         counts: Clicks; of their ``split``, where they have one, the part ``train``.
         data: Features of the documents.
-        users: How users click; estimated first where left out and needed.
+        click_model: How users click; estimated first where left out and needed.
         ranker: A row of ``RANKERS``.
         settings: Shape and training: an instance of the row's ``settings``.
         estimators: Rows of ``ESTIMATORS``, with options as in ``affine(clip=0.1)``.
         seeds: One ranker of each estimator for each.
         clip: Clipping rule of every estimator that divides.
-        strict: Reject ranks deeper than the user model instead of extending it.
+        strict: Reject ranks deeper than the click model instead of extending it.
         relevant_above: Labels above this are relevant, for estimators by labels.
         recipe: ``chosen``: learning rate and length by held-out queries, then trained
             on all; ``paper``: as the settings say.
@@ -171,8 +171,8 @@ def train(
     require_clips(estimators, clip)
 
     # The clicks, and how users click.
-    known, estimate = users_for(
-        estimators, counts, data, users, seed=seeds[0], progress=progress
+    known, estimate = click_model_for(
+        estimators, counts, data, click_model, seed=seeds[0], progress=progress
     )
     rows = matched_rows(train_part(counts), data)
     if strict:
@@ -181,7 +181,9 @@ def train(
     # Weights, with what rankers of other queries expect where an estimator asks for it.
     specs = [with_clip(name, clip) for name in estimators]
     folds = _out_of_fold(specs, rows, known, data, kind, plans, seeds[0], progress)
-    weigh_by = partial(_weighed, users=known, above=relevant_above, times=len(seeds))
+    weigh_by = partial(
+        _weighed, click_model=known, above=relevant_above, times=len(seeds)
+    )
     learnt = WeighedLists(data, weigh_by(specs, rows, data, folds))
     del folds  # as much memory as the log has
 
@@ -248,7 +250,7 @@ def train(
 def _out_of_fold(
     specs: Sequence[Spec],
     rows: ClickRows,
-    users: ClickModel | None,
+    click_model: ClickModel | None,
     data: RankingDataset,
     kind: RankerKind,
     plans: Sequence[MemberPlan],
@@ -259,7 +261,7 @@ def _out_of_fold(
 
     What they say of a document is not served, so they may scale within its list.
     """
-    logs = [Log(rows, users, learns_of(spec), seed) for spec in specs]
+    logs = [Log(rows, click_model, learns_of(spec), seed) for spec in specs]
     if not any(log.learns for log in logs):
         return [[] for _ in logs]
     fills = not RANKERS[kind.prior[0]].reads_missing
@@ -290,7 +292,7 @@ def _weighed(
     data: RankingDataset,
     folds: Sequence[Sequence[Fold]],
     *,
-    users: ClickModel | None,
+    click_model: ClickModel | None,
     above: float,
     times: int,
 ) -> list[Weights]:
@@ -298,7 +300,7 @@ def _weighed(
     labels = labels_for(specs, data, above)
     weights: list[Weights] = []
     for spec, own in zip(specs, folds, strict=True):
-        weights += [weigh(rows, spec, users, labels=labels, folds=own)] * times
+        weights += [weigh(rows, spec, click_model, labels=labels, folds=own)] * times
     return weights
 
 
@@ -309,7 +311,9 @@ def _of_queries(weights: Weights, queries: Bools | None) -> Weights:
     return replace(weights, share=np.where(queries, weights.share, 0.0))
 
 
-def _origin(rows: ClickRows, users: ClickModel | None, name: Name) -> dict[str, Any]:
+def _origin(
+    rows: ClickRows, click_model: ClickModel | None, name: Name
+) -> dict[str, Any]:
     """What a ranker of this name learnt from, for the reader of its file."""
     (row,) = rows_named([name[0]])
     return {
@@ -318,7 +322,7 @@ def _origin(rows: ClickRows, users: ClickModel | None, name: Name) -> dict[str, 
         "seed": name[1],
         "clicks": int(rows.clicks.sum()),
         "sessions": rows.n_sessions,
-        "users": dict(users.provenance) if users else None,
+        "click_model": dict(click_model.provenance) if click_model else None,
     }
 
 

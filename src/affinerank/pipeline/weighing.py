@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def weigh(
     rows: ClickRows,
     estimator: str | Spec,
-    users: ClickModel | None = None,
+    click_model: ClickModel | None = None,
     *,
     labels: Floats | None = None,
     folds: Sequence[Fold] = (),
@@ -39,16 +39,16 @@ def weigh(
     Args:
         rows: Impressions and clicks.
         estimator: A row of ``ESTIMATORS`` with its options, ``affine(clip=0.1)``.
-        users: How users click, where the estimator needs to know.
+        click_model: How users click, where the estimator needs to know.
         labels: ``[n_docs]`` relevance, where the estimator needs it.
         folds: Rankers of other queries, where the estimator asks for some.
-        strict: Reject ranks deeper than the user model instead of extending it.
+        strict: Reject ranks deeper than the click model instead of extending it.
     """
     row, options = _row(estimator)
-    require_users(estimator, users)
+    require_click_model(estimator, click_model)
     if strict:
-        require_depth([estimator], rows, users)
-    evidence = Evidence(rows, users, labels=labels, folds=folds, options=options)
+        require_depth([estimator], rows, click_model)
+    evidence = Evidence(rows, click_model, labels=labels, folds=folds, options=options)
     if row.needs == "labels":
         if rows.values is not None:
             raise ConfigError(
@@ -58,16 +58,17 @@ def weigh(
     # Ranks in few bytes: hundreds of weights are held at once.
     rank: Any = np.minimum(rows.shown_rank, np.iinfo(np.int16).max).astype(np.int16)
     found = replace(row.weigh(evidence), rank=rank)
-    return valued(found, rows, users if row.needs_users else None)
+    return valued(found, rows, click_model if row.needs_click_model else None)
 
 
-def require_users(estimator: str | Spec, users: ClickModel | None) -> None:
+def require_click_model(estimator: str | Spec, click_model: ClickModel | None) -> None:
     """Reject an estimator that corrects clicks where nobody says how users click."""
     row, _ = _row(estimator)
-    if row.needs_users and users is None:
+    if row.needs_click_model and click_model is None:
         raise ConfigError(
-            f"the estimator {row.name} needs a user model: give the file that "
-            "affinerank estimate COUNTS -o users.json wrote (--users users.json)"
+            f"the estimator {row.name} needs a click model: give the file that "
+            "affinerank estimate COUNTS -o click-model.json wrote (--click-model "
+            "click-model.json)"
         )
 
 
@@ -84,13 +85,14 @@ def _row(estimator: str | Spec) -> tuple[Estimator, Any]:
 
 
 def require_depth(
-    estimators: Sequence[str | Spec], rows: ClickRows, users: ClickModel | None
+    estimators: Sequence[str | Spec], rows: ClickRows, click_model: ClickModel | None
 ) -> None:
-    """Reject ranks deeper than the user model, where an estimator needs one."""
-    needed = any(row.needs_users for row in rows_named(estimators))
-    if needed and users is not None and rows.depth > users.depth:
+    """Reject ranks deeper than the click model, where an estimator needs one."""
+    needed = any(row.needs_click_model for row in rows_named(estimators))
+    if needed and click_model is not None and rows.depth > click_model.depth:
         raise DataError(
-            f"the user model ends at rank {users.depth}, and the counts go down to "
+            f"the click model ends at rank {click_model.depth}, and the counts go "
+            "down to "
             f"{rows.depth}; give a deeper one, or leave --strict out"
         )
 
@@ -145,28 +147,29 @@ def labels_for(
     return data.relevance(relevant_above).astype(np.float64)
 
 
-def require_users_possible(
-    estimators: Sequence[str | Spec], users: ClickModel | None
+def require_click_model_possible(
+    estimators: Sequence[str | Spec], click_model: ClickModel | None
 ) -> bool:
     """Reject estimators whose users clicks cannot tell; return whether any are needed.
 
     From clicks, users are known up to gauge; some estimators need examination itself.
     """
-    needing = [row for row in rows_named(estimators) if row.needs_users]
+    needing = [row for row in rows_named(estimators) if row.needs_click_model]
     for row in needing:
-        if users is None and row.needs == "examination":
+        if click_model is None and row.needs == "examination":
             raise ConfigError(
-                f"{row.name} has to know examination: give --users; estimated from "
+                f"{row.name} has to know examination: give --click-model; estimated "
+                "from "
                 "clicks, users are known up to gauge"
             )
     return bool(needing)
 
 
-def users_for(
+def click_model_for(
     estimators: Sequence[str | Spec],
     counts: ClickCounts,
     data: RankingDataset,
-    users: ClickModel | None = None,
+    click_model: ClickModel | None = None,
     *,
     seed: int = 0,
     progress: Progress = quiet,
@@ -176,11 +179,14 @@ def users_for(
     Returns:
         The users, and how they were estimated if they were.
     """
-    if not require_users_possible(estimators, users) or users is not None:
-        return users, None
+    if (
+        not require_click_model_possible(estimators, click_model)
+        or click_model is not None
+    ):
+        return click_model, None
     from affinerank.bias.method import EstimationSettings
-    from affinerank.pipeline.click_model import estimate_users
+    from affinerank.pipeline.click_model import estimate_click_model
 
     settings = EstimationSettings(seed=seed)
-    estimate = estimate_users(counts, data, settings=settings, progress=progress)
-    return estimate.users, estimate
+    estimate = estimate_click_model(counts, data, settings=settings, progress=progress)
+    return estimate.click_model, estimate

@@ -59,8 +59,8 @@ def groups_of(plan: Plan) -> tuple[Group, ...]:
     for cell in cells_of(plan):
         # Production depends on no ranker, so it goes with the first.
         ranker = cell.ranker or plan.rankers[0].name
-        method = cell.users if stacked(cell) else None
-        how = method, trained_jointly(cell), cell.users in (None, TRUE)
+        method = cell.click_model_from if stacked(cell) else None
+        how = method, trained_jointly(cell), cell.click_model_from in (None, TRUE)
         fold = plan.data_set(cell.data).fold(cell.run)
         kinds.setdefault((cell.data, ranker, *how, fold), []).append(cell)
     groups: list[Group] = []
@@ -74,14 +74,21 @@ def groups_of(plan: Plan) -> tuple[Group, ...]:
 
 def _cells(grid: Grid, runs: int) -> Iterator[Cell]:
     log = (grid.data, grid.click_models, grid.policies, grid.clicks, range(runs))
-    for data, model, policy, clicks, run, ranker, estimator, users in product(
-        *log, grid.rankers, grid.estimators, grid.users
-    ):
+    for (
+        data,
+        model,
+        policy,
+        clicks,
+        run,
+        ranker,
+        estimator,
+        click_model_from,
+    ) in product(*log, grid.rankers, grid.estimators, grid.click_model_from):
         row = estimator_of(estimator)
         if row is None:
             yield Cell(data, None, None, None, estimator, None, None, run)
         elif row.needs == "labels":
             yield Cell(data, None, None, None, estimator, None, ranker, run)
         else:
-            known = users if row.needs_users else TRUE
+            known = click_model_from if row.needs_click_model else TRUE
             yield Cell(data, model, policy, clicks, estimator, known, ranker, run)

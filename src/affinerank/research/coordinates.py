@@ -26,7 +26,7 @@ TABLES: Mapping[str, tuple[Table[Any], Callable[[Any], type]]] = {
     "click_model": (CLICK_MODELS, lambda row: row.settings),
     "policy": (POLICIES, lambda row: row.settings),
     "estimator": (ESTIMATORS, lambda row: row.options),
-    "users": (METHODS, lambda _: EstimationSettings),
+    "click_model_from": (METHODS, lambda _: EstimationSettings),
     "ranker": (RANKERS, lambda row: row.settings),
 }
 TITLES = {PRODUCTION: "Production", TRUE: "True values"}
@@ -60,9 +60,16 @@ class Figure:
 
 FIGURES: Table[Figure] = Table(
     "figure",
-    Figure("figure1", "Figure 1", "clicks", "estimator", {"users": TRUE}),
-    Figure("figure2", "Figure 2", "clicks", "users", {"estimator": CORRECTION}, TRUE),
-    Figure("figure3", "Figure 3", "rank", "users"),
+    Figure("figure1", "Figure 1", "clicks", "estimator", {"click_model_from": TRUE}),
+    Figure(
+        "figure2",
+        "Figure 2",
+        "clicks",
+        "click_model_from",
+        {"estimator": CORRECTION},
+        TRUE,
+    ),
+    Figure("figure3", "Figure 3", "rank", "click_model_from"),
     Figure("figure4", "Figure 4: quality per click", "clicks", "method", held_out=True),
     Figure("figure5", "Figure 5: cutoffs", "clicks", "method", held_out=True),
 )

@@ -13,7 +13,7 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import affine
 from affinerank.evaluation.significance import Comparison, compare_queries, compare_runs
-from affinerank.pipeline.simulate import users_of
+from affinerank.pipeline.simulate import click_model_of
 from affinerank.research.coordinates import UNNAMED, settings_of, title_of
 from affinerank.research.results import Result
 from affinerank.research.worlds import PRODUCTION, TRUE, Cell
@@ -46,7 +46,7 @@ class Panel:
         return f"{self.data}, {setting_title(self)}"
 
     @property
-    def users(self) -> Any:
+    def settings(self) -> Any:
         """The parameters of its click model."""
         return settings_of("click_model", self.click_model)
 
@@ -115,9 +115,10 @@ class Point:
     def method(self) -> str:
         """What a reader calls it."""
         name = title_of("estimator", self.place.estimator)
-        if self.place.users in (None, TRUE):
+        if self.place.click_model_from in (None, TRUE):
             return name
-        return f"{name}, {title_of('users', self.place.users).lower()}"
+        source = title_of("click_model_from", self.place.click_model_from)
+        return f"{name}, {source.lower()}"
 
     @property
     def whole_method(self) -> str:
@@ -143,20 +144,20 @@ def at_held_out_epoch(results: Sequence[Result]) -> list[Result]:
     ]
 
 
-def method_of(users: str) -> tuple[str, bool]:
+def method_of(click_model_from: str) -> tuple[str, bool]:
     """Return how users were estimated, and whether new networks learnt by them."""
-    spec = Spec.parse(users)
+    spec = Spec.parse(click_model_from)
     own = tuple((k, v) for k, v in spec.parameters if k != "fresh")
     return str(Spec(spec.name, own)), "fresh=true" in str(spec)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UsersFound:
+class EstimatesByMethod:
     """Users that one method estimated in one panel, at the most clicks it had.
 
     Attributes:
         panel: Where.
-        users: The method.
+        method: The method.
         found: ``[2, runs, ranks]`` estimated alpha and beta.
         aligned: ``[2, runs, ranks]`` the same in the gauge of the truth; NaN where it
             has none.
@@ -164,22 +165,26 @@ class UsersFound:
     """
 
     panel: Panel
-    users: str
+    method: str
     found: Floats
     aligned: Floats
     truth: Floats
 
 
-def users_found(results: Sequence[Result]) -> list[UsersFound]:
+def estimates_by_method(results: Sequence[Result]) -> list[EstimatesByMethod]:
     """Collect every estimate of users, at the most clicks of its panel."""
     places: dict[tuple[Panel, str], list[Result]] = {}
     for result in results:
         panel = Panel.of(result.cell)
-        if result.alpha and panel is not None and result.cell.users is not None:
-            method, _ = method_of(result.cell.users)
+        if (
+            result.alpha
+            and panel is not None
+            and result.cell.click_model_from is not None
+        ):
+            method, _ = method_of(result.cell.click_model_from)
             places.setdefault((panel, method), []).append(result)
     collected = []
-    for (panel, users), runs in places.items():
+    for (panel, click_model_from), runs in places.items():
         most = max(run.cell.clicks or 0.0 for run in runs)
         # Several estimators may go by the same estimate: take it once per run.
         own = {r.cell.run: r for r in reversed(runs) if r.cell.clicks == most}
@@ -187,14 +192,18 @@ def users_found(results: Sequence[Result]) -> list[UsersFound]:
         each = [_shown(own[run]) for run in sorted(own)]
         found = np.stack(each, axis=1)
         aligned = np.stack([_aligned(one, truth) for one in each], axis=1)
-        collected.append(UsersFound(panel, users, found, aligned, truth))
+        collected.append(
+            EstimatesByMethod(panel, click_model_from, found, aligned, truth)
+        )
     return collected
 
 
 def _truth(click_model: str) -> Floats:
     """``[2, ranks]`` true alpha and beta; NaN for users who have none by rank."""
     try:
-        return np.stack(users_of(click_model, RANKS).at(ClickRows.of_ranks(RANKS)))
+        return np.stack(
+            click_model_of(click_model, RANKS).at(ClickRows.of_ranks(RANKS))
+        )
     except AffineRankError:
         return np.full((2, RANKS), np.nan)
 
@@ -240,7 +249,7 @@ class Summary:
         self.counts = sorted({p.place.clicks for p in self.points if p.place.clicks})
         queries = [own[0].runs[0].queries for own in self._curves.values()]
         self.per_query = np.array(self.counts) / np.array(queries)[:, None]
-        self.estimates = users_found(results)
+        self.estimates = estimates_by_method(results)
         self._runs = 1 + max((result.cell.run for result in results), default=0)
 
     def curves(self, panel: Panel) -> list[Point]:
@@ -255,21 +264,24 @@ class Summary:
         """Return both: those of the fewest clicks first, then those of none."""
         return [*self.curves(panel), *self.levels(panel)]
 
-    def runs(self, estimator: str, users: str | None = TRUE) -> Floats:
+    def runs(self, estimator: str, click_model_from: str | None = TRUE) -> Floats:
         """``[n_panels, n_counts, n_runs]`` values of a method; NaN if not measured."""
         values = np.full((len(self.panels), len(self.counts), self._runs), np.nan)
         for i, panel in enumerate(self.panels):
             for point in self.all_of(panel):
-                if (point.place.estimator, point.place.users) == (estimator, users):
+                if (point.place.estimator, point.place.click_model_from) == (
+                    estimator,
+                    click_model_from,
+                ):
                     clicks = point.place.clicks
                     at = slice(None) if clicks is None else self.counts.index(clicks)
                     for run in point.runs:
                         values[i, at, run.cell.run] = run.ndcg
         return values
 
-    def means(self, estimator: str, users: str | None = TRUE) -> Floats:
+    def means(self, estimator: str, click_model_from: str | None = TRUE) -> Floats:
         """``[n_panels, n_counts]`` mean of a method; NaN where it was not measured."""
-        return mean_of_known(self.runs(estimator, users))
+        return mean_of_known(self.runs(estimator, click_model_from))
 
     def tests(self, panel: Panel, kind: str = "student") -> dict[str, Comparison]:
         """Compare every estimator with affine at the most clicks; users are known.
@@ -282,7 +294,11 @@ class Summary:
         Returns:
             By estimator; none where there are fewer than two runs, or queries.
         """
-        known = [point for point in self.curves(panel) if point.place.users == TRUE]
+        known = [
+            point
+            for point in self.curves(panel)
+            if point.place.click_model_from == TRUE
+        ]
         lasts, name = {p.place.estimator: p for p in known}, affine.ROW.name
         try:
             if kind == "queries":

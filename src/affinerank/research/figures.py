@@ -29,7 +29,12 @@ from affinerank.estimators import (
 from affinerank.output import charts
 from affinerank.output.charts import Spec
 from affinerank.research.coordinates import FIGURES, TITLES, Figure, title_of
-from affinerank.research.curves import is_level, points_of, setting_title, users_found
+from affinerank.research.curves import (
+    estimates_by_method,
+    is_level,
+    points_of,
+    setting_title,
+)
 from affinerank.research.results import Result
 from affinerank.research.worlds import PRODUCTION, TRUE
 from affinerank.support.arrays import Floats
@@ -147,7 +152,7 @@ def _by_clicks(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
 
 def _by_rank(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
     """Yield alpha and beta by rank, as they are and in the gauge of the truth."""
-    estimates = users_found(results)
+    estimates = estimates_by_method(results)
     for data in dict.fromkeys(one.panel.data for one in estimates):
         own = [
             (setting_title(one.panel), one)
@@ -159,7 +164,7 @@ def _by_rank(figure: Figure, results: Sequence[Result]) -> Iterator[Placed]:
             lines = {(at, TITLES[TRUE]): one.truth[i % 2, None] for at, one in own}
             for at, one in own:
                 values = (one.aligned if i >= 2 else one.found)[i % 2]
-                lines[at, title_of(figure.series, one.users)] = values
+                lines[at, title_of(figure.series, one.method)] = values
             for line, values in lines.items():
                 for rank, runs in enumerate(values.T, 1):
                     if np.isfinite(runs).all():

@@ -59,7 +59,8 @@ class Grid:
         policies: Rows of ``POLICIES`` with parameters, ``top_k`` among them.
         clicks: Training clicks.
         most_clicks: Take the plan's most clicks alone, where ``clicks`` is empty.
-        users: How estimators come to know the users: ``true``, or a row of ``METHODS``.
+        click_model_from: How estimators know the click model: ``true``, or the row of
+            ``METHODS`` that estimates it.
         rankers: Rows of ``RANKERS``; parameters override the plan's settings.
     """
 
@@ -69,16 +70,21 @@ class Grid:
     policies: tuple[str, ...] = ()
     clicks: tuple[float, ...] = ()
     most_clicks: bool = False
-    users: tuple[str, ...] = (TRUE,)
+    click_model_from: tuple[str, ...] = (TRUE,)
     rankers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Reject names that no table has, and combinations that cannot be measured."""
-        _check(self, "estimators", "users")
+        _check(self, "estimators", "click_model_from")
         _make_canonical(
-            self, "estimators", "click_models", "policies", "users", "rankers"
+            self,
+            "estimators",
+            "click_models",
+            "policies",
+            "click_model_from",
+            "rankers",
         )
-        estimated = [name for name in self.users if name != TRUE]
+        estimated = [name for name in self.click_model_from if name != TRUE]
         for name in self.estimators:
             row = estimator_of(name)
             if estimated and row is not None and row.needs == "examination":
@@ -284,7 +290,7 @@ def _decided_elsewhere(ranker: str) -> set[str]:
 
 
 def _make_canonical(table: Grid | Plan, *names: str) -> None:
-    singular = {"policies": "policy", "users": "users"}
+    singular = {"policies": "policy", "click_model_from": "click_model_from"}
     for name in names:
         coordinate = singular.get(name, name.removesuffix("s"))
         texts = [canonical(coordinate, text) for text in getattr(table, name)]

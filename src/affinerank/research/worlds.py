@@ -39,7 +39,7 @@ from affinerank.evaluation.metrics import MetricValues, evaluate_scores
 from affinerank.pipeline.click_model import estimate_from_rows
 from affinerank.pipeline.out_of_fold import Log, learn_in_folds
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.simulate import users_of
+from affinerank.pipeline.simulate import click_model_of
 from affinerank.pipeline.train_members import (
     WeighedLists,
     assemble,
@@ -122,7 +122,8 @@ class Cell:
         policy: What they are shown: a row of ``POLICIES`` with parameters.
         clicks: Training clicks.
         estimator: A row of ``ESTIMATORS`` with options, or ``production``.
-        users: How the estimator knows the users: ``true``, or a row of ``METHODS``.
+        click_model_from: How the estimator knows the click model: ``true``, or the row
+            of ``METHODS`` that estimates it.
         ranker: What is trained: a row of ``RANKERS`` with parameters.
         run: Number of the run.
     """
@@ -132,7 +133,7 @@ class Cell:
     policy: str | None
     clicks: float | None
     estimator: str
-    users: str | None
+    click_model_from: str | None
     ranker: str | None
     run: int
 
@@ -204,7 +205,7 @@ class Drawn:
     cell: Cell
     rows: ClickRows
     held: ClickRows
-    users: Any
+    click_model: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -311,7 +312,7 @@ class World:
             data,
             {PRODUCTION: production.ranks[split]},
             data.relevance(self.data.relevant_above),
-            users_of(cell.click_model, int(data.docs_per_query.max())),
+            click_model_of(cell.click_model, int(data.docs_per_query.max())),
             traffic=Traffic.of(Spec.parse(cell.policy)),
             scores={PRODUCTION: production.scores[split]},
             rng=stage_rng("traffic", self.seed + cell.run),
@@ -319,10 +320,10 @@ class World:
         share = self.data.validation_share if held_out else 1.0
         sessions = simulation.sessions_for(cell.clicks * share)
         rng = click_rng(cell, self.seed, held_out=held_out)
-        by_rank = simulation.users.click_probability(np.ones(1, int), np.zeros(1))
+        by_rank = simulation.click_model.click_probability(np.ones(1, int), np.zeros(1))
         context = by_rank is None  # such users may go by their clicks above
         counts = simulate_counts(simulation, sessions, rng=rng, context=context)
-        return rows_of(counts, data), simulation.users
+        return rows_of(counts, data), simulation.click_model
 
     def measure(
         self,
@@ -379,9 +380,9 @@ class World:
         """Draw one log; users estimated from several logs at once are found later."""
         rows, true = self.draw(cells[0])
         held = self.draw(cells[0], held_out=True)[0] if how.early else rows
-        train, users = self.part("train"), {None: true, TRUE: true}
+        train, click_models = self.part("train"), {None: true, TRUE: true}
         for cell in cells:
-            if cell.users in users or stacked(cell):
+            if cell.click_model_from in click_models or stacked(cell):
                 continue
             asked = self._estimation(cell, how)
             # Of few clicks fewer make a pool: an estimate that is poor is measured.
@@ -390,8 +391,12 @@ class World:
                 least /= 2
             asked = replace(asked, least_clicks=least)
             given = rows, train.features, train.raw
-            users[cell.users] = estimate_from_rows(*given, settings=asked).users
-        return [Drawn(cell, rows, held, users.get(cell.users)) for cell in cells]
+            estimate = estimate_from_rows(*given, settings=asked)
+            click_models[cell.click_model_from] = estimate.click_model
+        return [
+            Drawn(cell, rows, held, click_models.get(cell.click_model_from))
+            for cell in cells
+        ]
 
     def _fit_jointly(
         self, drawn: Sequence[Drawn], how: Training
@@ -399,8 +404,8 @@ class World:
         """Estimate users and train rankers in one."""
         part, held_out = self.part("validation") if how.early else None, None
 
-        def targets(one: Drawn, users: Any) -> Any:
-            found = self._weigh(replace(one, users=users), "validation")
+        def targets(one: Drawn, click_model: Any) -> Any:
+            found = self._weigh(replace(one, click_model=click_model), "validation")
             return side_by_side([found])
 
         if part is not None:
@@ -408,14 +413,14 @@ class World:
             held_out = HeldOutLogs(part.features, part.raw.offsets, judges)
         found = self._estimated(drawn, how, train_on=True, held_out=held_out)
         pairs = zip(drawn, found, strict=True)
-        known = [replace(one, users=own.users) for one, own in pairs]
+        known = [replace(one, click_model=own.click_model) for one, own in pairs]
         return known, [one.ranker for one in found if one.ranker is not None]
 
     def _fit_apart(
         self, drawn: Sequence[Drawn], how: Training
     ) -> tuple[list[Drawn], list[Fitted]]:
         """Weigh the clicks of each cell, and train rankers on the weights."""
-        known = self._with_users(drawn, how)
+        known = self._with_click_models(drawn, how)
         lists = self._lists("train", self._weighed(known, how.settings))
         name = _ranker_of(drawn[0].cell)
         seeds = [self.seed + one.cell.run for one in drawn]
@@ -432,7 +437,7 @@ class World:
 
     def _blends(self, drawn: Sequence[Drawn], how: Training) -> dict[Cell, Measured]:
         """Train the members of a blend on the weights of each cell, and judge it."""
-        known = self._with_users(drawn, how)
+        known = self._with_click_models(drawn, how)
         name = _ranker_of(drawn[0].cell)
         learnt = WeighedLists(
             self.part("train").raw, self._weighed(known, how.settings)
@@ -455,17 +460,26 @@ class World:
             found[one.cell] = self._measured(one.cell, value, **_about(one))
         return found
 
-    def _with_users(self, drawn: Sequence[Drawn], how: Training) -> list[Drawn]:
+    def _with_click_models(self, drawn: Sequence[Drawn], how: Training) -> list[Drawn]:
         """Estimate users by methods that rank too, each from all its logs at once."""
         found: dict[Any, Any] = {}
         asked = [one for one in drawn if stacked(one.cell)]
-        for users in dict.fromkeys(one.cell.users for one in asked):
-            own = {one.cell.log: one for one in asked if one.cell.users == users}
+        for method in dict.fromkeys(one.cell.click_model_from for one in asked):
+            own = {
+                one.cell.log: one
+                for one in asked
+                if one.cell.click_model_from == method
+            }
             made = self._estimated(list(own.values()), replace(how, progress=quiet))
             pairs = zip(own, made, strict=True)
-            found |= {(log, users): each.users for log, each in pairs}
+            found |= {(log, method): each.click_model for log, each in pairs}
         return [
-            replace(one, users=found.get((one.cell.log, one.cell.users), one.users))
+            replace(
+                one,
+                click_model=found.get(
+                    (one.cell.log, one.cell.click_model_from), one.click_model
+                ),
+            )
             for one in drawn
         ]
 
@@ -481,7 +495,7 @@ class World:
         return found
 
     def _estimation(self, cell: Cell, how: Training) -> EstimationSettings:
-        spec = Spec.parse(cell.users or "")
+        spec = Spec.parse(cell.click_model_from or "")
         own = {"method": spec.name, "seed": self.seed + cell.run, "replicates": 0}
         network: Any = None
         if isinstance(how.settings, mlp.ROW.settings):
@@ -523,7 +537,7 @@ class World:
         plans = member_plans(name, settings)
         for one in drawn:
             learns, seed = learns_of(one.cell.estimator), self.seed + one.cell.run
-            logs.append(Log(one.rows, one.users, learns, seed))
+            logs.append(Log(one.rows, one.click_model, learns, seed))
         folds = learn_in_folds(
             logs,
             train.features,
@@ -540,7 +554,7 @@ class World:
         if split == "validation":
             spec, rows = judging(spec), one.held
         labels = labels_for([spec], self.part(split).raw, self.data.relevant_above)
-        weights = weigh(rows, spec, one.users, labels=labels, folds=folds)
+        weights = weigh(rows, spec, one.click_model, labels=labels, folds=folds)
         # Hundreds of them are held at once: leave out what training does not read.
         slope = None if weights.slope is None else np.empty(0)
         return replace(weights, variance=np.empty(0), slope=slope, kappa=None)
@@ -568,9 +582,9 @@ def _ranker_of(cell: Cell) -> str:
 
 def stacked(cell: Cell) -> bool:
     """Whether a method that ranks too estimates its users, from many logs at once."""
-    if cell.users is None or cell.users == TRUE:
+    if cell.click_model_from is None or cell.click_model_from == TRUE:
         return False
-    return METHODS[Spec.parse(cell.users).name].ranks_too
+    return METHODS[Spec.parse(cell.click_model_from).name].ranks_too
 
 
 def trained_jointly(cell: Cell) -> bool:
@@ -582,7 +596,9 @@ def trained_jointly(cell: Cell) -> bool:
     network = Spec.parse(cell.ranker or mlp.ROW.name).name == mlp.ROW.name
     if not stacked(cell) or cell.estimator != affine.ROW.name or not network:
         return False
-    return not Spec.parse(cell.users or "").settings(EstimationSettings).fresh
+    return (
+        not Spec.parse(cell.click_model_from or "").settings(EstimationSettings).fresh
+    )
 
 
 def click_rng(cell: Cell, seed: int, *, held_out: bool = False) -> Rng:
@@ -592,10 +608,10 @@ def click_rng(cell: Cell, seed: int, *, held_out: bool = False) -> Rng:
     """
     model, policy = cell.click_model or "", cell.policy or ""
     spec = Spec.parse(model)
-    users: Any = spec.settings(CLICK_MODELS[spec.name].settings)
+    click_model: Any = spec.settings(CLICK_MODELS[spec.name].settings)
     numbers = [_number(cell.data), round(cell.clicks or 0.0), int(held_out)]
     if spec.name == trust.ROW.name:
-        numbers[1:1] = [round(value * 1e6) for value in astuple(users)]
+        numbers[1:1] = [round(value * 1e6) for value in astuple(click_model)]
     else:
         numbers.append(_number(model))
     if policy != fixed.ROW.name:
@@ -609,16 +625,16 @@ def _number(text: str) -> int:
 
 def _about(one: Drawn) -> dict[str, Any]:
     """Return what there is to note of the clicks that a cell learnt from."""
-    cell, rows, users = one.cell, one.rows, one.users
+    cell, rows, click_model = one.cell, one.rows, one.click_model
     if cell.clicks is None:
         return {}
     about = {"sessions": rows.n_sessions, "clicks_drawn": int(rows.clicks.sum())}
-    if cell.users == TRUE:
+    if cell.click_model_from == TRUE:
         return about
-    if isinstance(users, TrustModel):
-        alpha, beta = users.alpha, users.beta
+    if isinstance(click_model, TrustModel):
+        alpha, beta = click_model.alpha, click_model.beta
     else:  # the mean at each rank
         seen = np.maximum(rows.by_rank(rows.impressions), 1.0)
         n = rows.impressions
-        alpha, beta = (rows.by_rank(n * v) / seen for v in users.at(rows))
+        alpha, beta = (rows.by_rank(n * v) / seen for v in click_model.at(rows))
     return about | {"alpha": tuple(alpha.tolist()), "beta": tuple(beta.tolist())}

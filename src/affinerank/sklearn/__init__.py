@@ -26,7 +26,7 @@ except ImportError:
     ) from None
 
 from affinerank.clicks.models import ClickModel
-from affinerank.clicks.models.files import load_users
+from affinerank.clicks.models.files import load_click_model
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import ESTIMATOR, RANKER, RECIPE
@@ -69,8 +69,8 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
     Args:
         estimator: A row of ``ESTIMATORS``.
         ranker: A row of ``RANKERS``.
-        users: How users click: a user model or the file of one. ``None`` estimates it
-            in ``fit``, from the same clicks, where the estimator needs it.
+        click_model: How users click: a click model or the file of one. ``None``
+            estimates it in ``fit``, from the same clicks, where the estimator needs it.
         clip: Lower bound of alpha: a number, or a rule as in ``"10/sqrt(n)"``.
         recipe: ``chosen``: learning rate and length by held-out queries, then trained
             on all; ``paper``: as the settings say.
@@ -82,7 +82,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         ranker_: The trained ranker.
-        users_: The user model that was given or estimated; ``None`` if there was none.
+        click_model_: The click model that was given or estimated, or ``None``.
         longest_list_: Documents of the longest list learnt from.
         n_features_in_: Number of features.
         feature_names_in_: Names of the features, where ``X`` had some.
@@ -103,7 +103,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         estimator: str = ESTIMATOR,
         ranker: str = RANKER,
         *,
-        users: ClickModel | PathLike | None = None,
+        click_model: ClickModel | PathLike | None = None,
         clip: str | float | None = None,
         recipe: str = RECIPE,
         scaling: str | None = None,
@@ -113,7 +113,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.estimator = estimator
         self.ranker = ranker
-        self.users = users
+        self.click_model = click_model
         self.clip = clip
         self.recipe = recipe
         self.scaling = scaling
@@ -143,16 +143,16 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
                 query, its position means nothing.
             doc: ``[n_rows]`` document of each row, within its query; see the class.
         """
-        settings, users = self._settings(), self.users
+        settings, click_model = self._settings(), self.click_model
         rate = self.learning_rate or (self.settings or {}).get("learning_rate")
         columns = (qid, position, impressions, doc)
         data, counts = self._rows(X, clicks, *columns, ensure_min_samples=2)
-        if isinstance(users, str | os.PathLike):
-            users = load_users(users)
+        if isinstance(click_model, str | os.PathLike):
+            click_model = load_click_model(click_model)
         trained = train(
             counts,
             data,
-            users,
+            click_model,
             ranker=self.ranker,
             settings=settings,
             estimators=[self.estimator],
@@ -162,7 +162,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
             scaling=self.scaling,
             rates=None if rate is None else [float(rate)],
         )
-        self.users_ = trained.users
+        self.click_model_ = trained.click_model
         (self.ranker_,) = trained.rankers.values()
         self.longest_list_ = int(data.docs_per_query.max())
         return self
@@ -205,16 +205,17 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         """Judge the ranker by held-out clicks: DCG@10 gained over the logged ranking.
 
         Above 0 it is better than the ranking that was clicked on. The clicks are
-        corrected for position and trust bias by ``users_``, whatever the estimator, so
-        that estimators can be compared if all are given the same ``users``; the unit is
-        clicks at an average rank. Documents that were never shown do not count. No
-        interval: for that, see ``affinerank evaluate --counts``.
+        corrected for position and trust bias by ``click_model_``, whatever the
+        estimator, so that estimators can be compared if all are given the same
+        ``click_model``; the unit is clicks at an average rank. Documents that were
+        never shown do not count. No interval: for that, see ``affinerank evaluate
+        --counts``.
 
         For the arguments see :meth:`fit`. The queries should be others than those
         learnt from, as with ``GroupKFold``; there is a warning if they are not.
         """
         check_is_fitted(self)
-        if self.users_ is None:
+        if self.click_model_ is None:
             raise ConfigError(
                 "score needs users, which the naive estimator was fitted without"
             )
@@ -227,7 +228,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
                 f"{seen:,} of {data.n_queries:,} queries were learnt from, so the "
                 "score is too high; hold queries out, as GroupKFold with groups=qid"
             )
-        return gain_over_logged(self.ranker_, counts, data, self.users_)
+        return gain_over_logged(self.ranker_, counts, data, self.click_model_)
 
     def save(self, path: PathLike) -> None:
         """Write the ranker into a new folder, for ``load_ranker`` and the shell."""

@@ -26,7 +26,7 @@ DEPTH = 5
 PAPER = TrustModel.paper(depth=DEPTH)
 
 
-def rows_of_users(
+def rows_of_click_model(
     alpha: Floats, beta: Floats, *, seed: int, sessions: int = 60, queries: int = 150
 ) -> ClickRows:
     """Lists of five, a fixed one per query; ``alpha[rank, last click above]``."""
@@ -56,10 +56,11 @@ def rows_of_users(
     )
 
 
-def by_rank(users: TrustModel) -> tuple[Floats, Floats]:
+def by_rank(click_model: TrustModel) -> tuple[Floats, Floats]:
     """The same values after any click above."""
     return tuple(
-        np.repeat(v[:, None], DEPTH, axis=1) for v in (users.alpha, users.beta)
+        np.repeat(v[:, None], DEPTH, axis=1)
+        for v in (click_model.alpha, click_model.beta)
     )  # type: ignore[return-value]
 
 
@@ -72,7 +73,7 @@ def chosen(rows: ClickRows, seed: int = 0) -> tuple[str, list[str]]:
 
 def test_users_by_rank_and_users_by_last_click_are_told_apart() -> None:
     alpha, beta = by_rank(PAPER)
-    best, names = chosen(rows_of_users(alpha, beta, seed=1))
+    best, names = chosen(rows_of_click_model(alpha, beta, seed=1))
     assert best == "position and trust bias by rank"
     assert names == [
         "click rate by rank",
@@ -84,7 +85,7 @@ def test_users_by_rank_and_users_by_last_click_are_told_apart() -> None:
     # First-click cascade: nothing is clicked after a click.
     alpha, beta = np.full((DEPTH, DEPTH), 0.9), np.full((DEPTH, DEPTH), 0.05)
     alpha[:, 1:] = beta[:, 1:] = 0.0
-    best, _ = chosen(rows_of_users(alpha, beta, seed=2))
+    best, _ = chosen(rows_of_click_model(alpha, beta, seed=2))
     assert best == "position bias by rank and last click"
 
 
@@ -98,12 +99,12 @@ def test_browsing_users_are_estimated_by_rank_and_distance() -> None:
                 scale * alpha[k, last],
                 scale * beta[k, last],
             )
-    rows = rows_of_users(alpha, beta, seed=3, sessions=400)
+    rows = rows_of_click_model(alpha, beta, seed=3, sessions=400)
     rng = np.random.default_rng(0)
     fitted = fit_mixture(rows, None, EstimationSettings(), rng, most_levels=2)
-    users = fitted.users
-    assert isinstance(users, BrowsingModel)
-    found, _ = users.at(rows)
+    click_model = fitted.click_model
+    assert isinstance(click_model, BrowsingModel)
+    found, _ = click_model.at(rows)
     truth = alpha[rows.rank - 1, rows.context]
     many = rows.impressions > 100
     scale = np.median(found[many] / truth[many])
@@ -116,11 +117,11 @@ def test_browsing_users_are_estimated_by_rank_and_distance() -> None:
 def test_given_users_are_doubted_where_they_are_wrong() -> None:
     alpha, beta = by_rank(PAPER)
     for seed in range(3):
-        rows = rows_of_users(alpha, beta, seed=seed).merged()
+        rows = rows_of_click_model(alpha, beta, seed=seed).merged()
         wrong = TrustModel.paper(eta=2.0, depth=DEPTH)
         doubts = [
-            hold_against_log(rows, users, 200, np.random.default_rng(seed))
-            for users in (PAPER, wrong)
+            hold_against_log(rows, click_model, 200, np.random.default_rng(seed))
+            for click_model in (PAPER, wrong)
         ]
         assert [doubt is not None and doubt.clear for doubt in doubts] == [False, True]
 
@@ -141,7 +142,7 @@ def test_a_prediction_is_the_expected_level_through_slope_and_intercept() -> Non
 
 
 def test_cells_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = rows_of_users(*by_rank(PAPER), seed=4)
+    rows = rows_of_click_model(*by_rank(PAPER), seed=4)
     ranks = pool_ranks(rows, 0)
     assert len(pool_cells(rows, ranks, 0).rank_of) > 20
     for most in (20, 14, 0):
@@ -155,7 +156,7 @@ def test_cells_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_cells_pool_distances_with_few_clicks_and_keep_lists_without_a_click() -> None:
     alpha, beta = by_rank(PAPER)
-    rows = rows_of_users(alpha, beta, seed=4)
+    rows = rows_of_click_model(alpha, beta, seed=4)
     ranks = pool_ranks(rows, 100)
     cells = pool_cells(rows, ranks, 100)
     assert cells.table.shape == (DEPTH, DEPTH)

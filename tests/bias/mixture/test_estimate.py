@@ -45,16 +45,16 @@ def telling(relevance: Floats, noise: float = 0.5) -> Matrix:
     return each.astype(np.float32)
 
 
-def error_of(users: TrustModel, depth: int = 4) -> float:
-    return gauge_error(users, TRUTH, np.ones(depth)).error
+def error_of(click_model: TrustModel, depth: int = 4) -> float:
+    return gauge_error(click_model, TRUTH, np.ones(depth)).error
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_clicks_alone_give_users_back(draw_log: DrawLog, seed: int) -> None:
     rows, _ = draw_log(PLUS, MINUS, queries=150, seed=seed)
     found = fitted(rows)
-    assert error_of(found.users) < 0.05
-    assert found.users.identified == "gauge"
+    assert error_of(found.click_model) < 0.05
+    assert found.click_model.identified == "gauge"
     assert found.about == {"features": False, "feature_correlation": 0}
 
 
@@ -65,13 +65,13 @@ def test_features_give_users_back_where_clicks_alone_do_not(
     """Two impressions a document: two binomials cannot be told apart by clicks."""
     rows, relevance = draw_log(PLUS, MINUS, queries=1500, impressions=2, seed=seed)
     with_features = fitted(rows, telling(relevance))
-    assert error_of(with_features.users) < 0.08
+    assert error_of(with_features.click_model) < 0.08
     assert with_features.about["feature_correlation"] > 0.15
 
 
 def test_swapped_ranks_give_users_back(draw_log: DrawLog) -> None:
     rows, _ = draw_log(PLUS, MINUS, queries=100, impressions=20, swapped=True)
-    assert error_of(fitted(rows).users) < 0.05
+    assert error_of(fitted(rows).click_model) < 0.05
 
 
 def test_graded_relevance_gives_users_back(draw_log: DrawLog) -> None:
@@ -79,15 +79,15 @@ def test_graded_relevance_gives_users_back(draw_log: DrawLog) -> None:
     rows, _ = draw_log(PLUS, MINUS, queries=200, impressions=200, **levels)
     found = fitted(rows)
     assert len(found.fit.levels.levels) == 3
-    assert error_of(found.users) < 0.05
+    assert error_of(found.click_model) < 0.05
     assert len(fitted(rows, most_levels=2).fit.levels.levels) == 2
 
 
 def test_the_same_stream_gives_the_same_users(draw_log: DrawLog) -> None:
     rows, relevance = draw_log(PLUS, MINUS)
     a, b = (fitted(rows, telling(relevance)) for _ in range(2))
-    np.testing.assert_array_equal(a.users.alpha, b.users.alpha)
-    np.testing.assert_array_equal(a.users.beta, b.users.beta)
+    np.testing.assert_array_equal(a.click_model.alpha, b.click_model.alpha)
+    np.testing.assert_array_equal(a.click_model.beta, b.click_model.beta)
     np.testing.assert_array_equal(a.population.half, b.population.half)
 
 
@@ -99,8 +99,11 @@ def test_a_resample_is_fitted_as_if_it_were_fitted_afresh(draw_log: DrawLog) -> 
     found = fitted(rows, telling(relevance), first=first)
     afresh = fitted(rows, telling(relevance), least_clicks=50)
     assert found.pools is first.pools
-    moved = gauge_error(first.users, afresh.users, np.ones(4)).error
-    assert gauge_error(found.users, afresh.users, np.ones(4)).error < 0.05 * moved
+    moved = gauge_error(first.click_model, afresh.click_model, np.ones(4)).error
+    assert (
+        gauge_error(found.click_model, afresh.click_model, np.ones(4)).error
+        < 0.05 * moved
+    )
 
 
 def test_ranks_of_a_pool_have_its_values(draw_log: DrawLog) -> None:
@@ -108,10 +111,10 @@ def test_ranks_of_a_pool_have_its_values(draw_log: DrawLog) -> None:
     clicks = np.bincount(rows.rank, rows.clicks)[1:]
     found = fitted(rows, least_clicks=float(clicks[2]) + 1)
     assert found.pools.ranks.names == ("1", "2", "3-4")
-    assert found.users.depth == 4
-    assert found.users.alpha[2] == found.users.alpha[3]
+    assert found.click_model.depth == 4
+    assert found.click_model.alpha[2] == found.click_model.alpha[3]
     expected = found.fit.levels.zeta_minus[[0, 1, 2, 2]]
-    np.testing.assert_array_equal(found.users.beta, expected)
+    np.testing.assert_array_equal(found.click_model.beta, expected)
 
 
 def test_documents_that_were_never_shown_change_nothing(draw_log: DrawLog) -> None:
@@ -123,7 +126,7 @@ def test_documents_that_were_never_shown_change_nothing(draw_log: DrawLog) -> No
     columns = rows.query, rows.rank, rows.impressions, rows.clicks
     more = click_rows(3 * rows.doc, *columns, n_docs=len(spread))
     np.testing.assert_allclose(
-        fitted(more, spread).users.alpha, fitted(rows, features).users.alpha
+        fitted(more, spread).click_model.alpha, fitted(rows, features).click_model.alpha
     )
 
 
@@ -145,10 +148,10 @@ def test_nothing_is_ever_nan(draw_log: DrawLog) -> None:
     for features in (constant, telling(relevance)):
         for least in (0, 20):
             found = fitted(rows, features, least_clicks=least)
-            assert np.all(np.isfinite(found.users.alpha))
-            assert np.all(np.isfinite(found.users.beta))
+            assert np.all(np.isfinite(found.click_model.alpha))
+            assert np.all(np.isfinite(found.click_model.beta))
             assert np.isfinite(found.about["feature_correlation"])
-            assert np.all(found.users.alpha > 0)
+            assert np.all(found.click_model.alpha > 0)
 
 
 def test_more_documents_than_are_needed_to_choose_are_sampled_by_query(
@@ -156,7 +159,7 @@ def test_more_documents_than_are_needed_to_choose_are_sampled_by_query(
 ) -> None:
     monkeypatch.setattr("affinerank.bias.mixture.estimate.CHOOSING_DOCS", 100)
     rows, _ = draw_log(PLUS, MINUS, queries=150)
-    assert error_of(fitted(rows).users) < 0.05
+    assert error_of(fitted(rows).click_model) < 0.05
 
 
 def few_rows(**changed: Any) -> ClickRows:
@@ -194,4 +197,4 @@ def test_documents_shown_once_tell_nothing_without_features(draw_log: DrawLog) -
     rows, relevance = draw_log(PLUS, MINUS, queries=1500, impressions=1)
     with pytest.raises(DataError, match="of 6,000 documents 0 were shown 3 times"):
         fitted(rows)
-    assert np.all(np.isfinite(fitted(rows, telling(relevance)).users.alpha))
+    assert np.all(np.isfinite(fitted(rows, telling(relevance)).click_model.alpha))

@@ -33,7 +33,7 @@ def test_swapped_documents_give_users_back(draw_log: DrawLog, seed: int) -> None
         PLUS, MINUS, queries=150, impressions=20, swapped=True, seed=seed
     )
     found = fitted(rows)
-    assert gauge_error(found.users, TRUTH, np.ones(4)).error < 0.05
+    assert gauge_error(found.click_model, TRUTH, np.ones(4)).error < 0.05
     assert found.about == {"documents_at_several_ranks": 600}
 
 
@@ -41,7 +41,7 @@ def test_one_impression_at_each_of_two_ranks_says_something(draw_log: DrawLog) -
     """As a share of what a useless estimate misses, 0.5, not much: but something."""
     rows, _ = draw_log(PLUS, MINUS, queries=3000, impressions=2, swapped=True)
     found = fitted(rows)
-    assert gauge_error(found.users, TRUTH, np.ones(4)).error < 0.15
+    assert gauge_error(found.click_model, TRUTH, np.ones(4)).error < 0.15
 
 
 def test_documents_at_one_rank_are_left_out(draw_log: DrawLog) -> None:
@@ -51,15 +51,15 @@ def test_documents_at_one_rank_are_left_out(draw_log: DrawLog) -> None:
     more = np.arange(50)
     still = click_rows(n + more, more, more % 4 + 1, [100] * 50, [99] * 50)
     found = fitted(added(rows, still))
-    np.testing.assert_allclose(found.users.alpha, fitted(rows).users.alpha)
+    np.testing.assert_allclose(found.click_model.alpha, fitted(rows).click_model.alpha)
     assert found.about == {"documents_at_several_ranks": n}
 
 
 def test_the_same_stream_gives_the_same_users(draw_log: DrawLog) -> None:
     rows, _ = draw_log(PLUS, MINUS, swapped=True)
     a, b = fitted(rows), fitted(rows)
-    np.testing.assert_array_equal(a.users.alpha, b.users.alpha)
-    np.testing.assert_array_equal(a.users.beta, b.users.beta)
+    np.testing.assert_array_equal(a.click_model.alpha, b.click_model.alpha)
+    np.testing.assert_array_equal(a.click_model.beta, b.click_model.beta)
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_a_rank_that_few_moved_documents_reached_is_pooled(draw_log: DrawLog) ->
     others = click_rows(n + many, many // 4, [5] * 600, [100] * 600, [5] * 600)
     found = fitted(added(added(rows, few), others))
     assert found.pools.ranks.names == ("1", "2", "3", "4-5")
-    assert found.users.alpha[4] == found.users.alpha[3]
+    assert found.click_model.alpha[4] == found.click_model.alpha[3]

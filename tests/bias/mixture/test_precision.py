@@ -58,8 +58,8 @@ def test_standard_errors_are_the_spread_of_repeated_simulations(
     for seed in range(40):
         people = people_of(draw_log(PLUS, MINUS, queries=150, seed=seed)[0])
         fit = fitted(people)
-        users = shown(fit)
-        values.append(np.concatenate([users.alpha, users.beta]))
+        click_model = shown(fit)
+        values.append(np.concatenate([click_model.alpha, click_model.beta]))
         errors.append(both(bands_of(people, fit, INFERENCE)))
     ratio = np.mean(errors, axis=0) / np.std(values, axis=0, ddof=1)
     assert np.all((ratio > 0.7) & (ratio < 1.4)), ratio
@@ -143,12 +143,14 @@ def test_bands_are_of_their_gauge(draw_log: DrawLog) -> None:
         [display.alpha_error[0], display.beta_error[0]], [0, 0], atol=1e-6
     )
     assert np.all(display.alpha_error[1:] > 0)
-    plain = bands_of(people, fit, lambda users: users)
+    plain = bands_of(people, fit, lambda click_model: click_model)
     np.testing.assert_allclose(plain.alpha + plain.beta, fit.levels.zeta_plus)
     np.testing.assert_allclose(plain.beta, fit.levels.zeta_minus)
 
-    def tenfold(users: TrustModel) -> TrustModel:
-        return TrustModel(alpha=10 * users.alpha, beta=users.beta, identified="gauge")
+    def tenfold(click_model: TrustModel) -> TrustModel:
+        return TrustModel(
+            alpha=10 * click_model.alpha, beta=click_model.beta, identified="gauge"
+        )
 
     scaled = bands_of(people, fit, tenfold)
     np.testing.assert_allclose(scaled.alpha_error, 10 * plain.alpha_error, rtol=1e-6)

@@ -96,7 +96,7 @@ def result_of(stack: EMStack) -> EMFit:
 
 def zetas(fitted: EMFit) -> Floats:
     """``[2, depth]``."""
-    return np.stack([fitted.users.zeta_plus, fitted.users.zeta_minus])
+    return np.stack([fitted.click_model.zeta_plus, fitted.click_model.zeta_minus])
 
 
 @pytest.mark.parametrize("parameters", ["two", "three", "position"])
@@ -105,14 +105,14 @@ def test_no_steps_return_the_start(parameters: Parameters) -> None:
     settings = EMSettings(parameters, zeta_plus=0.8, zeta_minus=0.3, iterations=0)
     (fitted,) = fit(features, [run], settings)
     start = 0.0 if parameters == "position" else 0.3
-    np.testing.assert_allclose(fitted.users.zeta_plus, np.full(4, 0.8))
-    np.testing.assert_allclose(fitted.users.zeta_minus, np.full(4, start))
+    np.testing.assert_allclose(fitted.click_model.zeta_plus, np.full(4, 0.8))
+    np.testing.assert_allclose(fitted.click_model.zeta_minus, np.full(4, start))
     (never,) = fit(
         features, [run], replace(settings, early_updates=0, updates_per_epoch=0)
     )
     assert not never.updates
     assert not never.converged
-    np.testing.assert_allclose(never.users.zeta_plus, np.full(4, 0.8))
+    np.testing.assert_allclose(never.click_model.zeta_plus, np.full(4, 0.8))
 
 
 @pytest.mark.parametrize("train_on", [False, True])
@@ -152,7 +152,7 @@ def test_after_rest_users_and_weights_stay_and_the_network_trains_on() -> None:
     features, run = problem()
     (stopped,) = fit(features, [run], RESTS, LEARNED)
     (trained,) = fit(features, [run], RESTS, LEARNED, train_on=True)
-    np.testing.assert_array_equal(trained.users.alpha, stopped.users.alpha)
+    np.testing.assert_array_equal(trained.click_model.alpha, stopped.click_model.alpha)
     np.testing.assert_array_equal(zetas(trained), zetas(stopped))
     # The same as a trainer that goes on with the weights at rest.
     stack, taken = epochs_of(features, run, RESTS)
@@ -173,8 +173,8 @@ def test_after_rest_users_and_weights_stay_and_the_network_trains_on() -> None:
 def held_out_by(features: Matrix, seen: list[TrustModel]) -> HeldOutLogs:
     """Held-out queries that like what the first feature does not."""
 
-    def targets(users: TrustModel) -> Targets:
-        seen.append(users)
+    def targets(click_model: TrustModel) -> Targets:
+        seen.append(click_model)
         return Targets(-features[None, :, 0].astype(float), np.ones((1, 200), bool))
 
     return HeldOutLogs(features, np.arange(0, 201, 5), [targets])
@@ -186,7 +186,9 @@ def test_held_out_clicks_choose_an_epoch_from_rest_on() -> None:
     held = held_out_by(features, seen)
     (found,) = fit(features, [run], RESTS, LEARNED, train_on=True, held_out=held)
     assert found.fitted is not None
-    assert [users.alpha.tolist() for users in seen] == [found.users.alpha.tolist()]
+    assert [click_model.alpha.tolist() for click_model in seen] == [
+        found.click_model.alpha.tolist()
+    ]
     # What each epoch from rest on is worth, one by one.
     stack, taken = epochs_of(features, run, RESTS)
     judge = HeldOut(Validation(features, held.targets[0](seen[0]), held.offsets), "cpu")
@@ -208,7 +210,9 @@ def test_a_run_that_never_rests_is_judged_at_its_last_epoch_alone() -> None:
     assert found.fitted is not None
     assert other.fitted is not None
     assert (found.fitted.chosen_at, other.fitted.chosen_at) == (SMALL.epochs, None)
-    assert [users.alpha.tolist() for users in seen] == [found.users.alpha.tolist()]
+    assert [click_model.alpha.tolist() for click_model in seen] == [
+        found.click_model.alpha.tolist()
+    ]
     np.testing.assert_array_equal(
         found.fitted.kept.predict(features), found.ranker.predict(features)
     )
@@ -278,8 +282,8 @@ def test_a_rank_that_fell_takes_the_values_of_its_neighbour() -> None:
     (fitted,), advice = fit_noting_advice(features, silent, RESTLESS)
     assert any("in run 0 at ranks 3): clicks there" in text for text in advice)
     assert fitted.fallen_ranks == (3,)
-    assert fitted.users.alpha[2] == fitted.users.alpha[1] > 0
-    assert fitted.users.provenance["ranks_with_values_of_the_nearest"] == [3]
+    assert fitted.click_model.alpha[2] == fitted.click_model.alpha[1] > 0
+    assert fitted.click_model.provenance["ranks_with_values_of_the_nearest"] == [3]
 
 
 def test_where_all_ranks_fell_the_users_are_the_start() -> None:
@@ -294,7 +298,7 @@ def test_where_all_ranks_fell_the_users_are_the_start() -> None:
     assert np.all(np.isfinite(zetas(result_of(stack))))
     stack.parameters[:] = 0.0
     assert result_of(stack).fallen_ranks == (1, 2, 3, 4)
-    assert result_of(stack).users.zeta_plus.tolist() == [0.999] * 4
+    assert result_of(stack).click_model.zeta_plus.tolist() == [0.999] * 4
 
 
 def test_what_still_moves_is_reported_with_advice() -> None:
@@ -313,7 +317,7 @@ def test_what_rests_is_returned_without_a_word() -> None:
         features, run, replace(RESTLESS, tolerance=0.9)
     )
     assert fitted.converged
-    assert fitted.users.provenance["converged"]
+    assert fitted.click_model.provenance["converged"]
     assert not [text for text in advice if "still moving" in text]
 
 
@@ -328,7 +332,7 @@ def test_weights_are_those_of_the_affine_correction() -> None:
     train, rows = world()
     settings = replace(RESTLESS, zeta_plus=0.7, zeta_minus=0.2)
     stack = stack_of(train.features, Run(rows, NAME), settings)
-    expected = corrected(rows, *result_of(stack).users.at(rows))
+    expected = corrected(rows, *result_of(stack).click_model.at(rows))
     np.testing.assert_allclose(stack.weights[0], expected.weight, atol=1e-12)
     np.testing.assert_array_equal(stack.trained[0], expected.known)
     np.testing.assert_allclose(stack.share[0], expected.share)
@@ -418,9 +422,9 @@ def test_click_rates_are_found_from_simulated_clicks() -> None:
     (fitted,) = fit(features, [run], EMSettings(), network)
     # Biased itself, as the paper has it: beta comes out close, alpha too low.
     truth = TrustModel.paper(depth=5)
-    np.testing.assert_allclose(fitted.users.beta[:5], truth.beta, atol=0.1)
-    np.testing.assert_allclose(fitted.users.alpha[:5], truth.alpha, atol=0.2)
-    assert np.all(fitted.users.alpha[:5] > 0.3 * truth.alpha)
+    np.testing.assert_allclose(fitted.click_model.beta[:5], truth.beta, atol=0.1)
+    np.testing.assert_allclose(fitted.click_model.alpha[:5], truth.alpha, atol=0.2)
+    assert np.all(fitted.click_model.alpha[:5] > 0.3 * truth.alpha)
 
 
 def test_counts_that_cannot_be_are_rejected() -> None:

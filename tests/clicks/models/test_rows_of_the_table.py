@@ -14,9 +14,9 @@ import pytest
 from affinerank.cli import main
 from affinerank.clicks.models import CLICK_MODELS, Shown
 from affinerank.clicks.models.browsing import BrowsingModel
-from affinerank.clicks.models.by_query import UsersByQuery
+from affinerank.clicks.models.by_query import ModelByQuery
 from affinerank.clicks.models.by_segment import SegmentedModel
-from affinerank.clicks.models.files import load_users, save_users
+from affinerank.clicks.models.files import load_click_model, save_click_model
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare
@@ -25,7 +25,7 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import ClickRows, rows_of
 from affinerank.data.dataset import RankingDataset
 from affinerank.logs.options import LogOptions
-from affinerank.pipeline.simulate import users_of
+from affinerank.pipeline.simulate import click_model_of
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.settings import Spec
 
@@ -100,7 +100,7 @@ def patterns(n: int = 3) -> Iterator[Pattern]:
     return product((0, 1), repeat=n)
 
 
-def frequencies(users: Any, gammas: Any, **columns: Any) -> Any:
+def frequencies(click_model: Any, gammas: Any, **columns: Any) -> Any:
     """``[8]`` shares of sessions with each click pattern."""
     n = len(gammas)
     rank = np.tile(np.arange(1, n + 1), SESSIONS)
@@ -111,7 +111,7 @@ def frequencies(users: Any, gammas: Any, **columns: Any) -> Any:
         **{"query": 0 * rank, "segment": 0 * rank, **columns},
     )
     seed = int(sum(2**i * g for i, g in enumerate(gammas)))
-    clicked = users.click(shown, np.random.default_rng(seed)).reshape(SESSIONS, n)
+    clicked = click_model.click(shown, np.random.default_rng(seed)).reshape(SESSIONS, n)
     code = clicked @ 2 ** np.arange(n)[::-1]
     return np.bincount(code, minlength=2**n) / SESSIONS
 
@@ -126,10 +126,10 @@ def assert_expected(found: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("text", RATES)
 def test_click_patterns_are_those_written_out(text: str) -> None:
-    users = users_of(text, 3)
+    click_model = click_model_of(text, 3)
     for gammas in patterns():
         expected = [chance(RATES[text], gammas, clicks) for clicks in patterns()]
-        assert_expected(frequencies(users, gammas), expected)
+        assert_expected(frequencies(click_model, gammas), expected)
 
 
 @pytest.mark.parametrize(
@@ -146,35 +146,35 @@ def test_click_patterns_are_those_written_out(text: str) -> None:
 def test_dependent_clicks_are_those_written_out(
     text: str, stay: Any, rates: Any
 ) -> None:
-    users = users_of(text, 3)
+    click_model = click_model_of(text, 3)
     for gammas in patterns():
         expected = [dependent(gammas, clicks, stay, *rates) for clicks in patterns()]
-        assert_expected(frequencies(users, gammas), expected)
+        assert_expected(frequencies(click_model, gammas), expected)
 
 
 def test_clicks_of_each_query_have_its_steepness() -> None:
-    users = users_of("by-query(eta=1.5, spread=1, eps_minus_1=0.4)", 3)
-    assert isinstance(users, UsersByQuery)
+    click_model = click_model_of("by-query(eta=1.5, spread=1, eps_minus_1=0.4)", 3)
+    assert isinstance(click_model, ModelByQuery)
     for query in (0, 5):
-        eta = float(users.eta(np.array([query]))[0])
+        eta = float(click_model.eta(np.array([query]))[0])
         gammas = (1, 0, 1)
         rate = partial(steep, eta)
         expected = [chance(rate, gammas, clicks) for clicks in patterns()]
         column = np.full(3 * SESSIONS, query)
-        assert_expected(frequencies(users, gammas, query=column), expected)
+        assert_expected(frequencies(click_model, gammas, query=column), expected)
     # Uniform from 0.5 to 2.5: mean 1.5, standard error 2 / sqrt(12 n).
-    many = users.eta(np.arange(10_000))
+    many = click_model.eta(np.arange(10_000))
     assert abs(many.mean() - 1.5) < 4 * 2 / np.sqrt(12 * 10_000)
     assert 0.5 < many.min() < 0.51
     assert 2.49 < many.max() < 2.5
-    np.testing.assert_array_equal(users.eta(np.array([7, 3])), many[[7, 3]])
+    np.testing.assert_array_equal(click_model.eta(np.array([7, 3])), many[[7, 3]])
 
 
 def test_sessions_have_segments_by_their_shares_and_click_by_them() -> None:
     text = "by-segment(eta=1,2, eps_minus_1=0.65,0.1, share=0.3,0.7)"
-    users = users_of(text, 3)
-    assert isinstance(users, SegmentedModel)
-    segment = users.draw(SESSIONS, np.random.default_rng(1))
+    click_model = click_model_of(text, 3)
+    assert isinstance(click_model, SegmentedModel)
+    segment = click_model.draw(SESSIONS, np.random.default_rng(1))
     assert abs(segment.mean() - 0.7) < 4 * np.sqrt(0.21 / SESSIONS)
     column = np.repeat(segment, 3)
     for gammas in patterns():
@@ -183,7 +183,7 @@ def test_sessions_have_segments_by_their_shares_and_click_by_them() -> None:
             + 0.7 * chance(lambda k, s, g: paper(k, k, g, 2, 0.1), gammas, clicks)
             for clicks in patterns()
         ]
-        assert_expected(frequencies(users, gammas, segment=column), expected)
+        assert_expected(frequencies(click_model, gammas, segment=column), expected)
 
 
 def test_lists_of_several_lengths_are_read_from_their_tops() -> None:
@@ -226,7 +226,7 @@ def expected_rows(rate: Rate, gammas: Any) -> ClickRows:
 def test_corrected_clicks_are_unbiased_in_every_context(text: str) -> None:
     gammas = np.array([0.3, 0.85, 0.55])
     rows = expected_rows(RATES[text], gammas)
-    alpha, beta = users_of(text, 3).at(rows)
+    alpha, beta = click_model_of(text, 3).at(rows)
     known = alpha > 0
     found = (rows.clicks - beta * rows.impressions)[known] / alpha[known]
     np.testing.assert_allclose(
@@ -253,9 +253,9 @@ def test_the_slope_of_dependent_clicks_goes_by_the_document_between() -> None:
         slopes.append(rates[1] - rates[0])
     np.testing.assert_allclose(slopes, [0.54 / 0.94, 0.06 / 0.46])
     np.testing.assert_allclose(slopes, [0.57, 0.13], atol=0.005)
-    users = users_of("dependent-click", 3)
+    click_model = click_model_of("dependent-click", 3)
     rows = expected_rows(RATES["trust"], [0.5, 0.5, 0.5])
-    for asked in (users.at, users.examination):
+    for asked in (click_model.at, click_model.examination):
         with pytest.raises(ConfigError, match="no correction exists for dependent"):
             asked(rows)
 
@@ -293,12 +293,15 @@ def test_a_row_is_in_the_column_of_its_distance_or_the_furthest() -> None:
 
 def test_values_by_rank_are_means_over_impressions() -> None:
     rows = rows_in([1, 3, 3, 3], [0, 0, 2, 1], [8, 1, 3, 4])
-    users = BROWSING.by_rank(rows)
+    click_model = BROWSING.by_rank(rows)
     # Rank 3: (.3 + 3 x .4 + 4 x .5) / 8 and (.1 + 3 x .3) / 8; rank 2 was not shown.
-    np.testing.assert_allclose(users.alpha, [0.7, 0.4, 3.5 / 8])
-    np.testing.assert_allclose(users.beta, [0.2, 0.1, 1 / 8])
-    assert isinstance(users, TrustModel)
-    assert (users.identified, users.estimated) == ("zeta", BROWSING.estimated)
+    np.testing.assert_allclose(click_model.alpha, [0.7, 0.4, 3.5 / 8])
+    np.testing.assert_allclose(click_model.beta, [0.2, 0.1, 1 / 8])
+    assert isinstance(click_model, TrustModel)
+    assert (click_model.identified, click_model.estimated) == (
+        "zeta",
+        BROWSING.estimated,
+    )
 
 
 def test_counts_without_context_do_not_do_for_browsing_users() -> None:
@@ -317,7 +320,7 @@ def test_counts_without_context_do_not_do_for_browsing_users() -> None:
     "users",
     [
         BROWSING,
-        users_of("browsing", 25),
+        click_model_of("browsing", 25),
         BrowsingModel(
             alpha=np.array([[3.0, 1.0]]),
             beta=np.array([[-1.0, 0.0]]),
@@ -327,25 +330,25 @@ def test_counts_without_context_do_not_do_for_browsing_users() -> None:
     ],
 )
 def test_a_browsing_model_is_the_same_after_its_file(
-    users: BrowsingModel, tmp_path: Path
+    click_model: BrowsingModel, tmp_path: Path
 ) -> None:
-    users.save(tmp_path / "users.json")
-    again = load_users(tmp_path / "users.json")
-    assert again.to_dict() == users.to_dict()
-    np.testing.assert_array_equal(again.alpha, users.alpha)
-    assert (again.estimated, again.span) == (users.estimated, users.span)
+    click_model.save(tmp_path / "click-model.json")
+    again = load_click_model(tmp_path / "click-model.json")
+    assert again.to_dict() == click_model.to_dict()
+    np.testing.assert_array_equal(again.alpha, click_model.alpha)
+    assert (again.estimated, again.span) == (click_model.estimated, click_model.span)
 
 
 def test_what_cannot_be_simulated_or_is_not_known_is_said() -> None:
-    users = BrowsingModel(
+    click_model = BrowsingModel(
         alpha=np.array([[0.5, 3.0]]), beta=np.array([[0.0, -1.0]]), identified="gauge"
     )
     with pytest.raises(
         DataError, match=r"irrelevant .* rank 1, column 1 must .* got -1"
     ):
-        users.require_probabilities()
+        click_model.require_probabilities()
     with pytest.raises(ConfigError, match="theta is not known"):
-        users.examination(rows_in([1], [0]))
+        click_model.examination(rows_in([1], [0]))
     with pytest.raises(DataError, match=r"rank 1, column 1 must be .* got 1\.5"):
         BrowsingModel.from_zeta([[0.5, 1.5]], [[0, 0]])
 
@@ -355,25 +358,32 @@ def test_what_cannot_be_simulated_or_is_not_known_is_said() -> None:
 
 def test_rows_have_the_values_of_their_segment(tmp_path: Path) -> None:
     models: dict[str, Any] = {"a": TrustModel.paper(depth=3), "b": BROWSING}
-    users = SegmentedModel(models, {"a": 0.2, "b": 0.8})
+    click_model = SegmentedModel(models, {"a": 0.2, "b": 0.8})
     rows = rows_in(
         [2, 2, 3], [1, 1, 2], segments=("b", "a"), segment=np.array([0, 1, 0])
     )
-    alpha, beta = users.at(rows)
+    alpha, beta = click_model.at(rows)
     trust = models["a"]
     np.testing.assert_allclose(alpha, [0.6, trust.alpha[1], 0.4])
     np.testing.assert_allclose(beta, [0.2, trust.beta[1], 0.3])
     with pytest.warns(AffineRankWarning, match="click rates only"):
-        np.testing.assert_allclose(users.examination(rows)[0], [0.8, 0.5, 0.7])
-    assert (users.identified, users.depth, users.span) == ("zeta", 3, (0, 1))
-    save_users(users, tmp_path / "users.json")
-    again = load_users(tmp_path / "users.json")
-    assert again.to_dict() == users.to_dict()
-    assert load_users(tmp_path / "users.json", "b").to_dict() == BROWSING.to_dict()
+        np.testing.assert_allclose(click_model.examination(rows)[0], [0.8, 0.5, 0.7])
+    assert (click_model.identified, click_model.depth, click_model.span) == (
+        "zeta",
+        3,
+        (0, 1),
+    )
+    save_click_model(click_model, tmp_path / "click-model.json")
+    again = load_click_model(tmp_path / "click-model.json")
+    assert again.to_dict() == click_model.to_dict()
+    assert (
+        load_click_model(tmp_path / "click-model.json", "b").to_dict()
+        == BROWSING.to_dict()
+    )
     with pytest.raises(DataError, match="count with --segment"):
-        users.at(rows_in([1], [0]))
+        click_model.at(rows_in([1], [0]))
     with pytest.raises(DataError, match="no users of segment 'c', only of 'a', 'b'"):
-        users.at(replace(rows, segments=("b", "c")))
+        click_model.at(replace(rows, segments=("b", "c")))
 
 
 @pytest.mark.parametrize(
@@ -396,14 +406,14 @@ def test_rows_have_the_values_of_their_segment(tmp_path: Path) -> None:
 )
 def test_wrong_settings_are_one_sentence(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        users_of(text, 3)
+        click_model_of(text, 3)
     assert "\n" not in str(caught.value)
 
 
 # Simulation.
 
 
-def world(users: str, *rankers: int) -> Simulation:
+def world(click_model: str, *rankers: int) -> Simulation:
     """Three queries of 2, 4 and 5 documents."""
     sizes = [2, 4, 5]
     data = RankingDataset.from_rows(
@@ -418,7 +428,9 @@ def world(users: str, *rankers: int) -> Simulation:
     relevance = np.random.default_rng(7).random(11).round(2)
     traffic = Traffic(policies=("swap(share=0.4)",))
     rng = np.random.default_rng(11)
-    return prepare(data, ranks, relevance, users_of(users, 5), traffic=traffic, rng=rng)
+    return prepare(
+        data, ranks, relevance, click_model_of(click_model, 5), traffic=traffic, rng=rng
+    )
 
 
 BY_SESSION = ("browsing", "by-query", "by-segment", "cascade", "dependent-click")
@@ -449,7 +461,7 @@ def test_counts_by_context_give_relevance_back(name: str) -> None:
     simulation, n = world(name), 100_000
     counts = simulate_counts(simulation, n, rng=np.random.default_rng(1), context=True)
     rows = rows_of(counts, simulation.data)
-    alpha, beta = simulation.users.at(rows)
+    alpha, beta = simulation.click_model.at(rows)
     rows, alpha, beta = (
         rows.select(alpha > 0),
         alpha[alpha > 0],
@@ -465,15 +477,15 @@ def test_counts_by_context_give_relevance_back(name: str) -> None:
 
 
 def test_the_command_counts_by_context_and_segment(tmp_path: Path) -> None:
-    for users in ("cascade", "by-segment(eta=1,2)"):
+    for click_model in ("cascade", "by-segment(eta=1,2)"):
         for log in ([], ["--log", str(tmp_path / "log.parquet")]):
-            counts, model = tmp_path / "counts.parquet", tmp_path / "users.json"
-            arguments = ["--users-model", users, "--sessions", "300", *log]
-            arguments += ["--context", "last-click", "--save-users", str(model)]
+            counts, model = tmp_path / "counts.parquet", tmp_path / "click-model.json"
+            arguments = ["--click-model", click_model, "--sessions", "300", *log]
+            arguments += ["--context", "last-click", "--save-click-model", str(model)]
             command = ["simulate", "yahoo-like:20", "--counts", str(counts), *arguments]
             assert main(command) == 0
             rows = rows_of(ClickCounts.load(counts))
-            load_users(model).at(rows)
+            load_click_model(model).at(rows)
             assert rows.has_context
-            assert bool(rows.segments) == (Spec.parse(users).name == "by-segment")
+            assert bool(rows.segments) == (Spec.parse(click_model).name == "by-segment")
     assert main([*command, "--context", "x"]) == 2

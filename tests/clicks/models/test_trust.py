@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from affinerank.clicks.models import CLICK_MODELS, Shown
-from affinerank.clicks.models.trust import EstimatedBy, PaperUsers, TrustModel
+from affinerank.clicks.models.trust import EstimatedBy, TrustModel, TrustSettings
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import rows_of
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
@@ -55,56 +55,64 @@ PAPER: dict[tuple[int, float], dict[int, tuple[float, float]]] = {
 def test_the_paper_s_click_probabilities_are_the_written_out_ones(
     eta: int, eps_minus_1: float
 ) -> None:
-    users = TrustModel.paper(eta=eta, eps_minus_1=eps_minus_1, depth=30)
+    click_model = TrustModel.paper(eta=eta, eps_minus_1=eps_minus_1, depth=30)
     for rank, (relevant, irrelevant) in PAPER[eta, eps_minus_1].items():
-        got = users.click_probability([rank, rank], [1.0, 0.0])
+        got = click_model.click_probability([rank, rank], [1.0, 0.0])
         np.testing.assert_allclose(got, [relevant, irrelevant], rtol=1e-14)
 
 
 def test_clicks_are_affine_in_graded_relevance() -> None:
-    users = TrustModel.paper(depth=5)
+    click_model = TrustModel.paper(depth=5)
     relevant, irrelevant = PAPER[1, 0.65][5]
     np.testing.assert_allclose(
-        users.click_probability(5, 0.25), 0.25 * relevant + 0.75 * irrelevant
+        click_model.click_probability(5, 0.25), 0.25 * relevant + 0.75 * irrelevant
     )
 
 
 def test_the_parts_of_the_paper_s_users_are_known() -> None:
-    users = TrustModel.paper(eta=2, eps_minus_1=0.35, depth=25)
-    assert users.identified == "eps"
-    assert users.theta[4] == pytest.approx((1 / 5) ** 2)
-    assert users.theta[24] == pytest.approx((1 / 20) ** 2)
-    assert users.eps_plus[24] == pytest.approx(1 - 21 / 100)
-    assert users.eps_minus[24] == pytest.approx(0.35 / 10)
-    np.testing.assert_allclose(users.zeta_plus, users.theta * users.eps_plus)
-    np.testing.assert_allclose(users.zeta_minus, users.theta * users.eps_minus)
+    click_model = TrustModel.paper(eta=2, eps_minus_1=0.35, depth=25)
+    assert click_model.identified == "eps"
+    assert click_model.theta[4] == pytest.approx((1 / 5) ** 2)
+    assert click_model.theta[24] == pytest.approx((1 / 20) ** 2)
+    assert click_model.eps_plus[24] == pytest.approx(1 - 21 / 100)
+    assert click_model.eps_minus[24] == pytest.approx(0.35 / 10)
+    np.testing.assert_allclose(
+        click_model.zeta_plus, click_model.theta * click_model.eps_plus
+    )
+    np.testing.assert_allclose(
+        click_model.zeta_minus, click_model.theta * click_model.eps_minus
+    )
 
 
 def test_position_bias_alone_clicks_relevant_documents_only() -> None:
-    users = TrustModel.position_bias([1.0, 0.5])
-    np.testing.assert_allclose(users.click_probability([1, 2], [1, 1]), [1.0, 0.5])
-    np.testing.assert_allclose(users.click_probability([1, 2], [0, 0]), [0, 0])
-    np.testing.assert_allclose(users.eps_plus, 1)
-    np.testing.assert_allclose(users.eps_minus, 0)
+    click_model = TrustModel.position_bias([1.0, 0.5])
+    np.testing.assert_allclose(
+        click_model.click_probability([1, 2], [1, 1]), [1.0, 0.5]
+    )
+    np.testing.assert_allclose(click_model.click_probability([1, 2], [0, 0]), [0, 0])
+    np.testing.assert_allclose(click_model.eps_plus, 1)
+    np.testing.assert_allclose(click_model.eps_minus, 0)
 
 
 def test_zeta_has_parts_by_convention() -> None:
-    users = TrustModel.from_zeta([0.9, 0.4, 0.0], [0.6, 0.1, 0.0])
-    np.testing.assert_allclose(users.alpha, [0.9 - 0.6, 0.4 - 0.1, 0])
-    np.testing.assert_allclose(users.beta, [0.6, 0.1, 0])
-    np.testing.assert_allclose(users.theta, [0.9, 0.4, 0])
-    np.testing.assert_allclose(users.eps_plus, 1)
-    np.testing.assert_allclose(users.eps_minus, [0.6 / 0.9, 0.1 / 0.4, 0])
+    click_model = TrustModel.from_zeta([0.9, 0.4, 0.0], [0.6, 0.1, 0.0])
+    np.testing.assert_allclose(click_model.alpha, [0.9 - 0.6, 0.4 - 0.1, 0])
+    np.testing.assert_allclose(click_model.beta, [0.6, 0.1, 0])
+    np.testing.assert_allclose(click_model.theta, [0.9, 0.4, 0])
+    np.testing.assert_allclose(click_model.eps_plus, 1)
+    np.testing.assert_allclose(click_model.eps_minus, [0.6 / 0.9, 0.1 / 0.4, 0])
 
 
 @pytest.mark.parametrize(
     "name", ["theta", "eps_plus", "eps_minus", "zeta_plus", "zeta_minus"]
 )
 def test_a_model_up_to_gauge_has_no_click_rates(name: str) -> None:
-    users = TrustModel(alpha=np.array([3.0]), beta=np.array([-1.0]), identified="gauge")
+    click_model = TrustModel(
+        alpha=np.array([3.0]), beta=np.array([-1.0]), identified="gauge"
+    )
     with pytest.raises(ConfigError, match=f"{name} .*gauge"):
-        getattr(users, name)
-    assert users.click_probability(1, 1.0) == 2.0
+        getattr(click_model, name)
+    assert click_model.click_probability(1, 1.0) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -117,16 +125,18 @@ def test_a_model_up_to_gauge_has_no_click_rates(name: str) -> None:
 def test_probabilities_outside_zero_to_one_are_rejected_where_needed(
     alpha: list[float], beta: list[float], message: str
 ) -> None:
-    users = TrustModel(alpha=np.array(alpha), beta=np.array(beta), identified="gauge")
+    click_model = TrustModel(
+        alpha=np.array(alpha), beta=np.array(beta), identified="gauge"
+    )
     with pytest.raises(DataError, match=message):
-        users.require_probabilities()
+        click_model.require_probabilities()
     TrustModel.from_zeta([1.0, 0.0], [0.0, 0.0]).require_probabilities()
 
 
 def test_deeper_ranks_take_the_last_value_with_a_warning() -> None:
-    users = TrustModel.from_zeta([0.9, 0.4], [0.6, 0.1])
+    click_model = TrustModel.from_zeta([0.9, 0.4], [0.6, 0.1])
     with pytest.warns(AffineRankWarning, match="rank 2.* 7,"):
-        got = users.click_probability([2, 3, 7], [1, 1, 0])
+        got = click_model.click_probability([2, 3, 7], [1, 1, 0])
     np.testing.assert_allclose(got, [0.4, 0.4, 0.1])
 
 
@@ -138,18 +148,20 @@ def test_deeper_ranks_take_the_last_value_with_a_warning() -> None:
         TrustModel(alpha=np.ones(3), beta=np.zeros(3), identified="gauge"),
     ],
 )
-def test_a_model_made_deeper_warns_once_and_clicks_alike(users: TrustModel) -> None:
+def test_a_model_made_deeper_warns_once_and_clicks_alike(
+    click_model: TrustModel,
+) -> None:
     with pytest.warns(AffineRankWarning, match="rank 3"):
-        deeper = users.to_depth(5)
+        deeper = click_model.to_depth(5)
     with pytest.warns(AffineRankWarning, match="rank 3"):
-        expected = users.click_probability([1, 5], [1.0, 0.0])
+        expected = click_model.click_probability([1, 5], [1.0, 0.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_allclose(
             deeper.click_probability([1, 5], [1.0, 0.0]), expected
         )
-        assert users.to_depth(2) is users
-    assert (deeper.depth, deeper.identified) == (5, users.identified)
+        assert click_model.to_depth(2) is click_model
+    assert (deeper.depth, deeper.identified) == (5, click_model.identified)
 
 
 def test_ranks_count_from_one() -> None:
@@ -210,11 +222,11 @@ def test_what_is_no_user_model_is_rejected(
 
 def test_arrays_of_a_model_cannot_be_written_to() -> None:
     given = np.array([0.5, 0.4])
-    users = TrustModel.position_bias(given)
+    click_model = TrustModel.position_bias(given)
     given[0] = 9.0
-    assert users.theta[0] == 0.5
+    assert click_model.theta[0] == 0.5
     with pytest.raises(ValueError, match="read-only"):
-        users.alpha[0] = 1.0
+        click_model.alpha[0] = 1.0
 
 
 def test_rows_of_counts_have_the_values_of_their_rank() -> None:
@@ -252,11 +264,11 @@ def test_clicks_are_drawn_with_their_probability() -> None:
 
 def test_the_row_of_the_table_makes_the_paper_s_users() -> None:
     row = CLICK_MODELS["trust"]
-    made = row.make(PaperUsers(eta=2, eps_minus_1=0.35), 7)
+    made = row.make(TrustSettings(eta=2, eps_minus_1=0.35), 7)
     expected = TrustModel.paper(eta=2, eps_minus_1=0.35, depth=7)
     assert made.to_dict() == expected.to_dict()
     assert row.read(made.to_dict()).to_dict() == made.to_dict()
-    assert str(PaperUsers(eta=2, eps_minus_1=0.35)) == "η = 2, ε⁻₁ = 0.35"
+    assert str(TrustSettings(eta=2, eps_minus_1=0.35)) == "η = 2, ε⁻₁ = 0.35"
 
 
 def test_how_a_model_was_estimated_goes_through_plain_data() -> None:

@@ -188,7 +188,7 @@ def test_for_trust(table: Sequence[Compared]) -> TrustTest | None:
 
 
 def hold_against_log(
-    rows: ClickRows, users: ClickModel, least_clicks: float, rng: Rng
+    rows: ClickRows, click_model: ClickModel, least_clicks: float, rng: Rng
 ) -> Doubt | None:
     """Compare given users with users estimated from the log, on held-out sessions.
 
@@ -196,15 +196,15 @@ def hold_against_log(
     nobody states.
     """
     ranks = pool_ranks(rows, least_clicks)
-    if users.span is None or ranks.n_pools < 2 or not rows.clicks.sum() > 0:
+    if click_model.span is None or ranks.n_pools < 2 or not rows.clicks.sum() > 0:
         return None
-    alpha, beta = users.at(rows)
+    alpha, beta = click_model.at(rows)
     cells = pool_cells(rows, ranks, least_clicks)
     pool, n_cells = cells.of(rows), len(cells.rank_of)
     low, high = (
         np.bincount(pool, rows.impressions * (alpha * g + beta), n_cells)
         / np.maximum(cells.impressions, 1e-300)
-        for g in users.span
+        for g in click_model.span
     )
     population = population_of(rows, cells)
     if population.n_docs > DOCUMENTS:

@@ -46,7 +46,7 @@ def predict_relevance(
 
     Args:
         population: Clicks; each half of its queries is predicted from the other.
-        levels: User model that corrects them.
+        levels: Click model that corrects them.
         features: ``[n, n_features]`` by number of the document.
     """
     label, precision = corrected_labels(population, levels)

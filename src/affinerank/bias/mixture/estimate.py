@@ -74,8 +74,8 @@ class Mixture:
     about: Mapping[str, Any]
 
     @property
-    def users(self) -> Any:
-        """The user model, every rank and context with the values of its pool.
+    def click_model(self) -> Any:
+        """The click model, every rank and context with the values of its pool.
 
         Known up to gauge; here the lowest level of relevance is 0 and the highest 1.
         """
@@ -215,12 +215,12 @@ def estimate(
     inference = partial(inference_gauge, impressions=ranks.pool_impressions)
     by_rank = pools.by_context or pools.segments
     return Estimate(
-        fitted.users,
+        fitted.click_model,
         ranks,
         ranks.total(fitted.rows.by_rank(fitted.rows.clicks)),
         mixture_bands(fit, precision, inference, mean),
         mixture_bands(fit, precision, display_gauge, mean),
-        average=fit.levels.users(mean) if by_rank else None,
+        average=fit.levels.click_model(mean) if by_rank else None,
         models=models,
         test=test,
         share_identified=identified,

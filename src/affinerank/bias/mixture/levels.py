@@ -75,7 +75,7 @@ class Levels:
         """``[n_pools]`` how much more level 1 is clicked than level 0."""
         return self.zeta_plus - self.zeta_minus
 
-    def users(self, mean: Floats) -> TrustModel:
+    def click_model(self, mean: Floats) -> TrustModel:
         """Average alpha and beta, by weights ``[n_ranks, n_pools]``."""
         alpha, beta = mean @ self.alpha, mean @ self.zeta_minus
         return TrustModel(alpha=alpha, beta=beta, identified="gauge")

@@ -86,7 +86,7 @@ def mixture_bands(fit: Fit, precision: Precision, gauge: Gauge, mean: Floats) ->
     vector, place = layout.vector(fit.levels), layout.slices()
 
     def values(levels: Levels) -> Floats:
-        shown = gauge(levels.users(mean))
+        shown = gauge(levels.click_model(mean))
         return np.concatenate([shown.alpha, shown.beta])
 
     # Slopes of alpha and beta in the parameters that they depend on.

@@ -26,10 +26,10 @@ from affinerank.support.seeds import stage_rng
 
 
 class EMFit(NamedTuple):
-    """A user model and a ranker, estimated together.
+    """A click model and a ranker, estimated together.
 
     Attributes:
-        users: Click rates by rank; where a rank had fallen at the end or had no
+        click_model: Click rates by rank; where a rank had fallen at the end or had no
             impressions, those of the nearest rank that had not.
         fitted: What training gave: networks, stacks of one.
         updates: How often its parameters were updated.
@@ -37,7 +37,7 @@ class EMFit(NamedTuple):
         fallen_ranks: Ranks that had fallen at the end.
     """
 
-    users: TrustModel
+    click_model: TrustModel
     fitted: Fitted | None
     updates: int
     converged: bool
@@ -73,13 +73,13 @@ def estimate_many(
     fits = fit_em(features, runs, settings=em, network=network, **more)
     found, left = [], iter(fits[len(pairs) :])
     for first, (rows, own) in zip(fits, pairs, strict=False):
-        others = [fit.users for fit in islice(left, own.replicates)]
+        others = [fit.click_model for fit in islice(left, own.replicates)]
         rested = "converged" if first.converged else "not converged"
         notes = [f"{first.updates} updates, {rested}"]
         if others:
             bands = f"bands from {len(others)} resamples of the queries"
             notes.append(f"{bands}; their coverage is not known")
-        estimate = Estimate.of(first.users, rows, others)
+        estimate = Estimate.of(first.click_model, rows, others)
         found.append(replace(estimate, ranker=first.fitted, notes=tuple(notes)))
     return found
 
@@ -141,7 +141,7 @@ def fit_em(
             found = found | stack.active if epoch == shape.epochs else found
             for i, targets_of in enumerate(held_out.targets):
                 if found[i]:
-                    best.held.change(i, targets_of(fit_of(stack, i).users))
+                    best.held.change(i, targets_of(fit_of(stack, i).click_model))
             best.look(epoch)
         if not train_on and not stack.active.any():
             break
@@ -178,8 +178,10 @@ def fit_of(stack: EMStack, i: int, fitted: Fitted | None = None) -> EMFit:
         places = np.flatnonzero(usable)
         away = np.abs(np.arange(depth)[:, None] - places)
         rates = zeta[:, places[away.argmin(axis=1)]]
-    users = TrustModel.from_zeta(*rates.numpy(), provenance=about)
-    return EMFit(users, fitted, updates, not stack.active[i], tuple(_ranks(fallen)))
+    click_model = TrustModel.from_zeta(*rates.numpy(), provenance=about)
+    return EMFit(
+        click_model, fitted, updates, not stack.active[i], tuple(_ranks(fallen))
+    )
 
 
 def _ranks(where: Bools) -> list[int]:
@@ -202,7 +204,7 @@ def _advise(fits: Sequence[EMFit], settings: EMSettings) -> None:
         warn(
             f"zeta+ fell to zeta- in {len(fell)} of {len(fits)} estimations (in run "
             f"{fell[0]} at ranks {ranks}): clicks there do not separate relevant "
-            "documents from others, and the user model has the values of the nearest "
+            "documents from others, and the click model has the values of the nearest "
             "rank that did not fall, or the start where all did; use more clicks, or "
             "leave such ranks out"
         )

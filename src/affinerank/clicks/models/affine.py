@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.clicks.models.model import Identified, Users
+from affinerank.clicks.models.model import BaseClickModel, Identified
 from affinerank.counts.rows import ClickRows
 from affinerank.support import limits
 from affinerank.support.arrays import Bools, Floats, Ints
@@ -45,7 +45,7 @@ class EstimatedBy:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
-class AffineModel(Users):
+class AffineModel(BaseClickModel):
     """Slope and intercept of clicks by cell; build one with the class methods.
 
     Attributes:
@@ -203,7 +203,7 @@ class AffineModel(Users):
             raise DataError(f"ranks count from 1, got {wanted.min()}")
         if wanted.size and wanted.max() > self.depth:
             warn(
-                f"the user model ends at rank {self.depth}; deeper ranks, down to "
+                f"the click model ends at rank {self.depth}; deeper ranks, down to "
                 f"{wanted.max()}, take its values there"
             )
         return np.minimum(wanted, self.depth) - 1

@@ -18,7 +18,7 @@ import numpy as np
 
 from affinerank.clicks.models.affine import AffineModel
 from affinerank.clicks.models.model import ClickModelKind, Shown
-from affinerank.clicks.models.trust import PaperUsers, TrustModel, paper_rates
+from affinerank.clicks.models.trust import TrustModel, TrustSettings, paper_rates
 from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Bools, Ints, Rng
 from affinerank.support.errors import DataError
@@ -27,7 +27,7 @@ FURTHEST = 20  # examination does not change any more, as in the paper
 
 
 @dataclass(frozen=True, slots=True)
-class BrowsingUsers:
+class BrowsingSettings:
     """The paper's users, whose examination falls from their last click on.
 
     Attributes:
@@ -40,7 +40,7 @@ class BrowsingUsers:
 
     def __post_init__(self) -> None:
         """Reject what the paper's users reject."""
-        PaperUsers(self.eta, self.eps_minus_1)
+        TrustSettings(self.eta, self.eps_minus_1)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
@@ -81,10 +81,10 @@ class BrowsingModel(AffineModel):
 
         Ranks without impressions have the values of lists without a click above.
         """
-        users, total = self.to_depth(rows.depth), rows.by_rank(rows.impressions)
+        click_model, total = self.to_depth(rows.depth), rows.by_rank(rows.impressions)
         known = np.flatnonzero(total)
-        means = users.alpha[:, 0].copy(), users.beta[:, 0].copy()
-        for mean, values in zip(means, users.at(rows), strict=True):
+        means = click_model.alpha[:, 0].copy(), click_model.beta[:, 0].copy()
+        for mean, values in zip(means, click_model.at(rows), strict=True):
             mean[known] = rows.by_rank(values * rows.impressions)[known] / total[known]
         return TrustModel(
             alpha=means[0],
@@ -107,7 +107,7 @@ class BrowsingModel(AffineModel):
         return np.minimum(np.where(last > 0, rank - last, 0), self.reach)
 
 
-def _make(settings: BrowsingUsers, depth: int) -> BrowsingModel:
+def _make(settings: BrowsingSettings, depth: int) -> BrowsingModel:
     eta, irrelevant = settings.eta, settings.eps_minus_1
     distance = np.tile(np.arange(min(depth, FURTHEST) + 1), (depth, 1))
     rank = np.broadcast_to(np.arange(1, depth + 1)[:, None], distance.shape)
@@ -121,7 +121,7 @@ def _make(settings: BrowsingUsers, depth: int) -> BrowsingModel:
 ROW = ClickModelKind(
     BrowsingModel.name,
     "Browsing from the last click",
-    BrowsingUsers,
+    BrowsingSettings,
     _make,
     BrowsingModel.from_dict,
 )

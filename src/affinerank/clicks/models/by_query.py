@@ -11,16 +11,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from affinerank.clicks.models.given import GivenModel
+from affinerank.clicks.models.given import SettingsModel
 from affinerank.clicks.models.model import Shown
-from affinerank.clicks.models.trust import PaperUsers, paper_rates
+from affinerank.clicks.models.trust import TrustSettings, paper_rates
 from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Bools, Floats, Ints, Rng
 from affinerank.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class QueryUsers:
+class QuerySettings:
     """The paper's users, with a steepness for each query.
 
     Attributes:
@@ -35,16 +35,16 @@ class QueryUsers:
 
     def __post_init__(self) -> None:
         """Reject what is no probability."""
-        PaperUsers(self.eta, self.eps_minus_1)
+        TrustSettings(self.eta, self.eps_minus_1)
         if not 0 <= self.spread <= self.eta:
             raise ConfigError(f"spread must be from 0 to eta, got {self.spread:g}")
 
 
-class UsersByQuery(GivenModel):
+class ModelByQuery(SettingsModel):
     """Slope and intercept of clicks by rank and query."""
 
     name: ClassVar[str] = "by-query"
-    kind: ClassVar[type] = QueryUsers
+    kind: ClassVar[type] = QuerySettings
 
     def eta(self, query: Ints) -> Floats:
         """Steepness of each query: its number draws from one fixed stream."""
@@ -69,4 +69,4 @@ class UsersByQuery(GivenModel):
         return rng.random(len(rate)) < rate
 
 
-ROW = UsersByQuery.row("Other users for each query")
+ROW = ModelByQuery.row("Other users for each query")

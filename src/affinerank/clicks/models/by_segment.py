@@ -10,20 +10,20 @@ import numpy as np
 
 from affinerank.clicks.models.affine import EstimatedBy, read_provenance
 from affinerank.clicks.models.model import (
+    BaseClickModel,
     ClickModel,
     ClickModelKind,
     Identified,
     Shown,
-    Users,
 )
-from affinerank.clicks.models.trust import PaperUsers, TrustModel
+from affinerank.clicks.models.trust import TrustModel, TrustSettings
 from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Bools, Floats, Ints, Rng
 from affinerank.support.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentUsers:
+class SegmentSettings:
     """Segments of the paper's users, called s1, s2, ...
 
     Attributes:
@@ -43,14 +43,14 @@ class SegmentUsers:
                 "give eta, eps_minus_1 and share for each segment, got "
                 f"{len(self.eta)}, {len(self.eps_minus_1)} and {len(self.share)}"
             )
-        for users in zip(self.eta, self.eps_minus_1, strict=True):
-            PaperUsers(*users)
+        for click_model in zip(self.eta, self.eps_minus_1, strict=True):
+            TrustSettings(*click_model)
         if not 0 < min(self.share) <= max(self.share) <= 1:
             raise ConfigError(f"shares must be above 0, up to 1, got {self.share}")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SegmentedModel(Users):
+class SegmentedModel(BaseClickModel):
     """How users of each segment click.
 
     Attributes:
@@ -69,7 +69,7 @@ class SegmentedModel(Users):
         return f"{len(self.models)} segments: {', '.join(map(repr, self.models))}"
 
     def _rows(self) -> list[dict[str, Any]]:
-        own = {n: u for n, u in self.models.items() if isinstance(u, Users)}
+        own = {n: u for n, u in self.models.items() if isinstance(u, BaseClickModel)}
         return [{"segment": n, **row} for n, u in own.items() for row in u._rows()]
 
     def __post_init__(self) -> None:
@@ -180,7 +180,7 @@ class SegmentedModel(Users):
         return found
 
 
-def _make(settings: SegmentUsers, depth: int) -> SegmentedModel:
+def _make(settings: SegmentSettings, depth: int) -> SegmentedModel:
     models, share = {}, {}
     values = zip(settings.eta, settings.eps_minus_1, settings.share, strict=True)
     for number, (eta, eps, part) in enumerate(values, start=1):
@@ -192,7 +192,7 @@ def _make(settings: SegmentUsers, depth: int) -> SegmentedModel:
 ROW = ClickModelKind(
     SegmentedModel.name,
     "Other users in each segment",
-    SegmentUsers,
+    SegmentSettings,
     _make,
     SegmentedModel.from_dict,
 )

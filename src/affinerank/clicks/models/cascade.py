@@ -13,7 +13,7 @@ NAME = "cascade"
 
 
 @dataclass(frozen=True, slots=True)
-class CascadeUsers:
+class CascadeSettings:
     """Users of one click, without trust bias.
 
     Attributes:
@@ -32,7 +32,7 @@ class CascadeUsers:
         require_shares(self, "eps_plus", "eps_minus", "persistence")
 
 
-def _make(settings: CascadeUsers, depth: int) -> BrowsingModel:
+def _make(settings: CascadeSettings, depth: int) -> BrowsingModel:
     theta = np.zeros((depth, 2))  # column 1: after a click
     theta[:, 0] = settings.persistence ** np.minimum(np.arange(depth), FURTHEST - 1.0)
     plus, minus = 0 * theta + settings.eps_plus, 0 * theta + settings.eps_minus
@@ -41,5 +41,5 @@ def _make(settings: CascadeUsers, depth: int) -> BrowsingModel:
 
 
 ROW = ClickModelKind(
-    NAME, "Cascade to the first click", CascadeUsers, _make, BrowsingModel.from_dict
+    NAME, "Cascade to the first click", CascadeSettings, _make, BrowsingModel.from_dict
 )

@@ -12,7 +12,7 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
-from affinerank.clicks.models.given import GivenModel
+from affinerank.clicks.models.given import SettingsModel
 from affinerank.clicks.models.model import Shown, require_shares
 from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Bools, Rng
@@ -20,7 +20,7 @@ from affinerank.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class DependentUsers:
+class DependentSettings:
     """Users of several clicks, without trust bias.
 
     Attributes:
@@ -42,11 +42,11 @@ class DependentUsers:
             raise ConfigError(f"decay must be 0 or more, got {self.decay:g}")
 
 
-class DependentClicks(GivenModel):
+class DependentClicks(SettingsModel):
     """Users who may stop after each click."""
 
     name: ClassVar[str] = "dependent-click"
-    kind: ClassVar[type] = DependentUsers
+    kind: ClassVar[type] = DependentSettings
 
     def at(self, rows: ClickRows) -> NoReturn:
         """Refuse: clicks are not affine by rank and last click."""

@@ -1,4 +1,4 @@
-"""User models in files: JSON that names the click model and holds its parameters."""
+"""Click models in files: JSON that names the click model and holds its parameters."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from affinerank.clicks.models import ClickModel, read_click_model
-from affinerank.clicks.models.model import FORMAT, VERSION, save_users
+from affinerank.clicks.models.model import FORMAT, VERSION, save_click_model
 from affinerank.support.errors import AffineRankError, DataError
 from affinerank.support.files import PathLike, one_line
 from affinerank.support.text_files import read_json
 
-__all__ = ["load_users", "save_users"]
+__all__ = ["load_click_model", "save_click_model"]
 
 
-def load_users(path: PathLike, segment: str | None = None) -> Any:
-    """Read a user model that :func:`save_users` wrote.
+def load_click_model(path: PathLike, segment: str | None = None) -> Any:
+    """Read a click model that :func:`save_click_model` wrote.
 
     Of a file with a model for each segment of users, the model of ``segment``, or a
     ``SegmentedModel`` of all.
@@ -30,7 +30,7 @@ def load_users(path: PathLike, segment: str | None = None) -> Any:
         raise DataError(f"{path}: {error}") from None
     except Exception as error:  # a row of the table may raise what it likes
         reason = f"{type(error).__name__}: {one_line(error)}"[:200]
-        raise DataError(f"{path}: not a user model of AffineRank ({reason})") from None
+        raise DataError(f"{path}: not a click model of AffineRank ({reason})") from None
 
 
 def _model(about: Mapping[str, Any], segment: str | None) -> ClickModel:

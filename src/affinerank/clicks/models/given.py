@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
-from affinerank.clicks.models.model import ClickModelKind, Identified, Users
+from affinerank.clicks.models.model import BaseClickModel, ClickModelKind, Identified
 from affinerank.support.errors import DataError
 from affinerank.support.limits import MAX_RANK
 from affinerank.support.settings import from_table
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class GivenModel(Users):
+class SettingsModel(BaseClickModel):
     """What such models have in common: their file holds the settings.
 
     Attributes:

@@ -17,7 +17,7 @@ from affinerank.support.errors import ConfigError
 from affinerank.support.files import PathLike, written_whole
 
 Identified = Literal["eps", "zeta", "gauge"]
-FORMAT = "affinerank-users"
+FORMAT = "affinerank-click-model"
 VERSION = 1
 
 
@@ -102,7 +102,7 @@ class ClickModel(Protocol):
         """Return plain data, as the row's ``read`` takes it."""
 
 
-class Users(Tabular):
+class BaseClickModel(Tabular):
     """What the package's own click models have in common."""
 
     def _line(self) -> str:
@@ -117,8 +117,8 @@ class Users(Tabular):
         return None
 
     def save(self, path: PathLike) -> None:
-        """Write the model as JSON, for ``load_users``."""
-        save_users(self, path)
+        """Write the model as JSON, for ``load_click_model``."""
+        save_click_model(self, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,8 @@ def require_shares(settings: object, *names: str) -> None:
             raise ConfigError(f"{name} must be from 0 to 1, got {value:g}")
 
 
-def save_users(users: Any, path: PathLike) -> None:
-    """Write a user model as JSON, for ``load_users``."""
-    whole = {"format": FORMAT, "version": VERSION, **users.to_dict()}
+def save_click_model(click_model: Any, path: PathLike) -> None:
+    """Write a click model as JSON, for ``load_click_model``."""
+    whole = {"format": FORMAT, "version": VERSION, **click_model.to_dict()}
     with written_whole(Path(path)) as aside:
         aside.write_text(json.dumps(whole, indent=2, allow_nan=False) + "\n")

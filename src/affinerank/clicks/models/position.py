@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from affinerank.clicks.models.model import ClickModelKind, require_shares
-from affinerank.clicks.models.trust import PaperUsers, TrustModel, paper_rates
+from affinerank.clicks.models.trust import TrustModel, TrustSettings, paper_rates
 
 NAME = "position-based"
 
 
 @dataclass(frozen=True, slots=True)
-class PositionUsers:
+class PositionSettings:
     """Users who trust no rank more than another.
 
     Attributes:
@@ -28,11 +28,11 @@ class PositionUsers:
 
     def __post_init__(self) -> None:
         """Reject what is no probability."""
-        PaperUsers(self.eta)
+        TrustSettings(self.eta)
         require_shares(self, "eps_plus", "eps_minus")
 
 
-def _make(settings: PositionUsers, depth: int) -> TrustModel:
+def _make(settings: PositionSettings, depth: int) -> TrustModel:
     theta, _, _ = paper_rates(np.arange(1, depth + 1), settings.eta, 0.0)
     rates = (np.full(depth, rate) for rate in (settings.eps_plus, settings.eps_minus))
     about = {"family": NAME, **asdict(settings)}
@@ -40,5 +40,5 @@ def _make(settings: PositionUsers, depth: int) -> TrustModel:
 
 
 ROW = ClickModelKind(
-    NAME, "Position bias alone", PositionUsers, _make, TrustModel.from_dict
+    NAME, "Position bias alone", PositionSettings, _make, TrustModel.from_dict
 )

@@ -23,11 +23,11 @@ from affinerank.clicks.models.model import ClickModelKind, Shown, require_shares
 from affinerank.support.arrays import Bools, Floats, Ints, Rng
 from affinerank.support.errors import ConfigError
 
-__all__ = ["ROW", "EstimatedBy", "PaperUsers", "TrustModel", "paper_rates"]
+__all__ = ["ROW", "EstimatedBy", "TrustModel", "TrustSettings", "paper_rates"]
 
 
 @dataclass(frozen=True, slots=True)
-class PaperUsers:
+class TrustSettings:
     """The users simulated in the paper.
 
     Attributes:
@@ -67,7 +67,7 @@ class TrustModel(AffineModel):
         """Build the users simulated in the paper, as :func:`paper_rates` has them."""
         if depth < 1:
             raise ConfigError(f"depth must be 1 or more, got {depth}")
-        family = PaperUsers(eta, eps_minus_1)
+        family = TrustSettings(eta, eps_minus_1)
         rates = paper_rates(np.arange(1, depth + 1), eta, eps_minus_1)
         return cls.from_eps(*rates, provenance={"family": "paper", **asdict(family)})
 
@@ -139,10 +139,14 @@ def paper_rates(
     return theta, plus, eps_minus_1 / np.minimum(rank, 10.0)
 
 
-def _make(settings: PaperUsers, depth: int) -> TrustModel:
+def _make(settings: TrustSettings, depth: int) -> TrustModel:
     return TrustModel.paper(**asdict(settings), depth=depth)
 
 
 ROW = ClickModelKind(
-    TrustModel.name, "Position and trust bias", PaperUsers, _make, TrustModel.from_dict
+    TrustModel.name,
+    "Position and trust bias",
+    TrustSettings,
+    _make,
+    TrustModel.from_dict,
 )

@@ -51,7 +51,7 @@ def _full_lists(panel: Panel) -> bool:
 
 
 def _mild(panel: Panel) -> bool:
-    return _full_lists(panel) and panel.users.eta == 1.0
+    return _full_lists(panel) and panel.settings.eta == 1.0
 
 
 def _top(panel: Panel) -> bool:
@@ -60,35 +60,37 @@ def _top(panel: Panel) -> bool:
 
 def _gap(
     summary: Summary,
-    users: str,
+    click_model_from: str,
     rival: Floats,
     keep: Callable[[Panel], bool] = _full_lists,
 ) -> Floats:
     """Gap to the values of a rival; NaN in panels that do not count."""
     kept = [[[keep(panel)]] for panel in summary.panels]
-    return np.where(kept, rival - summary.runs(ESTIMATOR, users), np.nan)
+    return np.where(kept, rival - summary.runs(ESTIMATOR, click_model_from), np.nan)
 
 
-def below(summary: Summary, users: str, estimator: str, known: str | None) -> Floats:
+def below(
+    summary: Summary, click_model_from: str, estimator: str, known: str | None
+) -> Floats:
     """Gap to one rival where whole lists are shown."""
-    return _gap(summary, users, summary.runs(estimator, known))
+    return _gap(summary, click_model_from, summary.runs(estimator, known))
 
 
-def regret(summary: Summary, users: str) -> Floats:
+def regret(summary: Summary, click_model_from: str) -> Floats:
     """Gap to the rival of the highest mean, where all were measured."""
-    gaps = np.stack([below(summary, users, *rival) for rival in RIVALS])
+    gaps = np.stack([below(summary, click_model_from, *rival) for rival in RIVALS])
     best = np.argmax(np.nan_to_num(mean_of_known(gaps)), axis=0)
     gap = np.take_along_axis(gaps, best[None, :, :, None], axis=0)[0]
     return np.asarray(gap + 0.0 * gaps.sum(axis=0))  # NaN where one is
 
 
-def below_tenfold(summary: Summary, users: str) -> Floats:
+def below_tenfold(summary: Summary, click_model_from: str) -> Floats:
     """Gap to affine that learnt from ten times the clicks, and knew the users."""
     rival = np.full_like(affine := summary.runs(CORRECTION), np.nan)
     for i, clicks in enumerate(summary.counts):
         if 10 * clicks in summary.counts:
             rival[:, i] = affine[:, summary.counts.index(10 * clicks)]
-    return _gap(summary, users, rival)
+    return _gap(summary, click_model_from, rival)
 
 
 def at_most_clicks(gap: Floats) -> Floats:
@@ -97,14 +99,16 @@ def at_most_clicks(gap: Floats) -> Floats:
     return np.where(at == gap.shape[1] - 1, gap, np.nan)
 
 
-def below_labels(summary: Summary, users: str) -> Floats:
+def below_labels(summary: Summary, click_model_from: str) -> Floats:
     """Gap to full information at the most clicks, eta = 1."""
-    return at_most_clicks(_gap(summary, users, summary.runs(LABELS, None), _mild))
+    return at_most_clicks(
+        _gap(summary, click_model_from, summary.runs(LABELS, None), _mild)
+    )
 
 
-def below_affine_on_top(summary: Summary, users: str) -> Floats:
+def below_affine_on_top(summary: Summary, click_model_from: str) -> Floats:
     """Gap to affine with few documents shown."""
-    gap = _gap(summary, users, summary.runs(CORRECTION), _top)
+    gap = _gap(summary, click_model_from, summary.runs(CORRECTION), _top)
     gap[:, [clicks != TOP_CLICKS for clicks in summary.counts]] = np.nan
     return gap
 
@@ -159,8 +163,13 @@ def _said(
         rule += f"over runs, one-sided t, p {LEVEL:g}, Holm)"
     judged = partial(small, **bounds)
     return [
-        Statement(f"{text}, users {word}.", rule, partial(gap, users=users), judged)
-        for word, users in (("known", TRUE), ("estimated", METHOD))
+        Statement(
+            f"{text}, users {word}.",
+            rule,
+            partial(gap, click_model_from=click_model_from),
+            judged,
+        )
+        for word, click_model_from in (("known", TRUE), ("estimated", METHOD))
     ]
 
 
@@ -194,7 +203,9 @@ OURS: tuple[Statement, ...] = (
     *_said(
         "The posterior loses nothing where clicks are many",
         "at the most clicks it is at most 0.003 below affine on each data set",
-        lambda s, users: at_most_clicks(below(s, users, CORRECTION, TRUE)),
+        lambda s, click_model_from: at_most_clicks(
+            below(s, click_model_from, CORRECTION, TRUE)
+        ),
         at_most=0.003,
     ),
     *_said(

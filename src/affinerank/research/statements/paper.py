@@ -126,27 +126,29 @@ def _found(statement: Statement, views: Mapping[str, Summary]) -> Finding:
 
 def _fresh(results: Sequence[Result]) -> list[Result]:
     """Return new networks, named as the EM that found their users, and affine."""
-    named = [(r, *method_of(r.cell.users or TRUE)) for r in results]
+    named = [(r, *method_of(r.cell.click_model_from or TRUE)) for r in results]
     return [
-        replace(r, cell=replace(r.cell, users=users))
-        for r, users, fresh in named
-        if fresh or (r.cell.estimator, users) == AFFINE
+        replace(r, cell=replace(r.cell, click_model_from=click_model_from))
+        for r, click_model_from, fresh in named
+        if fresh or (r.cell.estimator, click_model_from) == AFFINE
     ]
 
 
 def as_in_the_paper(cell: Cell, policy: str | None = fixed.ROW.name) -> bool:
     """Whether users, ranker and policy are the paper's; ``None``: any policy."""
-    users = cell.click_model and settings_of("click_model", cell.click_model)
-    known = users is None or isinstance(users, trust.PaperUsers)
+    click_model_from = cell.click_model and settings_of("click_model", cell.click_model)
+    known = click_model_from is None or isinstance(
+        click_model_from, trust.TrustSettings
+    )
     shown = policy is None or cell.policy in (None, policy)
     return known and shown and cell.ranker in (None, mlp.ROW.name)
 
 
 def allowed_p(panel: Panel) -> float:
     """Return the p that the paper reports for affine against the others in a panel."""
-    exception = trust.PaperUsers(eta=1.0, eps_minus_1=0.35)
+    exception = trust.TrustSettings(eta=1.0, eps_minus_1=0.35)
     mslr = panel.data.startswith("mslr")
-    return 0.002 if mslr and panel.users == exception else 0.001
+    return 0.002 if mslr and panel.settings == exception else 0.001
 
 
 # What is measured: values by panel, and in it by clicks.
@@ -186,7 +188,7 @@ def below_full(
     summary: Summary, line: Line, least_eta: float = 0.0, most_eta: float = np.inf
 ) -> Floats:
     """How far a line is below full information at the most clicks, if many."""
-    eta = np.array([panel.users.eta for panel in summary.panels])
+    eta = np.array([panel.settings.eta for panel in summary.panels])
     gaps = _ends(_at_many(summary, _lead(summary, FULL, line)))[:, 1]
     return np.where((least_eta <= eta) & (eta <= most_eta), gaps, np.nan)
 
@@ -200,7 +202,7 @@ def affine_lead(summary: Summary) -> Floats:
 def lead_elsewhere(summary: Summary) -> Floats:
     """The same at the most clicks, for values of eps-_1 that the paper leaves out."""
     leads = _ends(_at_many(summary, affine_lead(summary)))[:, 1]
-    shown = [panel.users.eps_minus_1 in SHOWN for panel in summary.panels]
+    shown = [panel.settings.eps_minus_1 in SHOWN for panel in summary.panels]
     return np.where(shown, np.nan, leads)
 
 
@@ -224,12 +226,12 @@ def clipping_gain(summary: Summary) -> Floats:
     return np.stack(gains, axis=1) if gains else np.empty(0)
 
 
-def users_off(
+def error_of_estimates(
     summary: Summary, line: Line, error: Callable[[Floats, Floats], Floats], first: int
 ) -> Floats:
     """``[n_panels]`` mean over ranks of an error of users, means over runs."""
     off = np.full(len(summary.panels), np.nan)
-    for one in [one for one in summary.estimates if one.users == line[1]]:
+    for one in [one for one in summary.estimates if one.method == line[1]]:
         errors = error(one.found.mean(axis=1), one.truth)[first - 1 : summary.ranks]
         off[summary.panels.index(one.panel)] = np.mean(errors)
     return off
@@ -288,7 +290,9 @@ def _sided(text: str, line: Line, row: int, side: str, first: int = 1) -> Statem
     return Statement(
         text,
         f"mean relative error {side} 0 in every setting, {_windows(first)}",
-        lambda s: users_off(s, line, lambda u, true: u[row] / true[row] - 1, first),
+        lambda s: error_of_estimates(
+            s, line, lambda u, true: u[row] / true[row] - 1, first
+        ),
         bounded("{low:+.0%} to {high:+.0%}", above=above, at_most=at_most),
         RANK_VIEWS,
     )
@@ -298,7 +302,9 @@ def _accurate(text: str, line: Line) -> Statement:
     return Statement(
         text,
         f"mean absolute error at most {ACCURATE:g} in every setting, {_windows(1)}",
-        lambda s: users_off(s, line, lambda u, true: np.abs(u[1] - true[1]), 1),
+        lambda s: error_of_estimates(
+            s, line, lambda u, true: np.abs(u[1] - true[1]), 1
+        ),
         bounded("{low:.4f} to {high:.4f}", at_most=ACCURATE),
         RANK_VIEWS,
     )
