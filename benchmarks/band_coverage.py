@@ -26,18 +26,18 @@ from typing import Any
 import numpy as np
 
 from affinerank.bias import METHODS, Estimate, EstimationSettings
-from affinerank.bias.gauge import gauge_error
+from affinerank.bias.gauge import click_model_error
 from affinerank.bias.mixture.comparison import hold_against_log
 from affinerank.bias.pooling import LEAST_CLICKS
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.defaults import METHOD, METHOD_FROM_SWAPS
 from affinerank.pipeline.simulate import click_model_of, prepare_simulation
-from affinerank.support.progress import quiet
+from affinerank.support.progress import no_progress
 from affinerank.support.seeds import stage_rng
 
 DEPTH = 10
@@ -147,7 +147,7 @@ def measure(case: Case, seed: int, *, n_queries: int) -> dict[str, Any]:
         rng=stage_rng("clicks", seed),
         context=bool(case.click_model),
     )
-    rows = rows_of(counts, data)
+    rows = join_counts(counts, data)
     if case.missing:
         lost = np.random.default_rng(seed).random(rows.n_docs) < case.missing
         rows = rows.select(~lost[rows.doc])
@@ -160,7 +160,7 @@ def measure(case: Case, seed: int, *, n_queries: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, method in methods.items():
         settings = EstimationSettings(method, seed=seed)
-        estimate = METHODS[method].fit(rows, features, settings, quiet)
+        estimate = METHODS[method].fit(rows, features, settings, no_progress)
         if isinstance(click_model, TrustModel):
             found[name] = compared(estimate, click_model)
         if method == METHOD:
@@ -200,7 +200,7 @@ def compared(estimate: Estimate, click_model: TrustModel) -> dict[str, float]:
         low, high = estimate.inference.interval(name)
         value = np.array(truth[name])
         covered[name] = float(np.mean((low <= value) & (value <= high)))
-    error = gauge_error(
+    error = click_model_error(
         estimate.click_model, click_model, estimate.pools.impressions
     ).error
     return {"E": error, **covered}

@@ -21,13 +21,13 @@ import numpy as np
 
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Simulation
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, ESTIMATOR, NETWORK
 from affinerank.estimators import ESTIMATORS, Fold
-from affinerank.estimators.relevance_scale import UnitLink
-from affinerank.pipeline.out_of_fold import Log, learn_in_folds
+from affinerank.estimators.relevance_scale import RelevanceScale
+from affinerank.pipeline.out_of_fold import RankerJob, train_out_of_fold
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation, relevance_of
 from affinerank.pipeline.weighing import learns_of, weigh
@@ -70,9 +70,9 @@ def main() -> None:
                 [drawn(world, data, clicks, run, part) for part in range(2)]
                 for run, world in zip(runs, worlds, strict=True)
             ]
-            folds = learn_in_folds(
+            folds = train_out_of_fold(
                 [
-                    Log(log[0], world.click_model, learns_of(ESTIMATOR), run)
+                    RankerJob(log[0], world.click_model, learns_of(ESTIMATOR), run)
                     for run, world, log in zip(runs, worlds, logs, strict=True)
                 ],
                 features,
@@ -90,7 +90,9 @@ def drawn(
 ) -> ClickRows:
     """Draw clicks to learn from (part 0), or fresh ones on the same lists."""
     rng = stage_rng("clicks", run, round(clicks), part)
-    return rows_of(simulate_counts(world, world.sessions_for(clicks), rng=rng), data)
+    return join_counts(
+        simulate_counts(world, world.sessions_for(clicks), rng=rng), data
+    )
 
 
 def measured(
@@ -110,7 +112,7 @@ def measured(
             found["all"] = float(ratio[known].mean())
             for i in range(5):
                 found[f"fifth {i + 1}"] = float(ratio[known & (fifth == i)].mean())
-        p = UnitLink.of(world.click_model, fresh).rate(
+        p = RelevanceScale.of(world.click_model, fresh).rate(
             np.clip(weights.weight, 0.0, 1.0)
         )
         n, clicks = fresh.impressions, fresh.clicks

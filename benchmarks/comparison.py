@@ -43,7 +43,7 @@ from affinerank.bias import EstimationSettings
 from affinerank.clicks.simulation import write_session_log
 from affinerank.counts.counting import count_log, open_table
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import rows_of
+from affinerank.counts.rows import join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
@@ -212,7 +212,7 @@ def documents(query_id: Ids, doc_id: Ids, data: RankingDataset) -> Ints:
 
 def listed_counts(counts: ClickCounts, data: RankingDataset) -> Lists:
     """One list per query, in the order of its ranks, labelled with clicks."""
-    rows = rows_of(counts, data)
+    rows = join_counts(counts, data)
     rows = rows.select(np.lexsort((rows.rank, rows.query)))
     _, sizes = np.unique(rows.query, return_counts=True)
     clicks = rows.clicks.astype(np.int64)

@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.bias.gauge import gauge_error
+from affinerank.bias.gauge import click_model_error
 from affinerank.bias.method import EstimationSettings
 from affinerank.bias.mixture.covariates import predict_relevance
 from affinerank.bias.mixture.estimate import fit_mixture
@@ -48,14 +48,14 @@ from affinerank.bias.regression_em.run import Run
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic, prepare
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import relevance_of
-from affinerank.pipeline.training_lists import Lists
+from affinerank.pipeline.training_lists import TrainingLists
 from affinerank.pipeline.weighing import weigh, with_clip
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.networks.training import fit_networks
@@ -260,7 +260,7 @@ def draw(cell: Cell) -> ClickRows:
     )
     n_sessions = simulation.sessions_for(cell.clicks)
     counts = simulate_counts(simulation, n_sessions, rng=stage_rng("clicks", cell.run))
-    return rows_of(counts, world.train)
+    return join_counts(counts, world.train)
 
 
 def estimate(cell: Cell, method: str) -> Row:
@@ -353,7 +353,7 @@ def train(
 
     def fit(chosen: Sequence[int]) -> list[Any]:
         offsets = world.train.offsets
-        lists = Lists.of(world.features, offsets, [weights[i] for i in chosen])
+        lists = TrainingLists.of(world.features, offsets, [weights[i] for i in chosen])
         fitted = fit_networks(
             world.features,
             lists.targets,
@@ -394,8 +394,8 @@ def estimate_row(
     cell: Cell, method: str, click_model: TrustModel, rows: ClickRows, more: Row
 ) -> Row:
     seen = rows.by_rank(rows.impressions)
-    error = gauge_error(click_model, truth_of(cell), seen)
-    top = gauge_error(click_model, truth_of(cell), seen[:10])
+    error = click_model_error(click_model, truth_of(cell), seen)
+    top = click_model_error(click_model, truth_of(cell), seen[:10])
     return named("estimate", cell, method) | {
         "E": error.error,
         "E10": top.error,

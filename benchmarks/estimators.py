@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from affinerank.clicks.simulation import simulate_counts
-from affinerank.counts.rows import rows_of
+from affinerank.counts.rows import join_counts
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.defaults import ESTIMATOR, NETWORK
@@ -25,7 +25,7 @@ from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.evaluation.significance import compare_runs
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
-from affinerank.pipeline.training_lists import Lists, fit_all
+from affinerank.pipeline.training_lists import TrainingLists, fit_all
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers import predict_all, score
 from affinerank.rankers.networks.settings import NetworkSettings
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
         )
         n_sessions = simulation.sessions_for(options.clicks)
         rng = stage_rng("clicks", seed)
-        rows = rows_of(simulate_counts(simulation, n_sessions, rng=rng), train)
+        rows = join_counts(simulate_counts(simulation, n_sessions, rng=rng), train)
         weights += [
             weigh(rows, name, simulation.click_model, labels=labels)
             for name in ESTIMATORS
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> None:
     started = time.perf_counter()
     fitted = fit_all(
         NETWORK,
-        Lists.of(mapping.apply(train).features, train.offsets, weights),
+        TrainingLists.of(mapping.apply(train).features, train.offsets, weights),
         seeds=[seed for seed in range(options.runs) for _ in ESTIMATORS],
         settings=settings,
     )

@@ -35,7 +35,7 @@ from affinerank.defaults import (
     METHOD,
     NETWORK,
     PAPER,
-    RECIPE,
+    TUNING,
 )
 from affinerank.estimators import ESTIMATORS
 from affinerank.rankers import RANKERS
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--policy", default="fixed")
     parser.add_argument("--etas", type=int, nargs="+", default=ETAS)
     parser.add_argument("--estimators", nargs="+", default=ALL)
-    parser.add_argument("--recipe", default=RECIPE, choices=(RECIPE, PAPER))
+    parser.add_argument("--recipe", default=TUNING, choices=(TUNING, PAPER))
     parser.add_argument("--together", type=int, default=2, help="Runs trained at once.")
     parser.add_argument("--set", nargs="*", default=[], help="Settings of the ranker.")
     parser.add_argument("--keep", type=Path, default=Path("few-clicks.jsonl"))

@@ -39,7 +39,7 @@ from affinerank.pipeline.compare import (
     judge_all,
 )
 from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.second_evaluator import second_judge
+from affinerank.pipeline.second_evaluator import second_evaluator
 from affinerank.pipeline.simulate import click_model_of, prepare_simulation
 from affinerank.pipeline.train import train
 from affinerank.pipeline.weighing import click_model_for, weigh
@@ -144,7 +144,7 @@ def verdict(own: Any, scores: Any, rows: Any, click_model: Any, data: Any) -> li
     The second explains clicks by the ranking itself and by naive, as `evaluate` does.
     """
     over, query = over_logged(own, rows, DCG_10), rows.query_of_doc
-    _, second = second_judge(rows, [own, scores[BASELINE]], click_model)
+    _, second = second_evaluator(rows, [own, scores[BASELINE]], click_model)
     first, again = (
         estimate(weights, over, query)
         for weights in (weigh(rows, CORRECTION, click_model), second)

@@ -42,7 +42,7 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic, prepare
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.independence import independence_test
-from affinerank.counts.rows import rows_of
+from affinerank.counts.rows import join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.read_options import Split
@@ -342,7 +342,7 @@ def simulated(
     sessions = world.sessions_for(int(setting.clicks) * data.n_queries)
     rng = stage_rng("clicks", seed)
     counts = simulate_counts(world, sessions, rng=rng, context=True)
-    test = independence_test(rows_of(counts, data))
+    test = independence_test(join_counts(counts, data))
     if not (test and test.found) and not isinstance(given, BrowsingModel):
         counts = counts.merged("context")
     return counts, given, test

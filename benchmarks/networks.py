@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from affinerank.rankers import Targets
-from affinerank.rankers.networks.batches import Batch, Lists
+from affinerank.rankers.networks.batches import Batch, RaggedLists
 from affinerank.rankers.networks.losses import lambda_loss
 from affinerank.rankers.networks.operations import activate
 from affinerank.rankers.networks.settings import NetworkSettings
@@ -113,7 +113,7 @@ def on_cpu() -> None:
 
 def loss_seconds(sizes: NDArray[np.int64], loss: Value) -> float:
     rng = np.random.default_rng(0)
-    lists = Lists.of(sizes)
+    lists = RaggedLists.of(sizes)
     shape = (1, int(sizes.sum()))
     scores = torch.from_numpy(rng.normal(size=shape).astype(np.float32))
     weights = torch.from_numpy(rng.normal(size=shape).astype(np.float32))
@@ -150,7 +150,7 @@ def agreement(sizes: NDArray[np.int64]) -> None:
     found = []
     for device, kind in (("cpu", torch.float64), ("cuda", torch.float32)):
         s = scores.to(device, kind).requires_grad_()
-        lists = Lists.of(sizes, device)
+        lists = RaggedLists.of(sizes, device)
         w = weights.to(device, kind)
         batch = Batch(w, known.to(device), torch.ones_like(w), lists)
         loss = lambda_loss(s, batch)

@@ -23,14 +23,14 @@ import numpy as np
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic, prepare
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, METHOD, QUICK
 from affinerank.estimators import ESTIMATORS, Fold
 from affinerank.estimators.estimator import CLICKS
-from affinerank.evaluation.click_value import Estimate, Interval, estimate
+from affinerank.evaluation.click_value import Interval, ValueEstimate, estimate
 from affinerank.evaluation.never_shown import by_information, predict
 from affinerank.evaluation.rank_weights import (
     DCG_10,
@@ -39,7 +39,7 @@ from affinerank.evaluation.rank_weights import (
     ranked_weights,
 )
 from affinerank.evaluation.refits import Differences, Source, estimate_differences
-from affinerank.pipeline.out_of_fold import Log, learn_in_folds
+from affinerank.pipeline.out_of_fold import RankerJob, train_out_of_fold
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.weighing import learns_of, weigh
 from affinerank.rankers import score
@@ -47,7 +47,7 @@ from affinerank.support.arrays import Floats, Ints
 from affinerank.support.lists import ranks_by_score
 from affinerank.support.seeds import stage_rng
 
-Found = dict[str, tuple[Estimate, float, float]]
+Found = dict[str, tuple[ValueEstimate, float, float]]
 
 NAMES = [
     name
@@ -197,8 +197,8 @@ def measure(
 
 def learnt(log: Population, rows: ClickRows, click_model: TrustModel) -> Sequence[Fold]:
     """Rankers of other queries, that explain the clicks of a log."""
-    return learn_in_folds(
-        [Log(rows, click_model, (CLICKS,), 0)],
+    return train_out_of_fold(
+        [RankerJob(rows, click_model, (CLICKS,), 0)],
         log.data.features,
         log.data.offsets,
         rankers=(QUICK,),
@@ -228,7 +228,7 @@ def logged(
     counts = simulate_counts(
         simulation, simulation.sessions_for(clicks), rng=stage_rng("clicks", seed)
     )
-    return log, rows_of(counts, log.data)
+    return log, join_counts(counts, log.data)
 
 
 def refitted(
@@ -238,7 +238,7 @@ def refitted(
     n_queries: int,
     clicks: float,
     seed: int,
-) -> tuple[Estimate, float, float]:
+) -> tuple[ValueEstimate, float, float]:
     """Estimate users and the difference from one log; both targets, in its units.
 
     Differences are in clicks at an average rank: those of relevance, times the mean
@@ -287,7 +287,7 @@ def targets(population: Population) -> Mapping[str, float]:
     return {"value": value["new"], "difference": value["new"] - value["old"]}
 
 
-def summary(logs: list[tuple[Estimate, float, float]]) -> str:
+def summary(logs: list[tuple[ValueEstimate, float, float]]) -> str:
     """Coverage of both intervals, in words."""
     words = []
     aims = {"sessions": [log[1] for log in logs], "queries": [log[2] for log in logs]}

@@ -19,7 +19,7 @@ import numpy as np
 
 from affinerank.data.sources import DataSource
 from affinerank.rankers.networks.settings import NetworkSettings, parameter_shapes
-from affinerank.research.cells import Group, groups_of
+from affinerank.research.cells import CellGroup, groups_of
 from affinerank.research.fingerprint import CODE
 from affinerank.research.plan import Plan, read_plan
 from affinerank.research.report import write_figures, write_report
@@ -68,7 +68,7 @@ def slim(result: Result, plan: Plan) -> Result:
     return result if kept else replace(result, per_query=())
 
 
-def report(group: Group, results: list[Result], plan: Plan) -> None:
+def report(group: CellGroup, results: list[Result], plan: Plan) -> None:
     """Print a group's time from its first click to its last value, and its rate."""
     seconds = sum(result.seconds for result in results)
     trained = [cell for cell in group.cells if cell.estimator != PRODUCTION]

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import affinerank as ar
-from affinerank.estimators import Division
+from affinerank.estimators import ClipOptions
 from affinerank.rankers.networks.pl_rank import Sampling, expected_dcg
 from affinerank.support.seeds import stage_rng
 
@@ -68,7 +68,7 @@ def cost() -> None:
 
 def learning(args: argparse.Namespace) -> None:
     name, title = "affine-per-session", "Affine per session"
-    row = ar.Estimator(name, title, "gauge", per_session, options=Division)
+    row = ar.Estimator(name, title, "gauge", per_session, options=ClipOptions)
     ar.ESTIMATORS.add(row)
     data, clicks, runs = ar.load(f"yahoo-like:{args.queries}"), args.clicks, args.runs
     test = ar.DataSource.parse(f"yahoo-like:{args.queries}").read("test")

@@ -32,7 +32,7 @@ import affinerank as ar
 from affinerank.bias.method import EstimationSettings
 from affinerank.pipeline.click_model import estimate_from_rows, filled_features
 from affinerank.support.arrays import Floats, Ints, Matrix
-from affinerank.support.progress import quiet
+from affinerank.support.progress import no_progress
 
 # Yandex: pages have ten ranks.
 DEPTH = 10
@@ -400,7 +400,7 @@ def listwise(rows: ar.ClickRows, features: Matrix) -> ar.TrustModel:
     """Position bias by which documents of a list got its clicks."""
     fit = ar.METHODS["listwise"].fit
     click_model: ar.TrustModel = fit(
-        rows, features, ar.EstimationSettings(), quiet
+        rows, features, ar.EstimationSettings(), no_progress
     ).click_model
     return click_model
 

@@ -38,18 +38,18 @@ from affinerank.bias.regression_em.updates import (
 )
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.simulation import simulate_counts
-from affinerank.counts.rows import rows_of
+from affinerank.counts.rows import join_counts
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.training_lists import side_by_side
 from affinerank.pipeline.weighing import weigh
-from affinerank.rankers.networks.batches import Lists
+from affinerank.rankers.networks.batches import RaggedLists
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.networks.training import fit_networks
 from affinerank.support.arrays import Floats, Matrix
 from affinerank.support.errors import AffineRankWarning
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
 
 MOST = 2000  # iterations with the relevance held fixed
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
     counts = simulate_counts(
         simulation, simulation.sessions_for(options.clicks), rng=stage_rng("clicks", 0)
     )
-    rows = rows_of(counts, data)
+    rows = join_counts(counts, data)
     features = FeatureMapping.fit(data).apply(data).features
     runs = [
         Run(rows, name, seed) for name in ACTIVATIONS for seed in range(options.runs)
@@ -136,7 +136,7 @@ def fit(
     runs: list[Run],
     settings: EMSettings,
     network: NetworkSettings,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> list[EMFit]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AffineRankWarning)  # the table says as much
@@ -154,7 +154,7 @@ def overhead(
 
     The first epoch has the early updates, so it is reported by itself.
     """
-    plain(quiet)  # warms up
+    plain(no_progress)  # warms up
     turns = [(epoch_seconds(plain), epoch_seconds(estimated)) for _ in range(3)]
     first, em_first = (statistics.median(t[i][0] for t in turns) for i in (0, 1))
     later, em_later = (
@@ -234,7 +234,7 @@ def row_of(
 def relevance_of(fitted: EMFit, run: Run, features: Matrix) -> Floats:
     scores = torch.from_numpy(fitted.ranker.scores(features))
     shown = torch.from_numpy(run.rows.by_doc(run.rows.impressions) > 0)[None]
-    lists = Lists.of(np.bincount(run.rows.query_of_doc))
+    lists = RaggedLists.of(np.bincount(run.rows.query_of_doc))
     relevance: Floats = ACTIVATIONS[run.activation](scores, shown, lists)[0].numpy()
     return relevance
 

@@ -26,7 +26,7 @@ import numpy as np
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
-from affinerank.defaults import CLICK_MODEL, CORRECTION, ESTIMATOR, JUDGE
+from affinerank.defaults import CLICK_MODEL, CORRECTION, ESTIMATOR, EVALUATOR
 from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.compare import ChoiceSettings
 from affinerank.pipeline.production import train_production_ranker
@@ -58,7 +58,7 @@ def main() -> None:
     )
     parser.add_argument("--ranker", default="mlp", choices=list(SMALL))
     parser.add_argument("--runs", type=int, nargs=2, default=[0, 20])
-    parser.add_argument("--estimator", default=JUDGE, help="Of the safe ranker.")
+    parser.add_argument("--estimator", default=EVALUATOR, help="Of the safe ranker.")
     parser.add_argument("--free", action="store_true", help="Others, too.")
     parser.add_argument("--out", type=Path, default=Path("safe.jsonl"))
     parser.add_argument("--report", type=Path)

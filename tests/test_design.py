@@ -18,10 +18,10 @@ import affinerank.clicks.policies
 import affinerank.estimators
 import affinerank.rankers
 import affinerank.rankers.networks.losses
-from affinerank.support.registry import Table
+from affinerank.support.registry import Registry
 
 # Every table, and the module that makes it: its rows stand beside that module.
-TABLES: list[tuple[ModuleType, Table[Any]]] = [
+TABLES: list[tuple[ModuleType, Registry[Any]]] = [
     (affinerank.estimators, affinerank.estimators.ESTIMATORS),
     (affinerank.bias, affinerank.bias.METHODS),
     (affinerank.clicks.models, affinerank.clicks.models.CLICK_MODELS),
@@ -81,7 +81,7 @@ def test_a_key_stands_in_its_row_and_among_the_defaults_alone() -> None:
 
 
 @pytest.mark.parametrize("table", [table for _, table in TABLES], ids=lambda t: t.kind)
-def test_rows_are_called_by_their_keys_and_have_titles(table: Table[Any]) -> None:
+def test_rows_are_called_by_their_keys_and_have_titles(table: Registry[Any]) -> None:
     for key, row in table.items():
         assert row.name == key
         assert row.title

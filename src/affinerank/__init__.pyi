@@ -2,7 +2,7 @@
 
 from .audit import audit_file as audit_file
 from .bias import METHODS as METHODS
-from .bias.gauge import gauge_error as gauge_error
+from .bias.gauge import click_model_error as click_model_error
 from .bias.method import EstimationSettings as EstimationSettings
 from .clicks.models import CLICK_MODELS as CLICK_MODELS
 from .clicks.models.files import load_click_model as load_click_model
@@ -17,7 +17,7 @@ from .counts.counting import open_table as open_table
 from .counts.counts import ClickCounts as ClickCounts
 from .counts.frames import count as count
 from .counts.rows import ClickRows as ClickRows
-from .counts.rows import rows_of as rows_of
+from .counts.rows import join_counts as join_counts
 from .data.dataset import RankingDataset as RankingDataset
 from .data.feature_mapping import FeatureMapping as FeatureMapping
 from .data.letor import read_letor as read_letor
@@ -94,6 +94,7 @@ __all__ = [
     "TrustModel",
     "Weights",
     "audit_file",
+    "click_model_error",
     "corrected",
     "count",
     "count_log",
@@ -103,7 +104,7 @@ __all__ = [
     "evaluate_rankers",
     "evaluate_scores",
     "feature_importance",
-    "gauge_error",
+    "join_counts",
     "load",
     "load_click_model",
     "load_ranker",
@@ -112,7 +113,6 @@ __all__ = [
     "ranker_settings",
     "read_letor",
     "read_parquet",
-    "rows_of",
     "save_click_model",
     "score",
     "simulate_counts",

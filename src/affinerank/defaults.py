@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 ESTIMATOR = "posterior"
-JUDGE = "posterior(prior=rank)"  # of clicks on queries without rankers of others
+EVALUATOR = "posterior(prior=rank)"  # of clicks on queries without rankers of others
 CORRECTION = "affine"  # unbiased: what rankings are evaluated by
-RECIPE = "chosen"
+TUNING = "chosen"
 PAPER = "paper"
 LABELS = "full-information"
 BASELINE = "naive"  # what other estimators are compared with

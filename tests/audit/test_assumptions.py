@@ -17,7 +17,7 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.sources import load
 from affinerank.pipeline.simulate import prepare_simulation
-from affinerank.support.progress import quiet
+from affinerank.support.progress import no_progress
 
 pytestmark = pytest.mark.slow
 
@@ -91,7 +91,7 @@ def browsing() -> Facts:
     sessions = made.sessions_for(3e4)
     rng = np.random.default_rng(0)
     counts = simulate_counts(made, sessions, rng=rng, context=True)
-    return facts_of(counts, None, None, None, seed=0, progress=quiet)
+    return facts_of(counts, None, None, None, seed=0, progress=no_progress)
 
 
 def test_clicks_that_corrections_follow_are_not_called_beyond_correction(

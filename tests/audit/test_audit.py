@@ -30,7 +30,7 @@ from affinerank.engines.engine import open_table
 from affinerank.logs.options import LogOptions
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.support.errors import ConfigError
-from affinerank.support.progress import quiet
+from affinerank.support.progress import no_progress
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,9 @@ ROWS = [  # q1 twice with one list, once with another; q2 once; s5 has a fault
 def test_a_log_is_surveyed(write_log: WriteLog, tmp_path: Path) -> None:
     when = [datetime(2026, 1, 1) + timedelta(hours=6 * i) for i in range(len(ROWS))]
     with open_table(write_log(ROWS, timestamp=when)) as table:
-        found = survey_log(table, tmp_path / "counts.parquet", LogOptions(), quiet)
+        found = survey_log(
+            table, tmp_path / "counts.parquet", LogOptions(), no_progress
+        )
     assert found.report.rows == 10
     assert found.dropped == {"sessions": 1, "rows": 2}
     assert [fault.number for fault in found.report.faults] == [1]
@@ -198,7 +200,7 @@ def test_documents_that_moved_show_position_bias_without_an_estimate() -> None:
 def test_a_verdict_says_which_of_two_tests_it_rests_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = facts_of(world[0], None, None, None, seed=0, progress=quiet)
+    facts = facts_of(world[0], None, None, None, seed=0, progress=no_progress)
     effect = RankEffect(-0.01, 0.005, 0.049, 0.06, 199, 150)
     monkeypatch.setattr(bias, "rank_effect", lambda _: effect)
     found = bias.position_bias(facts)
@@ -234,7 +236,7 @@ def test_what_a_test_did_not_find_is_never_called_no() -> None:
 
 
 def test_trust_bias_and_better_documents_may_not_be_found(world: World) -> None:
-    facts = facts_of(world[0], None, None, None, seed=0, progress=quiet)
+    facts = facts_of(world[0], None, None, None, seed=0, progress=no_progress)
     assert facts.estimate is not None
     assert facts.estimate.test is not None
     assert facts.first is not None
@@ -250,7 +252,7 @@ def test_trust_bias_and_better_documents_may_not_be_found(world: World) -> None:
 
 
 def test_weak_ranks_make_the_estimate_known_in_part(world: World) -> None:
-    facts = facts_of(world[0], None, None, None, seed=0, progress=quiet)
+    facts = facts_of(world[0], None, None, None, seed=0, progress=no_progress)
     assert facts.estimate is not None
     weak = replace(facts.estimate, weak_ranks=("5", "6"))
     found = identified.identified(replace(facts, estimate=weak))

@@ -11,9 +11,9 @@ from affinerank.audit.first_rank import FirstRank, judge_first_rank
 from affinerank.bias.pooling import RankPools
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.support.arrays import Floats
-from affinerank.support.progress import quiet
+from affinerank.support.progress import no_progress
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ def shown(
     doc: list[str], rank: list[int], n: list[int], clicks: list[int]
 ) -> ClickRows:
     """Rows of one query."""
-    return rows_of(
+    return join_counts(
         ClickCounts.from_columns(
             query_id=["q"] * len(doc),
             doc_id=doc,
@@ -48,7 +48,7 @@ def judged(
 
 def test_documents_that_should_come_first_are_truly_better(world: World) -> None:
     counts, relevance = world
-    facts = facts_of(counts, None, None, None, seed=0, progress=quiet)
+    facts = facts_of(counts, None, None, None, seed=0, progress=no_progress)
     found = facts.first
     assert found is not None
     names = zip(

@@ -18,7 +18,7 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.sources import load
 from affinerank.pipeline.simulate import prepare_simulation
-from affinerank.support.progress import quiet
+from affinerank.support.progress import no_progress
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,7 @@ def browsing() -> ClickCounts:
 
 
 def shown(counts: ClickCounts) -> tuple[dict[str, Any], Any, str]:
-    facts = facts_of(counts, None, None, None, seed=0, progress=quiet)
+    facts = facts_of(counts, None, None, None, seed=0, progress=no_progress)
     section = identified(facts)
     return dict(section.numbers), facts.estimate, audit_page(Audit((section,), ()))
 

@@ -17,7 +17,7 @@ from affinerank.cli import main
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import ClickRows
 from affinerank.pipeline.plan_swaps import plan_swaps
-from affinerank.support.progress import quiet
+from affinerank.support.progress import no_progress
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ DAYS = 10.0
 @pytest.fixture(scope="module")
 def facts(world: World) -> Facts:
     """A log in which no document changed rank."""
-    return facts_of(world[0], None, None, DAYS, seed=0, progress=quiet)
+    return facts_of(world[0], None, None, DAYS, seed=0, progress=no_progress)
 
 
 def swap_step(facts: Facts) -> Step:

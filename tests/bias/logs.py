@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from affinerank.bias.mixture.population import Population
+from affinerank.bias.mixture.population import MixtureDocuments
 from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats, Ints
 
@@ -49,7 +49,7 @@ def population(
     clicks: ArrayLike,
     mean_rank: ArrayLike,
     **more: Any,
-) -> Population:
+) -> MixtureDocuments:
     """Documents with these rows; in cells by home, unless ``more`` says otherwise."""
     n = len(np.asarray(query))
     columns: dict[str, Floats | Ints] = {
@@ -67,7 +67,7 @@ def population(
         "home": np.zeros(1, dtype=np.int64),
         "basis": np.zeros((1, 0)),
     }
-    made = Population(**{**columns, **more})
+    made = MixtureDocuments(**{**columns, **more})
     return made if "cell" in more else made.in_cells(())
 
 

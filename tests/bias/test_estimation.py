@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from affinerank.bias import METHODS, EstimationSettings
-from affinerank.bias.gauge import gauge_error
+from affinerank.bias.gauge import click_model_error
 from affinerank.bias.method import Estimate
 from affinerank.clicks.models.files import load_click_model
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import rows_of
+from affinerank.counts.rows import join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.pipeline.click_model import (
@@ -114,7 +114,7 @@ def test_the_error_is_the_one_over_the_impressions_that_there_were(
     truth, counts = still
     found = estimate_click_model(counts, data, truth=truth)
     seen = np.bincount(counts.rank, counts.impressions)[1:]
-    expected = gauge_error(found.click_model, truth, seen)
+    expected = click_model_error(found.click_model, truth, seen)
     assert found.error is not None
     assert found.error.error == expected.error
     assert found.to_dict()["against_truth"]["error"] == expected.error
@@ -355,7 +355,7 @@ def test_rows_are_estimated_from_as_counts_are(
     data: RankingDataset, still: tuple[TrustModel, ClickCounts], method: str
 ) -> None:
     settings = EstimationSettings(method=method, network=TINY, replicates=0, seed=3)
-    rows, features = rows_of(still[1], data), filled_features(data)
+    rows, features = join_counts(still[1], data), filled_features(data)
     a = estimate_click_model(still[1], data, settings=settings)
     b = estimate_from_rows(rows, features, data, settings=settings)
     np.testing.assert_array_equal(a.click_model.alpha, b.click_model.alpha)

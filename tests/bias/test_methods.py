@@ -10,13 +10,13 @@ import pytest
 from affinerank.bias import METHODS, EstimationSettings, Method
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.sources import DataSource
 from affinerank.defaults import EM, METHOD, METHOD_FROM_SWAPS
 from affinerank.pipeline.click_model import filled_features
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.rankers.networks.settings import NetworkSettings
-from affinerank.support.progress import quiet
+from affinerank.support.progress import no_progress
 from affinerank.support.seeds import stage_rng
 
 # A network of one epoch has learnt nothing, and the EM says so.
@@ -39,7 +39,7 @@ def log() -> tuple[ClickRows, np.ndarray]:
         data, traffic=Traffic(top_k=5, policies=("swap(share=0.6)",))
     )
     counts = simulate_counts(simulation, 20_000, rng=np.random.default_rng(0))
-    return rows_of(counts, data), filled_features(data)
+    return join_counts(counts, data), filled_features(data)
 
 
 @ROWS
@@ -47,14 +47,14 @@ def test_a_fit_has_users_down_to_the_deepest_rank(
     method: Method, log: tuple[ClickRows, np.ndarray]
 ) -> None:
     rows, features = log
-    found = method.fit(rows, features, SETTINGS, quiet)
+    found = method.fit(rows, features, SETTINGS, no_progress)
     assert found.click_model.depth == len(found.pools.of_rank) == 5
     assert np.all(found.click_model.alpha > 0)
     assert found.clicks.shape == found.display.alpha.shape == (found.pools.n_pools,)
     assert (found.ranker is not None) is method.ranks_too
     if not method.needs_features:
-        assert method.fit(rows, None, SETTINGS, quiet).click_model.depth == 5
-    again = method.fit(rows, features, SETTINGS, quiet)
+        assert method.fit(rows, None, SETTINGS, no_progress).click_model.depth == 5
+    again = method.fit(rows, features, SETTINGS, no_progress)
     np.testing.assert_array_equal(again.click_model.alpha, found.click_model.alpha)
 
 
@@ -68,7 +68,7 @@ def test_refits_are_fits_without_the_rest(
         return
     rng = stage_rng("estimation", SETTINGS.seed)
     first = method.refit(rows, features, SETTINGS, rng)
-    whole = method.fit(rows, features, SETTINGS, quiet)
+    whole = method.fit(rows, features, SETTINGS, no_progress)
     np.testing.assert_array_equal(first.click_model.alpha, whole.click_model.alpha)
     half = rows.select(rows.query % 2 == 0)
     fewer = replace(SETTINGS, least_clicks=SETTINGS.least_clicks / 2)
@@ -86,9 +86,9 @@ def test_many_logs_at_once_are_each_as_alone(
         return
     logs = [rows, rows.select(rows.query % 3 > 0)]
     settings = [SETTINGS, replace(SETTINGS, seed=4, replicates=2)]
-    together = method.fit_many(logs, features, settings, quiet)
+    together = method.fit_many(logs, features, settings, no_progress)
     for own, how, found in zip(logs, settings, together, strict=True):
-        alone = method.fit(own, features, how, quiet)
+        alone = method.fit(own, features, how, no_progress)
         np.testing.assert_allclose(
             found.click_model.alpha, alone.click_model.alpha, rtol=1e-5
         )

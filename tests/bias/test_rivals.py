@@ -12,7 +12,7 @@ from affinerank.bias.listwise import QueryLists
 from affinerank.bias.pairwise import Pairs
 from affinerank.counts.rows import ClickRows
 from affinerank.support.errors import DataError
-from affinerank.support.progress import quiet
+from affinerank.support.progress import no_progress
 
 THETA = np.array([1.0, 0.6, 0.35, 0.3, 0.1])
 SETTINGS = EstimationSettings(replicates=0)
@@ -42,7 +42,7 @@ def expected_clicks(n_queries: int = 400) -> tuple[ClickRows, np.ndarray]:
 def test_dual_learning_finds_examination_exactly_where_scores_can_be_right() -> None:
     """Theorem of Ai et al. 2018: both losses are unbiased at the truth, and stay."""
     rows, x = expected_clicks()
-    found = METHODS["dual-learning"].fit(rows, x, SETTINGS, quiet)
+    found = METHODS["dual-learning"].fit(rows, x, SETTINGS, no_progress)
     np.testing.assert_allclose(found.click_model.alpha, THETA, rtol=0.01)
     rates = rows.by_rank(rows.clicks) / rows.by_rank(rows.impressions)
     assert np.abs(rates / rates[0] / THETA - 1).max() > 0.3  # what clicks alone say
@@ -78,7 +78,7 @@ def test_ratios_are_the_written_out_sums_of_hu_et_al() -> None:
 
 def test_pairwise_debiasing_ends_where_its_ratios_no_longer_move() -> None:
     rows, x = expected_clicks()
-    found = METHODS["pairwise-debiasing"].fit(rows, x, SETTINGS, quiet)
+    found = METHODS["pairwise-debiasing"].fit(rows, x, SETTINGS, no_progress)
     plus = found.click_model.alpha
     assert plus[0] == 1
     assert np.all(np.diff(plus) < 0)
@@ -116,7 +116,9 @@ def test_contextual_bias_is_that_of_each_segment() -> None:
     pairs: dict[str, Any] = {
         n: np.append(getattr(first, n), getattr(second, n)) for n in joined
     }
-    found = METHODS["contextual"].fit(replace(first, **pairs), None, SETTINGS, quiet)
+    found = METHODS["contextual"].fit(
+        replace(first, **pairs), None, SETTINGS, no_progress
+    )
     phone, desk = (found.click_model.models[name].alpha for name in ("phone", "desk"))
     np.testing.assert_allclose(phone, THETA, rtol=0.03)
     np.testing.assert_allclose(desk, steep, rtol=0.06)
@@ -125,18 +127,18 @@ def test_contextual_bias_is_that_of_each_segment() -> None:
 def test_without_segments_it_is_all_pairs() -> None:
     """Agarwal et al. 2019: click rates of one document at two ranks give the ratio."""
     rows = replace(moved(THETA, 0, 0), segments=(), segment=None)
-    found = METHODS["contextual"].fit(rows, None, SETTINGS, quiet)
+    found = METHODS["contextual"].fit(rows, None, SETTINGS, no_progress)
     np.testing.assert_allclose(found.click_model.alpha, THETA, rtol=0.01)
 
 
 def test_documents_that_stay_where_they_are_tell_nothing() -> None:
     rows, x = expected_clicks()
     with pytest.raises(DataError, match="swap documents"):
-        METHODS["contextual"].fit(rows, x, SETTINGS, quiet)
+        METHODS["contextual"].fit(rows, x, SETTINGS, no_progress)
 
 
 def test_segments_within_which_nothing_moves_are_refused() -> None:
     rows = moved(THETA, 0, 0)
     apart = replace(rows, segment=(np.arange(len(rows)) >= len(rows) // 2) * 1)
     with pytest.raises(DataError, match="count without --segment"):
-        METHODS["contextual"].fit(apart, None, SETTINGS, quiet)
+        METHODS["contextual"].fit(apart, None, SETTINGS, no_progress)

@@ -17,7 +17,7 @@ from affinerank.bias.swap_design import (
 )
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
-from affinerank.defaults import JUDGE
+from affinerank.defaults import EVALUATOR
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.arrays import Floats
 from affinerank.support.lists import discount
@@ -52,7 +52,7 @@ def logged(seed: int = 0) -> tuple[ClickRows, Floats, Floats]:
     shown = np.zeros((len(QUERY), LENGTH))
     shown[np.arange(len(QUERY)), PLACE - 1] = SESSIONS
     rows = rows_of(shown, rng, true)
-    return rows, true, np.clip(weigh(rows, JUDGE, CLICK_MODEL).weight, 0.0, 1.0)
+    return rows, true, np.clip(weigh(rows, EVALUATOR, CLICK_MODEL).weight, 0.0, 1.0)
 
 
 def small_board() -> Board:

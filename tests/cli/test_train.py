@@ -15,7 +15,7 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import rows_of
+from affinerank.counts.rows import join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.evaluation.metrics import evaluate_scores
@@ -107,7 +107,7 @@ def test_documents_below_the_cutoff_have_no_weight() -> None:
     data = DataSource.parse("yahoo-like:40").read("train")
     simulation = prepare_simulation(data, traffic=Traffic(top_k=5))
     counts = simulate_counts(simulation, 4000, rng=np.random.default_rng(0))
-    weights = weigh(rows_of(counts, data), "affine", simulation.click_model)
+    weights = weigh(join_counts(counts, data), "affine", simulation.click_model)
     per_query = np.add.reduceat(weights.known.astype(int), data.offsets[:-1])
     np.testing.assert_array_equal(per_query, np.minimum(data.docs_per_query, 5))
 

@@ -21,7 +21,7 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.support.arrays import Bools, Floats, Ints
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
-from affinerank.support.settings import Spec
+from affinerank.support.settings import EntrySpec
 
 pytestmark = pytest.mark.slow
 
@@ -367,10 +367,10 @@ def numbers_by_key(counts: ClickCounts, column: str) -> dict[Any, int]:
 
 
 def test_a_policy_of_a_plan_may_hold_the_cutoff() -> None:
-    read = Traffic.of(Spec.parse("swap(share=0.25, top_k=4)"))
+    read = Traffic.of(EntrySpec.parse("swap(share=0.25, top_k=4)"))
     assert read.top_k == 4
     assert read.changes() == [Swap(share=0.25)]
-    assert Traffic.of(Spec.parse("fixed")).top_k is None
+    assert Traffic.of(EntrySpec.parse("fixed")).top_k is None
 
 
 def test_text_ids_come_through_both_ways(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from affinerank.counts.counting import count_log, open_table
 from affinerank.counts.counts import ClickCounts
-from affinerank.engines.engine import in_parts, spread
+from affinerank.engines.engine import in_parts, write_partitions
 from affinerank.logs.faults import LogFaultsError
 from affinerank.logs.options import LogOptions
 from affinerank.support.errors import AffineRankError, ConfigError, DataError
@@ -280,7 +280,7 @@ def test_a_log_that_does_not_fit_is_counted_in_parts_with_the_same_result(
     monkeypatch.setattr("affinerank.engines.engine.BYTES_PER_GROUP", 1e8)
     with open_table(source) as table:
         assert len(in_parts(table, "query_id", len(rows))) > 1
-        assert len(spread(table, len(rows), tmp_path)) > 3
+        assert len(write_partitions(table, len(rows), tmp_path)) > 3
     assert everything() == at_once
     assert len(at_once[2][1]) >= 4
 

@@ -8,7 +8,7 @@ import pytest
 import affinerank.counts.counts as module
 from affinerank import ClickCounts, ConfigError, DataError
 from affinerank.counts.counts import CountsInParts
-from affinerank.counts.rows import ClickRows, document_ids, rows_of
+from affinerank.counts.rows import ClickRows, document_ids, join_counts
 from affinerank.data.dataset import RankingDataset
 
 pytestmark = pytest.mark.slow
@@ -88,7 +88,7 @@ def test_rows_of_counts_in_parts_are_those_of_the_whole(
         lambda counts: counts.labelled("ranker", "old"),
     ):
         whole, parts = map(change, both)
-        assert listed(parts, rows_of(parts)) == listed(whole, rows_of(whole))
+        assert listed(parts, join_counts(parts)) == listed(whole, join_counts(whole))
 
 
 def test_rows_by_data_leave_out_the_same(both: tuple[ClickCounts, ClickCounts]) -> None:
@@ -102,7 +102,7 @@ def test_rows_by_data_leave_out_the_same(both: tuple[ClickCounts, ClickCounts]) 
         doc_ids=np.tile(np.arange(10), 150),
         feature_names=("one",),
     )
-    one, two = rows_of(whole, data), rows_of(parts, data)
+    one, two = join_counts(whole, data), join_counts(parts, data)
     assert one.unmatched.groups > 0
     for name in ("groups", "documents", "queries", "impressions", "clicks"):
         assert getattr(one.unmatched, name) == getattr(two.unmatched, name)
@@ -134,4 +134,4 @@ def test_wrong_keys_and_damaged_files_are_rejected(
     damaged[100:4000] = bytes(3900)
     file.write_bytes(damaged)
     with pytest.raises(DataError, match=r"counts\.parquet: "):
-        rows_of(ClickCounts.load(file))
+        join_counts(ClickCounts.load(file))

@@ -12,8 +12,8 @@ from affinerank.counts.rows import (
     ClickRows,
     Unmatched,
     document_ids,
+    join_counts,
     note_unmatched,
-    rows_of,
 )
 from affinerank.data.dataset import RankingDataset
 from affinerank.support.errors import AffineRankWarning, DataError
@@ -63,7 +63,7 @@ def test_every_row_finds_its_document(text_in_data: bool, text_in_counts: bool) 
     shown = counts(
         as_text([10, 9, 9], text_in_counts), as_text([20, 1, 3], text_in_counts)
     )
-    rows = rows_of(shown, data)
+    rows = join_counts(shown, data)
     assert len(rows) == 3
     for row, doc, query in zip(
         shown.table.to_pylist(), rows.doc, rows.query, strict=True
@@ -77,7 +77,7 @@ def test_every_row_finds_its_document(text_in_data: bool, text_in_counts: bool) 
 
 def test_what_has_no_features_is_left_out_and_counted() -> None:
     shown = counts(["q", "q", "r", "s"], [1, 2, 1, 1])
-    rows = rows_of(shown, dataset(["q", "q"], [1, 3]))
+    rows = join_counts(shown, dataset(["q", "q"], [1, 3]))
     assert rows.doc.tolist() == [0]
     assert rows.unmatched == Unmatched(
         groups=3,
@@ -90,20 +90,20 @@ def test_what_has_no_features_is_left_out_and_counted() -> None:
 
 
 def test_the_same_document_of_another_query_is_another() -> None:
-    rows = rows_of(counts([1, 2], [5, 5]), dataset([2, 1], [5, 5]))
+    rows = join_counts(counts([1, 2], [5, 5]), dataset([2, 1], [5, 5]))
     assert rows.doc.tolist() == [1, 0]
-    assert rows_of(counts([1, 2], [5, 5])).doc.tolist() == [0, 1]
+    assert join_counts(counts([1, 2], [5, 5])).doc.tolist() == [0, 1]
 
 
 def test_documents_that_queries_share_in_another_order_are_found() -> None:
     data = dataset([1, 1, 2, 2, 2], [5, 6, 6, 7, 5])
-    rows = rows_of(counts([1, 1, 2, 2, 2], [5, 6, 5, 6, 7]), data)
+    rows = join_counts(counts([1, 1, 2, 2, 2], [5, 6, 5, 6, 7]), data)
     assert rows.doc.tolist() == [0, 1, 4, 2, 3]
 
 
 def test_rows_without_impressions_keep_their_sessions_only() -> None:
     for data in (None, dataset([1, 1, 2, 2], [5, 6, 5, 7])):
-        rows = rows_of(example(), data)
+        rows = join_counts(example(), data)
         assert rows.rank.tolist() == [1, 2, 2, 1]
         assert rows.impressions.tolist() == [3, 1, 2, 4]
         assert rows.clicks.tolist() == [2, 0, 1, 4]
@@ -123,13 +123,13 @@ def test_a_query_that_was_only_issued_counts_its_sessions() -> None:
         clicks=[0, 1],
         sessions=[3, 2],
     )
-    rows = rows_of(none)
+    rows = join_counts(none)
     assert rows.sessions.tolist() == [3, 2]
     assert rows.query.tolist() == [1]
 
 
 def test_queries_of_the_data_that_nobody_issued_have_no_sessions() -> None:
-    rows = rows_of(counts([1], [5]), dataset([0, 1, 2], [5, 5, 5]))
+    rows = join_counts(counts([1], [5]), dataset([0, 1, 2], [5, 5, 5]))
     assert rows.sessions.tolist() == [0, 1, 0]
     assert (rows.n_docs, rows.n_queries) == (3, 3)
 
@@ -141,12 +141,12 @@ def test_sessions_add_up_over_rankers_segments_and_splits() -> None:
     ]
     several = (parts[0] + parts[1] + parts[2]).holdout(0.5)
     data = dataset([1, 1, 2, 2], [5, 6, 5, 7])
-    for rows in (rows_of(several), rows_of(several, data)):
+    for rows in (join_counts(several), join_counts(several, data)):
         assert rows.sessions.tolist() == [3 * 4, 3 * 6]
         assert rows.by_rank(rows.impressions).tolist() == [3 * 7, 3 * 3]
     # As they are without the keys.
-    merged = rows_of(several.merged("ranker", "segment", "split"), data)
-    rows = rows_of(several, data)
+    merged = join_counts(several.merged("ranker", "segment", "split"), data)
+    rows = join_counts(several, data)
     np.testing.assert_array_equal(
         rows.by_doc(rows.clicks), merged.by_doc(merged.clicks)
     )
@@ -154,13 +154,13 @@ def test_sessions_add_up_over_rankers_segments_and_splits() -> None:
 
 
 def test_sums_by_document_and_rank_are_the_written_out_ones() -> None:
-    rows = rows_of(example(), dataset([1, 1, 2, 2], [5, 6, 5, 7]))
+    rows = join_counts(example(), dataset([1, 1, 2, 2], [5, 6, 5, 7]))
     assert rows.by_doc(rows.impressions).tolist() == [3 + 1, 2, 4, 0]
     assert rows.by_rank(rows.clicks).tolist() == [2 + 4, 0 + 1]
 
 
 def test_some_rows_can_be_selected() -> None:
-    rows = rows_of(example())
+    rows = join_counts(example())
     top = rows.select(rows.rank == 1)
     assert top.impressions.tolist() == [3, 4]
     assert (top.n_docs, top.n_sessions) == (rows.n_docs, rows.n_sessions)
@@ -168,7 +168,7 @@ def test_some_rows_can_be_selected() -> None:
 
 
 def test_documents_and_queries_can_be_renumbered() -> None:
-    rows = rows_of(example(), dataset([1, 1, 2, 2], [5, 6, 5, 7]))
+    rows = join_counts(example(), dataset([1, 1, 2, 2], [5, 6, 5, 7]))
     order, queries = np.array([3, 2, 0, 1]), np.array([1, 0])
     turned = rows.renumbered(order, queries)
     assert turned.sessions.tolist() == [6, 4]
@@ -201,7 +201,7 @@ def test_documents_are_numbered_alike_with_their_ids(
         clicks=[0] * len(keys),
         sessions=[99] * len(keys),
     )
-    rows, ids = rows_of(shown), document_ids(shown).to_pylist()
+    rows, ids = join_counts(shown), document_ids(shown).to_pylist()
     assert len(ids) == rows.n_docs
     assert rows.n_docs == len({(q, d) for q, d, _ in keys})
     assert rows.n_queries == len(set(queries))
@@ -214,7 +214,7 @@ def test_documents_are_numbered_alike_with_their_ids(
 
 
 def unmatched(impressions: int) -> ClickRows:
-    rows = rows_of(counts([1], [1]), dataset([1], [1]))
+    rows = join_counts(counts([1], [1]), dataset([1], [1]))
     return ClickRows(
         rows.doc,
         rows.rank,
@@ -237,20 +237,20 @@ def test_impressions_without_features_are_noted_and_most_of_them_rejected() -> N
 
 def test_nothing_shared_is_an_error_that_shows_both() -> None:
     with pytest.raises(DataError, match=r"\['x', 1\] .*\[7, 1\]"):
-        rows_of(counts(["x"], [1]), dataset([7], [1]))
+        join_counts(counts(["x"], [1]), dataset([7], [1]))
 
 
 def test_no_counts_and_no_data_are_rejected() -> None:
     none = counts([1], [1]).labelled("ranker", "a").select("ranker", "b")
     with pytest.raises(DataError, match="counts are empty"):
-        rows_of(none, dataset([1], [1]))
+        join_counts(none, dataset([1], [1]))
     with pytest.raises(DataError, match="counts are empty"):
-        rows_of(none)
+        join_counts(none)
     empty = RankingDataset.from_rows(np.zeros((0, 1)), [])
     with pytest.raises(DataError, match="data are empty"):
-        rows_of(counts([1], [1]), empty)
+        join_counts(counts([1], [1]), empty)
 
 
 def test_documents_of_one_id_in_one_query_are_rejected() -> None:
     with pytest.raises(DataError, match="several documents of one id"):
-        rows_of(counts([1], [1]), dataset([1, 1], [1, 1]))
+        join_counts(counts([1], [1]), dataset([1, 1], [1, 1]))

@@ -18,7 +18,7 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.parquet import read_parquet, write_parquet
-from affinerank.data.read_options import Chosen
+from affinerank.data.read_options import ReadOptions
 from affinerank.data.sources import DataSource
 from affinerank.export.export import export_ranker
 from affinerank.pipeline.simulate import prepare_simulation
@@ -98,7 +98,7 @@ def test_frames_bring_categories(column: Any) -> None:
 def test_numbers_are_categories_where_that_is_said() -> None:
     ids = {"query_id": [1] * 3, "doc_id": [1, 2, 3]}
     table = pa.table({**ids, "kind": [12.0, None, 3.0]})
-    data = RankingDataset.from_frame(table, chosen=Chosen(category="ki*"))
+    data = RankingDataset.from_frame(table, chosen=ReadOptions(category="ki*"))
     assert data.categories == {"kind": ("12", "3")}
     np.testing.assert_array_equal(data.features[:, 0], [0, NAN, 1])
 

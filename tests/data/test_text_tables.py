@@ -18,7 +18,7 @@ import pytest
 
 from affinerank.cli import main
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.read_options import Chosen
+from affinerank.data.read_options import ReadOptions
 from affinerank.data.sources import DataSource
 from affinerank.data.text_tables import read_table
 from affinerank.support.errors import DataError
@@ -93,17 +93,17 @@ def test_commands_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_columns_are_chosen_by_patterns(tmp_path: Path) -> None:
     path = tmp_path / "shop.csv"
     path.write_text("query_id,doc_id,brand,price,rating_a,rating_b\nq,a,nike,1,2,3\n")
-    chosen = Chosen(ignore="brand, rating_b")
+    chosen = ReadOptions(ignore="brand, rating_b")
     assert read_table(path, chosen=chosen).feature_names == ("price", "rating_a")
-    found = DataSource.parse(str(path), chosen=Chosen(features="price,rating*"))
+    found = DataSource.parse(str(path), chosen=ReadOptions(features="price,rating*"))
     assert found.read(None).feature_names == ("price", "rating_a", "rating_b")
     world = DataSource.parse(
-        "yahoo-like:20", chosen=Chosen(features="f1,f2*", ignore="f2")
+        "yahoo-like:20", chosen=ReadOptions(features="f1,f2*", ignore="f2")
     )
     names = world.read("train").feature_names
     assert names[:2] == ("f1", "f20")
     assert "f2" not in names
-    none = DataSource.parse("yahoo-like:20", chosen=Chosen(features="x"))
+    none = DataSource.parse("yahoo-like:20", chosen=ReadOptions(features="x"))
     with pytest.raises(DataError, match="leave no feature"):
         none.read("train")
 
@@ -149,7 +149,7 @@ def test_columns_may_have_names_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "shop.csv"
     path.write_text("search,sku,grade,price\n1,a,0,5\n1,b,2,6\n")
     names = (("query_id", "search"), ("doc_id", "sku"), ("label", "grade"))
-    data = read_table(path, chosen=Chosen(columns=names))
+    data = read_table(path, chosen=ReadOptions(columns=names))
     assert data.feature_names == ("price",)
     assert data.known_labels().tolist() == [0, 2]
     words = ["data", "describe", str(path)]
@@ -158,7 +158,7 @@ def test_columns_may_have_names_of_their_own(tmp_path: Path) -> None:
     assert main(words) == 0
     table = tmp_path / "shop.parquet"
     pq.write_table(pa.table({"search": [1], "sku": ["a"], "price": [2.0]}), table)
-    found = DataSource.parse(str(table), chosen=Chosen(columns=names)).read(None)
+    found = DataSource.parse(str(table), chosen=ReadOptions(columns=names)).read(None)
     assert found.query_ids.tolist() == [1]
 
 
@@ -189,9 +189,9 @@ def test_json_lines_in_parts_are_those_at_once(
 ) -> None:
     path = tmp_path / "f.jsonl"
     path.write_text(LINES + '{"query_id": 8, "doc_id": 4, "label": 0, "brand": 7}\n')
-    whole = read_table(path, Chosen(category="brand"))
+    whole = read_table(path, ReadOptions(category="brand"))
     monkeypatch.setattr("affinerank.data.text_tables.ROWS_AT_ONCE", 1)
-    parts = read_table(path, Chosen(category="brand"))
+    parts = read_table(path, ReadOptions(category="brand"))
     assert parts.categories == whole.categories == {"brand": ("7", "nike", "puma")}
     assert parts.doc_ids.tolist() == whole.doc_ids.tolist() == ["a", "b", "3", "4"]
     assert parts.feature_names == whole.feature_names

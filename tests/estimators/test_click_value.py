@@ -8,8 +8,8 @@ import pytest
 
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import Values, rows_of
-from affinerank.defaults import BASELINE, CORRECTION, JUDGE, LABELS
+from affinerank.counts.rows import Values, join_counts
+from affinerank.defaults import BASELINE, CORRECTION, EVALUATOR, LABELS
 from affinerank.export.judgments import save_judgments
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.errors import ConfigError, DataError
@@ -36,7 +36,7 @@ def found(
     click_model = TrustModel(
         alpha=np.array([0.6, 0.5]), beta=np.array([0.2, beta]), identified="zeta"
     )
-    rows = rows_of(counts)
+    rows = join_counts(counts)
     assert rows.values is not None
     weights = weigh(rows, CORRECTION, click_model)
     unit = rows.values.unit
@@ -88,7 +88,7 @@ def test_values_of_documents_are_means_with_their_variance() -> None:
         Values.of(*np.zeros((3, 2)))
 
 
-@pytest.mark.parametrize("estimator", [BASELINE, CORRECTION, JUDGE])
+@pytest.mark.parametrize("estimator", [BASELINE, CORRECTION, EVALUATOR])
 @pytest.mark.parametrize("gauge", [(1.0, 0.0), (2.0, 0.3)])
 def test_ten_times_the_value_is_ten_times_the_worth_in_every_gauge(
     estimator: str, gauge: tuple[float, float]
@@ -115,8 +115,10 @@ def test_ten_times_the_value_is_ten_times_the_worth_in_every_gauge(
         identified="gauge",
         span=(-shift / a, (1 - shift) / a),
     )
-    plain = weigh(rows_of(ClickCounts.from_columns(**columns)), estimator, click_model)
-    worth = weigh(rows_of(counts), estimator, other)
+    plain = weigh(
+        join_counts(ClickCounts.from_columns(**columns)), estimator, click_model
+    )
+    worth = weigh(join_counts(counts), estimator, other)
     unit = (price @ clicks) / clicks.sum()
     scale = 1.0 if estimator == BASELINE else a
     np.testing.assert_allclose(scale * worth.weight, plain.weight * price / unit)
@@ -128,7 +130,7 @@ def test_what_cannot_use_values_says_so() -> None:
         value=[2.0], value_squares=[4.0],
     )  # fmt: skip
     with pytest.raises(ConfigError, match="learns labels, which have no value"):
-        weigh(rows_of(counts), LABELS, labels=np.ones(1))
+        weigh(join_counts(counts), LABELS, labels=np.ones(1))
     from affinerank.pipeline.debias import debias
 
     labels = debias(counts, estimator=BASELINE)

@@ -7,11 +7,11 @@ import pytest
 
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.estimators import (
     ESTIMATORS,
-    Division,
+    ClipOptions,
     Evidence,
     Weights,
     affine,
@@ -33,7 +33,7 @@ from .conftest import one_row
 def by_affine(
     rows: ClickRows, click_model: TrustModel, clip: str | None = None
 ) -> Weights:
-    return affine.weigh(Evidence(rows, click_model, options=Division(clip)))
+    return affine.weigh(Evidence(rows, click_model, options=ClipOptions(clip)))
 
 
 def test_weights_are_the_written_out_sums_and_the_unseen_are_masked() -> None:
@@ -49,7 +49,7 @@ def test_weights_are_the_written_out_sums_and_the_unseen_are_masked() -> None:
         [[0.0]] * 4, [1, 1, 1, 2], doc_ids=["a", "b", "c", "a"]
     )
     click_model = TrustModel.from_eps([1.0, 0.5], [0.9, 0.8], [0.5, 0.2])
-    weights = by_affine(rows_of(counts, data), click_model)
+    weights = by_affine(join_counts(counts, data), click_model)
     a = ((3 - 0.5 * 4) / 0.4 + (1 - 0.1 * 6) / 0.3) / 10
     b = ((2 - 0.1 * 4) / 0.3) / 4
     c = ((5 - 0.5 * 5) / 0.4) / 5
@@ -66,7 +66,7 @@ def test_an_error_is_the_written_out_sum() -> None:
         impressions=[8, 2],
         clicks=[6, 1],
     )
-    rows = rows_of(counts)
+    rows = join_counts(counts)
     weights = by_affine(rows, TrustModel.from_zeta([0.9, 0.5], [0.5, 0.1]))
     relevance = ((6 - 0.5 * 8) / 0.4 + (1 - 0.1 * 2) / 0.4) / 10
     variance = (6 * 2 / 7 + 1 * 1 / 1) / 0.4**2 / 10**2
@@ -97,7 +97,7 @@ def test_rows_that_nobody_saw_change_nothing() -> None:
         sessions=[4, 4],
     )
     click_model = TrustModel.from_eps([1.0, 0.0], [0.9, 0.9], [0.5, 0.5])
-    weights = by_affine(rows_of(counts), click_model)
+    weights = by_affine(join_counts(counts), click_model)
     assert weights.weight[0] == pytest.approx((3 - 0.5 * 4) / 0.4 / 4)
 
 
@@ -114,7 +114,7 @@ def test_the_variance_of_clicks_is_unbiased(shown: int) -> None:
             clicks=[clicks, 3 * 10**8],
         )
         chance = comb(shown, clicks) * rate**clicks * (1 - rate) ** (shown - clicks)
-        expected += chance * click_variance(rows_of(counts))[0]
+        expected += chance * click_variance(join_counts(counts))[0]
     assert expected == pytest.approx(shown * rate * (1 - rate), rel=1e-6)
 
 
@@ -126,7 +126,7 @@ def test_a_document_without_clicks_still_has_an_error() -> None:
         impressions=[5, 5, 5],
         clicks=[0, 0, 2],
     )
-    rows = rows_of(counts)
+    rows = join_counts(counts)
     assert click_variance(rows).tolist() == [0.0, 0.0, 2 * 3 / 4]
     assert np.all(smoothed_variance(rows) > 0)
 
@@ -139,7 +139,7 @@ def test_an_estimator_that_is_not_linear_has_the_error_that_it_says() -> None:
 
 def test_rows_with_a_zero_slope_say_nothing() -> None:
     """Nobody looks at rank 2, where document 1 stands, and document 0 stood too."""
-    rows = rows_of(
+    rows = join_counts(
         ClickCounts.from_columns(
             query_id=[0, 0, 0],
             doc_id=[0, 0, 1],
@@ -172,7 +172,7 @@ def test_click_rates_alone_make_ips_a_convention_with_a_warning() -> None:
     rates = TrustModel.from_zeta([0.8], [0.2])
     for row, alpha in ((ips.ROW, 0.8), (bayes_ips.ROW, 0.8 * 1.25)):
         with pytest.warns(AffineRankWarning, match=r"theta is taken to be zeta\+"):
-            weights = row.weigh(Evidence(one_row(1), rates, options=Division()))
+            weights = row.weigh(Evidence(one_row(1), rates, options=ClipOptions()))
         assert weights.weight[0] == pytest.approx(1 / alpha)
 
 
@@ -191,7 +191,7 @@ def test_clipping_raises_small_slopes_only() -> None:
         impressions=[100, 100],
         clicks=[30, 30],
     )
-    rows = rows_of(counts)
+    rows = join_counts(counts)
     click_model = TrustModel.from_eps([1.0, 0.1], [0.9, 0.9], [0.1, 0.1])  # .8 and .08
     for clip, slopes in (("0.5", (0.8, 0.5)), ("2/sqrt(n)", (0.8, 0.2))):
         weights = by_affine(rows, click_model, clip)
@@ -206,11 +206,11 @@ def test_clipping_raises_small_slopes_only() -> None:
 def test_a_rule_by_sessions_is_read_and_never_above_one() -> None:
     assert parse_clip("10/sqrt(n)", 4) == 1.0
     assert parse_clip(0.05, 4) == 0.05
-    assert ESTIMATORS[ips.ROW.name].options is Division
+    assert ESTIMATORS[ips.ROW.name].options is ClipOptions
 
 
 @pytest.mark.parametrize("clip", ["ten", "-1", "10/n", "", "1/sqrt(n", "1e"])
 def test_what_is_no_rule_is_rejected(clip: str) -> None:
     with pytest.raises(ConfigError, match="clip must be") as fault:
-        Division(clip)
+        ClipOptions(clip)
     assert repr(clip) in str(fault.value)

@@ -6,7 +6,7 @@ import pytest
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import (
-    Division,
+    ClipOptions,
     Evidence,
     Fold,
     Weights,
@@ -45,7 +45,7 @@ def by(
 
 
 PREDICTED = direct.weigh(Evidence(ROWS, CLICK_MODEL, folds=FOLDS))
-OWN = intervention_aware.weigh(Evidence(ROWS, CLICK_MODEL, options=Division()))
+OWN = intervention_aware.weigh(Evidence(ROWS, CLICK_MODEL, options=ClipOptions()))
 
 
 def test_without_a_threshold_own_clicks_decide_where_there_are_some() -> None:

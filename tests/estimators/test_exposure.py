@@ -10,9 +10,9 @@ from affinerank.clicks.exposure import with_exposure
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies.plackett_luce import PlackettLuce
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import rows_of
+from affinerank.counts.rows import join_counts
 from affinerank.estimators import (
-    Division,
+    ClipOptions,
     Evidence,
     Weights,
     intervention_aware,
@@ -55,7 +55,7 @@ def counted(events: list[tuple[int, int, int]], number: int) -> ClickCounts:
 
 
 def weigh(counts: ClickCounts, by: Any) -> Weights:
-    return by.weigh(Evidence(rows_of(counts), CLICK_MODEL, options=Division()))  # type: ignore[no-any-return]
+    return by.weigh(Evidence(join_counts(counts), CLICK_MODEL, options=ClipOptions()))  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("by", [policy_aware, intervention_aware])
@@ -96,13 +96,13 @@ def test_rankers_have_exposure_of_their_own() -> None:
     both = one.labelled("ranker", "a") + other.labelled("ranker", "b")
     merged = both.merged("ranker")
     # The other ranker's list is fixed: 0, 1.
-    chances = rows_of(one).exposure
+    chances = join_counts(one).exposure
     assert chances is not None
     expected = np.zeros((3, 2))
     expected[chances.doc, chances.rank - 1] = chances.chance / 2
     expected[[0, 1], [0, 1]] += 0.5
     for counts in (both, merged):
-        found = rows_of(counts).exposure
+        found = join_counts(counts).exposure
         assert found is not None
         by_rank = np.zeros((3, 2))
         by_rank[found.doc, found.rank - 1] = found.chance

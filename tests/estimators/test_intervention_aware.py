@@ -9,7 +9,7 @@ from hypothesis import given
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ExpectedExposure
 from affinerank.estimators import (
-    Division,
+    ClipOptions,
     Evidence,
     affine,
     intervention_aware,
@@ -24,8 +24,8 @@ from .test_unbiased import by, expected, relevances, shown, trusting_click_model
 TWO = TrustModel.from_zeta([0.9, 0.5], [0.5, 0.1])
 
 
-def options(clip: float | None = None) -> Division:
-    return Division(clip)
+def options(clip: float | None = None) -> ClipOptions:
+    return ClipOptions(clip)
 
 
 @given(click_model=trusting_click_model(), gamma=relevances)

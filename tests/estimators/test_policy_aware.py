@@ -8,7 +8,7 @@ import pytest
 
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows, ExpectedExposure
-from affinerank.estimators import Division, Evidence, Weights, policy_aware
+from affinerank.estimators import ClipOptions, Evidence, Weights, policy_aware
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import DataError
 
@@ -29,7 +29,7 @@ def with_policy(rows: ClickRows, policy: Floats | None) -> ClickRows:
 
 
 def weigh(rows: ClickRows, policy: Floats | None, clip: float | None = None) -> Weights:
-    rows, options = with_policy(rows, policy), Division(clip)
+    rows, options = with_policy(rows, policy), ClipOptions(clip)
     return policy_aware.weigh(Evidence(rows, CLICK_MODEL, options=options))
 
 
@@ -118,7 +118,7 @@ def test_weights_move_with_the_gauge() -> None:
     rows = rows_of([(0, 1, 1), (1, 2, 0), (1, 1, 0), (0, 2, 1)])
     for policy in (WITH_OTHER, None):
         plain = weigh(rows, policy)
-        evidence = Evidence(with_policy(rows, policy), moved, options=Division())
+        evidence = Evidence(with_policy(rows, policy), moved, options=ClipOptions())
         shifted, known = policy_aware.weigh(evidence), plain.known
         np.testing.assert_allclose(
             shifted.weight[known], (plain.weight[known] - t) / a, atol=1e-12

@@ -12,7 +12,7 @@ from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Evidence, Fold, Weights, affine, posterior
 from affinerank.estimators.estimator import CLICKS
 from affinerank.estimators.prior import spread_around, stacked_prior
-from affinerank.estimators.relevance_scale import UnitLink
+from affinerank.estimators.relevance_scale import RelevanceScale
 from affinerank.estimators.shrinkage import shrink
 from affinerank.pipeline import out_of_fold as pipeline_folds
 from affinerank.pipeline.weighing import learns_of
@@ -112,7 +112,7 @@ def test_queries_that_rankers_learnt_from_have_no_say_in_the_prior() -> None:
     part = np.arange(QUERIES) % 3
     learnt = part[QUERY_OF_DOC] == 0
     own = Fold(part == 1, part == 2, {CLICKS: scores[~learnt]})
-    mean, variance = stacked_prior(UnitLink.of(CLICK_MODEL, rows), [own])
+    mean, variance = stacked_prior(RelevanceScale.of(CLICK_MODEL, rows), [own])
 
     # The same log without those queries.
     left = rows.of_queries(part != 0)
@@ -125,7 +125,7 @@ def test_queries_that_rankers_learnt_from_have_no_say_in_the_prior() -> None:
         sessions=left.sessions[part != 0],
     )
     same = Fold((part == 1)[part != 0], (part == 2)[part != 0], own.scores)
-    expected = stacked_prior(UnitLink.of(CLICK_MODEL, alone), [same])
+    expected = stacked_prior(RelevanceScale.of(CLICK_MODEL, alone), [same])
     here = part[QUERY_OF_DOC] == 2
     assert mean[here] == pytest.approx(expected[0][here[~learnt]], rel=1e-9)
     assert variance[here] == pytest.approx(expected[1][here[~learnt]], rel=1e-9)
@@ -149,7 +149,7 @@ def test_a_document_never_shown_is_what_the_prior_says(impressions: int) -> None
     relevance, scores = relevance_and_scores()
     rows = simulated(relevance, impressions)
     found = weigh(rows, scores)
-    mean, variance = stacked_prior(UnitLink.of(CLICK_MODEL, rows), halves(scores))
+    mean, variance = stacked_prior(RelevanceScale.of(CLICK_MODEL, rows), halves(scores))
     hidden = rows.by_doc(rows.impressions) == 0
     assert hidden.sum() == QUERIES
     assert found.known.all()
@@ -176,7 +176,7 @@ def test_many_clicks_overrule_a_wrong_prior(wrong: str) -> None:
     said = noise if wrong == "noise" else -logit(relevance)
     impressions = 200_000
     rows = simulated(relevance, impressions)
-    mean, _ = stacked_prior(UnitLink.of(CLICK_MODEL, rows), halves(said))
+    mean, _ = stacked_prior(RelevanceScale.of(CLICK_MODEL, rows), halves(said))
     assert np.mean(np.abs(mean - relevance)) > 0.15
     found = weigh(rows, said).weight[rows.doc]
     alpha, beta = CLICK_MODEL.at(rows)
@@ -188,7 +188,7 @@ def test_many_clicks_overrule_a_wrong_prior(wrong: str) -> None:
 def test_a_prior_that_knows_nothing_leaves_the_corrected_click() -> None:
     relevance, scores = relevance_and_scores()
     rows = simulated(relevance, 10)
-    link = UnitLink.of(CLICK_MODEL, rows)
+    link = RelevanceScale.of(CLICK_MODEL, rows)
     mean, shown = expit(scores), rows.by_doc(rows.impressions) > 0
     found, _, kappa = shrink(link, mean, np.full(rows.n_docs, 1e9))
     own = affine.weigh(Evidence(rows, CLICK_MODEL, options=affine.AffineOptions()))
@@ -200,7 +200,7 @@ def test_a_prior_that_knows_nothing_leaves_the_corrected_click() -> None:
 def test_a_prior_that_knows_all_leaves_the_clicks_out() -> None:
     relevance, scores = relevance_and_scores()
     mean = expit(scores)
-    link = UnitLink.of(CLICK_MODEL, simulated(relevance, 1000))
+    link = RelevanceScale.of(CLICK_MODEL, simulated(relevance, 1000))
     found, variance, kappa = shrink(link, mean, np.zeros_like(mean))
     np.testing.assert_array_equal(found, mean)
     assert not variance.any()
@@ -215,7 +215,7 @@ def test_two_documents_at_two_ranks_written_out(sign: int) -> None:
     m, u = np.array([0.3, 0.6]), np.array([0.1, 0.05])
     doc, rank = np.array([0, 0, 1, 1]), np.array([1, 2, 1, 2])
     rows = rows_of(doc, rank, n.ravel(), c.ravel(), np.array([0, 0]))
-    link = UnitLink(rows, np.tile(alpha, 2), np.tile(beta, 2))
+    link = RelevanceScale(rows, np.tile(alpha, 2), np.tile(beta, 2))
     relevance, variance, kappas = shrink(link, m, u)
     for d in range(2):
         h = []
@@ -238,9 +238,9 @@ def test_rows_without_a_slope_drop_out() -> None:
     rows = rows_of(doc, rank, n, c, np.array([0, 0]))
     alpha, beta = np.array([0.5, 0.0, 0.0]), np.array([0.2, 0.3, 0.3])
     mean, variance = np.array([0.4, 0.7]), np.array([0.2, 0.1])
-    found = shrink(UnitLink(rows, alpha, beta), mean, variance)
+    found = shrink(RelevanceScale(rows, alpha, beta), mean, variance)
     first = np.array([0])
-    alone = UnitLink(rows.select(first), alpha[first], beta[first])
+    alone = RelevanceScale(rows.select(first), alpha[first], beta[first])
     for with_them, without in zip(found, shrink(alone, mean, variance), strict=True):
         np.testing.assert_array_equal(with_them, without)
     relevance, left, kappa = found
@@ -262,7 +262,7 @@ def test_a_click_counts_against_a_document_where_alpha_is_negative() -> None:
     mean = np.full(few.n_docs, 0.4)
     added = replace(few, clicks=few.clicks + 1)
     before, after = (
-        shrink(UnitLink(rows, alpha, beta), mean, 0.2 * mean)[0][few.doc]
+        shrink(RelevanceScale(rows, alpha, beta), mean, 0.2 * mean)[0][few.doc]
         for rows in (few, added)
     )
     np.testing.assert_array_equal(np.sign(after - before), np.sign(alpha))
@@ -294,7 +294,7 @@ def test_the_clicks_of_a_query_have_no_say_in_its_own_prior() -> None:
     own = rows.query == 6
     changed = replace(rows, clicks=np.where(own, (rows.clicks + 5) % 11, rows.clicks))
     before, after = (
-        stacked_prior(UnitLink.of(CLICK_MODEL, some), halves(scores))
+        stacked_prior(RelevanceScale.of(CLICK_MODEL, some), halves(scores))
         for some in (rows, changed)
     )
     theirs = QUERY_OF_DOC == 6
@@ -316,8 +316,8 @@ def test_nor_when_rankers_learn_anew(query: int) -> None:
     learns = learns_of(posterior.ROW.name)
     kind = RANKERS["linear-model"]
     learnt = [
-        pipeline_folds.learn_in_folds(
-            [pipeline_folds.Log(some, CLICK_MODEL, learns, 0)],
+        pipeline_folds.train_out_of_fold(
+            [pipeline_folds.RankerJob(some, CLICK_MODEL, learns, 0)],
             features.astype(np.float32),
             np.arange(0, QUERIES * SIZE + 1, SIZE),
             rankers=(kind.name,),
@@ -326,7 +326,7 @@ def test_nor_when_rankers_learn_anew(query: int) -> None:
     ]
     assert set(learnt[0][0].scores) == set(learns)
     before, after = (
-        stacked_prior(UnitLink.of(CLICK_MODEL, some), folds)
+        stacked_prior(RelevanceScale.of(CLICK_MODEL, some), folds)
         for some, folds in zip((rows, changed), learnt, strict=True)
     )
     theirs = query == QUERY_OF_DOC
@@ -346,7 +346,7 @@ def test_long_lists_may_be_more_relevant_down_to_their_end() -> None:
     rate = click_model.alpha[rank - 1] * relevance + click_model.beta[rank - 1]
     clicks = np.random.default_rng(0).binomial(50, rate)
     rows = rows_of(np.arange(len(rank)), rank, np.full(len(rank), 50), clicks, query)
-    mean, _ = stacked_prior(UnitLink.of(click_model, rows), [])
+    mean, _ = stacked_prior(RelevanceScale.of(click_model, rows), [])
     for own in (lengths[query] == 3, rank <= 2, rank >= 8):
         assert mean[own].mean() == pytest.approx(relevance[own].mean(), abs=0.05)
 
@@ -392,7 +392,7 @@ def test_the_spread_around_the_prior_is_found(rho: float) -> None:
         rate = CLICK_MODEL.alpha[rank - 1] * relevance + CLICK_MODEL.beta[rank - 1]
         n, clicks = np.full(size, shown), rng.binomial(shown, rate)
         rows = rows_of(doc, rank, n, clicks, doc // 10)
-        found.append(spread_around(mean, UnitLink.of(CLICK_MODEL, rows)))
+        found.append(spread_around(mean, RelevanceScale.of(CLICK_MODEL, rows)))
     error = np.std(found, ddof=1) / np.sqrt(len(found))
     assert abs(np.mean(found) - rho) < 3 * error
     assert error < 0.02

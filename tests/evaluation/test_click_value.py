@@ -12,9 +12,9 @@ from affinerank.counts.rows import ClickRows
 from affinerank.estimators import ESTIMATORS, Weights, affine, ips, naive
 from affinerank.evaluation.click_value import (
     Decision,
-    Estimate,
     Exposure,
     Interval,
+    ValueEstimate,
     by_query,
     decide,
     estimate,
@@ -271,7 +271,7 @@ def test_decisions(
     verdict: str,
     needed: float | None,
 ) -> None:
-    found = Estimate(least, most, interval(-9, 9), interval(low, high))
+    found = ValueEstimate(least, most, interval(-9, 9), interval(low, high))
     decision = decide(found, 1000)
     assert decision.verdict == verdict
     assert decision.clicks_needed == pytest.approx(needed)
@@ -291,7 +291,7 @@ def test_judges_that_clearly_disagree_decide_nothing(
     first: tuple[float, float], second: tuple[float, float], verdict: str
 ) -> None:
     one, other = (
-        Estimate(sum(ends) / 2, sum(ends) / 2, interval(-9, 9), interval(*ends))
+        ValueEstimate(sum(ends) / 2, sum(ends) / 2, interval(-9, 9), interval(*ends))
         for ends in (first, second)
     )
     assert decide(one, 1000, other).verdict == verdict

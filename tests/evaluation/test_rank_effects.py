@@ -3,7 +3,7 @@
 import numpy as np
 
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.evaluation.rank_effects import DEPTH, POWER, rank_effects
 
 SHOWN = 10**9  # so many that half a click is nothing
@@ -19,7 +19,7 @@ def lists(rates: np.ndarray) -> ClickRows:
         "impressions": np.full(rates.size, SHOWN),
         "clicks": np.round(SHOWN * rates.ravel()).astype(np.int64),
     }
-    return rows_of(ClickCounts.from_columns(**columns))
+    return join_counts(ClickCounts.from_columns(**columns))
 
 
 def test_without_rankings_effects_are_click_rates_by_rank() -> None:
@@ -68,6 +68,6 @@ def test_contexts_add_up() -> None:
     ids = {"query_id": [0, 0, 0], "doc_id": [0, 1, 1], "rank": [1, 2, 2]}
     numbers = {"impressions": [10, 4, 6], "clicks": [4, 1, 1]}
     counts = ClickCounts.from_columns(**ids, context=[0, 0, 1], **numbers)
-    by_context = rank_effects(rows_of(counts), [])
-    merged = rank_effects(rows_of(counts).merged(), [])
+    by_context = rank_effects(join_counts(counts), [])
+    merged = rank_effects(join_counts(counts).merged(), [])
     np.testing.assert_allclose(by_context.alpha, merged.alpha)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.evaluation.metrics import Metric
 from affinerank.evaluation.rank_weights import (
@@ -32,7 +32,7 @@ def shown(doc: list[str], rank: list[int], impressions: list[int]) -> ClickRows:
         impressions=impressions,
         clicks=[0] * len(doc),
     )
-    return rows_of(counts, DATA)
+    return join_counts(counts, DATA)
 
 
 @pytest.mark.parametrize("name", ["DCG", "DCG@2", "P(empty=0)@2"])

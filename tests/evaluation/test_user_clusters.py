@@ -8,7 +8,7 @@ from scipy import stats
 
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.defaults import CORRECTION
 from affinerank.estimators import Weights
 from affinerank.evaluation.click_value import estimate
@@ -47,15 +47,15 @@ def drawn(rng: Rng, alike: float, sessions: int = 20) -> ClickCounts:
 
 
 def judged(counts: ClickCounts) -> tuple[ClickRows, Weights, UserClusters]:
-    rows = rows_of(counts)
-    clusters = UserClusters(rows_of(counts, by_user=True))
+    rows = join_counts(counts)
+    clusters = UserClusters(join_counts(counts, by_user=True))
     return rows, weigh(rows, CORRECTION, KNOWN), clusters
 
 
 def test_buckets_add_up_to_the_counts_without_them() -> None:
     counts = drawn(np.random.default_rng(0), 0.5)
-    plain, by_user = rows_of(counts), rows_of(counts, by_user=True)
-    merged = rows_of(counts.merged("user_bucket"))
+    plain, by_user = join_counts(counts), join_counts(counts, by_user=True)
+    merged = join_counts(counts.merged("user_bucket"))
     for name in ("doc", "rank", "impressions", "clicks", "sessions"):
         np.testing.assert_array_equal(getattr(plain, name), getattr(merged, name))
     np.testing.assert_array_equal(
@@ -75,7 +75,10 @@ def test_the_design_effect_is_the_written_out_ratio() -> None:
         clicks=[3, 2, 4, 1],
         sessions=[4, 6, 4, 6],
     )
-    rows, clusters = rows_of(counts), UserClusters(rows_of(counts, by_user=True))
+    rows, clusters = (
+        join_counts(counts),
+        UserClusters(join_counts(counts, by_user=True)),
+    )
     one = np.ones(2)
     weights = Weights(0 * one, one > 0, one[:1], one, slope=one)
     # Click rates are .5 and .5; v = .25 * 10 / 9 each.

@@ -115,10 +115,10 @@ def test_without_the_context_counts_are_what_they_were(tmp_path: Path) -> None:
     detailed, _ = counted(tmp_path, log, context="last-click")
     assert detailed.keys == ("query_id", "doc_id", "rank", "context")
     assert detailed.merged("context").equals(plain)
-    merged, rows = ar.rows_of(detailed).merged(), ar.rows_of(plain)
+    merged, rows = ar.join_counts(detailed).merged(), ar.join_counts(plain)
     for name in ("doc", "rank", "impressions", "clicks", "sessions"):
         np.testing.assert_array_equal(getattr(merged, name), getattr(rows, name))
-    assert ar.rows_of(detailed).has_context
+    assert ar.join_counts(detailed).has_context
     assert not merged.has_context
 
 

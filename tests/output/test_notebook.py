@@ -16,8 +16,8 @@ import pytest
 import affinerank as ar
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.evaluation.rank_weights import RankWeights
-from affinerank.output.blocks import ROWS_SHOWN, Tabular
-from affinerank.pipeline.evaluate_clicks import OffPolicySettings
+from affinerank.output.blocks import ROWS_SHOWN, Summary
+from affinerank.pipeline.evaluate_clicks import ClickEvaluationSettings
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs/notebook.ipynb"
@@ -40,7 +40,7 @@ def objects() -> dict[str, Any]:
     ranker = next(iter(trained.rankers.values()))
     ndcg = ar.Metric.parse("nDCG@10")
     rankers = {"production": ar.train_production_ranker(data), "ours": ranker}
-    settings = OffPolicySettings(
+    settings = ClickEvaluationSettings(
         rank_weights=RankWeights.of_metric(ar.Metric.parse("DCG@10")),
         estimator="affine",
     )
@@ -48,7 +48,7 @@ def objects() -> dict[str, Any]:
         "data": data,
         "world": world,
         "counts": counts,
-        "rows": ar.rows_of(counts, data),
+        "rows": ar.join_counts(counts, data),
         "users": click_model,
         "segments": SegmentedModel({"phone": click_model, "desk": click_model}),
         "estimate": ar.estimate_click_model(counts, data),
@@ -75,7 +75,7 @@ def test_it_is_one_short_line_a_table_and_a_frame(
     name: str, objects: dict[str, Any]
 ) -> None:
     found = objects[name]
-    assert isinstance(found, Tabular)
+    assert isinstance(found, Summary)
     assert len(repr(found)) <= LONGEST
     assert "\n" not in repr(found)
     assert repr(found).startswith(f"{type(found).__name__}(")

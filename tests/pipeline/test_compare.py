@@ -16,7 +16,7 @@ from affinerank.cli import main
 from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import (
     BASELINE,
@@ -50,7 +50,7 @@ from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.trees.lightgbm import TreeSettings
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 
 pytestmark = pytest.mark.slow
 
@@ -110,7 +110,7 @@ def judged(
     times: int = 1,
 ) -> Choice:
     """Judge by these clicks two rankers of lists of two documents."""
-    rows = rows_of(*two_documents(clicks, times))
+    rows = join_counts(*two_documents(clicks, times))
     scores = {DEFAULT: default, CORRECTED: correction}
     return Choice(judge_all(scores, rows, click_model), CANDIDATES[:2])
 
@@ -120,7 +120,7 @@ def compare(
     data: RankingDataset,
     click_model: ClickModel | None,
     settings: ChoiceSettings,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Choice:
     """Train the estimators by parts, and judge them."""
     scores, rows, parts = hold_out(
@@ -187,7 +187,7 @@ def test_keeping_the_logged_ranking_is_taken_where_both_judges_say_so() -> None:
     click_model = TrustModel.position_bias([0.5, 0.5])
     # With rates of 0.9 and 0.3 by rank, a second document of 1 in 10 is below its rank.
     lists = [(9, 1), (9, 2), (8, 1), (9, 1)]
-    rows = rows_of(*two_documents(lists))
+    rows = join_counts(*two_documents(lists))
     effects = up_to_gauge([0.5, 0.4], [0.0, 0.0])
     both = [*_by("one", rows, click_model), *_by("other", rows, effects)]
     found = Choice(both, CANDIDATES[:1])

@@ -13,7 +13,7 @@ from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import rows_of
+from affinerank.counts.rows import join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, ESTIMATOR
@@ -50,7 +50,7 @@ def test_labels_are_the_weights_of_documents_sorted_by_id(name: str) -> None:
     data = RankingDataset.from_rows(
         np.zeros((5, 1)), ["a", "a", "a", "b", "b"], doc_ids=[2, 3, 11, 9, 10]
     )
-    rows = rows_of(COUNTS, data)
+    rows = join_counts(COUNTS, data)
     weights = weigh(rows, name, CLICK_MODEL)
     seen = np.flatnonzero(weights.known)  # 3 was never shown
     assert labels["doc_id"].to_pylist() == data.doc_ids[seen].tolist()

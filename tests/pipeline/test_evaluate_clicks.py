@@ -10,14 +10,14 @@ from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import rows_of
+from affinerank.counts.rows import join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, EM
 from affinerank.estimators import ESTIMATORS, Estimator, affine
 from affinerank.evaluation.refits import mean_alpha
 from affinerank.pipeline.evaluate_clicks import (
-    OffPolicySettings,
+    ClickEvaluationSettings,
     evaluate_from_clicks,
     gain_over_logged,
 )
@@ -59,7 +59,7 @@ class Held:
             self.counts,
             self.data,
             click_model,
-            settings=OffPolicySettings(**settings),
+            settings=ClickEvaluationSettings(**settings),
         ).to_dict()
         [row] = found.pop("rankers")
         return {**found, **row}
@@ -133,7 +133,7 @@ def test_the_logged_ranker_is_neither_better_nor_worse_than_itself(held: Held) -
         held.counts,
         held.data,
         KNOWN,
-        settings=OffPolicySettings(),
+        settings=ClickEvaluationSettings(),
     ).to_dict()
     difference = found["rankers"][0]["against_logged"]
     assert (difference["estimate"], difference["verdict"]) == (0.0, "undecided")
@@ -172,7 +172,7 @@ def test_one_ranker_of_several_that_logged_is_production(held: Held) -> None:
     assert second[1] == pytest.approx(0, abs=1e-12)
     gauged = mixed.judge(GAUGE, replicates=2)["against_production"]
     assert gauged["estimate"] == pytest.approx(
-        lead * mean_alpha(rows_of(counts, held.data), KNOWN), rel=0.02
+        lead * mean_alpha(join_counts(counts, held.data), KNOWN), rel=0.02
     )
     with pytest.raises(ConfigError, match=r"no ranker 'x' .* there are new, old"):
         mixed.judge(KNOWN, production="x")

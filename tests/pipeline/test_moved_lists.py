@@ -19,23 +19,23 @@ from tests.pipeline.moving_lists import (
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.counts.counts import ClickCounts
 from affinerank.pipeline.evaluate_clicks import (
-    ByClicks,
-    OffPolicySettings,
+    ClickEvaluation,
+    ClickEvaluationSettings,
     evaluate_from_clicks,
 )
 
 
-def judge(log: Log, counts: ClickCounts, **settings: Any) -> ByClicks:
+def judge(log: Log, counts: ClickCounts, **settings: Any) -> ClickEvaluation:
     return evaluate_from_clicks(
         {"ready-made": READY_MADE},
         counts,
         log.data(),
         CLICK_MODEL,
-        settings=OffPolicySettings(**settings),
+        settings=ClickEvaluationSettings(**settings),
     )
 
 
-def verdicts(judged: ByClicks) -> set[str]:
+def verdicts(judged: ClickEvaluation) -> set[str]:
     """Every verdict that is given anywhere."""
     [row] = judged.to_dict()["rankers"]
     names = ("against_logged", "against_production", "second_judge")
@@ -151,7 +151,7 @@ def test_estimated_users_make_no_difference() -> None:
         log.counts(),
         log.data(),
         estimated,
-        settings=OffPolicySettings(replicates=2),
+        settings=ClickEvaluationSettings(replicates=2),
     )
     assert judged.refits is not None
     assert verdicts(judged) == {"cannot be decided"}

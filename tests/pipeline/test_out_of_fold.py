@@ -11,8 +11,8 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import affine, naive
 from affinerank.estimators.estimator import CLICKS
-from affinerank.pipeline.out_of_fold import FOLDS, Log, learn_in_folds
-from affinerank.pipeline.training_lists import Lists
+from affinerank.pipeline.out_of_fold import FOLDS, RankerJob, train_out_of_fold
+from affinerank.pipeline.training_lists import TrainingLists
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, RankerKind
@@ -26,8 +26,8 @@ RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(N, 2)).astype(np.float32)
 
 
-def log(learns: tuple[str, ...], rows: ClickRows | None = None) -> Log:
-    return Log(shown() if rows is None else rows, CLICK_MODEL, learns, 0)
+def log(learns: tuple[str, ...], rows: ClickRows | None = None) -> RankerJob:
+    return RankerJob(shown() if rows is None else rows, CLICK_MODEL, learns, 0)
 
 
 def shown() -> ClickRows:
@@ -67,10 +67,10 @@ class Kind:
         return RankerKind(name, name, Settings, self.fit, lambda *_: None, **given)  # type: ignore[arg-type]
 
 
-def learnt(logs: list[Log], row: RankerKind, features: Any = FEATURES) -> Any:
+def learnt(logs: list[RankerJob], row: RankerKind, features: Any = FEATURES) -> Any:
     with RANKERS.added(row):
         given: Any = {"rankers": row.prior, "settings": {row.name: Settings()}}
-        return learn_in_folds(logs, features, OFFSETS, **given)
+        return train_out_of_fold(logs, features, OFFSETS, **given)
 
 
 def test_what_logs_ask_of_the_same_clicks_is_learnt_once() -> None:
@@ -103,7 +103,7 @@ def test_all_kinds_explain_clicks_and_the_last_learns_weights(gaps: bool) -> Non
 def test_lists_tell_corrected_clicks_from_relevance(name: str) -> None:
     clicked = weigh(shown(), name, CLICK_MODEL)
     relevance = replace(clicked, slope=None)
-    lists = Lists.of(FEATURES, OFFSETS, [clicked, relevance])
+    lists = TrainingLists.of(FEATURES, OFFSETS, [clicked, relevance])
     for part in (lists, lists.part(np.arange(QUERIES) > 9)):
         assert isinstance(part.targets, Targets)
         assert list(part.targets.noisy) == [True, False]

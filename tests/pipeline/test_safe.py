@@ -13,7 +13,7 @@ from affinerank.cli import main
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import rows_of
+from affinerank.counts.rows import join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.pipeline.compare import ChoiceSettings
@@ -109,7 +109,7 @@ def test_lists_that_were_not_scored_do_not_change_what_a_share_is() -> None:
         impressions=np.full(4, 100),
         clicks=np.tile([10, 50], 2),
     )
-    rows = rows_of(counts, data)
+    rows = join_counts(counts, data)
     production = np.array([2.0, 0, 2, 0, 7, 9, 7, 9])
     learnt = np.array([0.0, 1.6, 0, np.sqrt(8 - 1.6**2), 0, 0, 0, 0])
     click_model = TrustModel.position_bias([0.9, 0.9])

@@ -8,12 +8,12 @@ import pytest
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, METHOD_FROM_SWAPS
 from affinerank.evaluation.click_value import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
-from affinerank.pipeline.second_evaluator import RANKS, SWAPS, second_judge
+from affinerank.pipeline.second_evaluator import RANKS, SWAPS, second_evaluator
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.weighing import weigh
 from affinerank.support.arrays import Floats
@@ -28,7 +28,9 @@ def clicks(policy: str) -> tuple[ClickRows, Floats, Floats]:
     traffic = Traffic(policies=(policy,), top_k=10)
     world = prepare_simulation(data, TRUE, traffic=traffic)
     sessions = world.sessions_for(1e5)
-    rows = rows_of(simulate_counts(world, sessions, rng=np.random.default_rng(0)), data)
+    rows = join_counts(
+        simulate_counts(world, sessions, rng=np.random.default_rng(0)), data
+    )
     chance = np.random.default_rng(1).random(data.n_docs)
     return rows, data.relevance(2.0).astype(np.float64), chance
 
@@ -42,7 +44,7 @@ def test_it_finds_what_wrong_users_hide(policy: str, name: str) -> None:
     over = over_logged(chance, rows, DCG_10)
     query = rows.query_of_doc
     truth = rows.share @ np.bincount(query, relevance * over, minlength=rows.n_queries)
-    judge, weights = second_judge(rows, [chance], WRONG)
+    judge, weights = second_evaluator(rows, [chance], WRONG)
     assert judge == name
     found = [
         estimate(w, over, query) for w in (weigh(rows, CORRECTION, WRONG), weights)
@@ -61,11 +63,11 @@ def test_users_estimated_from_swaps_are_not_judged_by_them_again() -> None:
     rows, _, chance = clicks("rotate(share=0.3)")
     gauge = TrustModel(alpha=TRUE.alpha, beta=TRUE.beta, identified="gauge")
     click_model = replace(gauge, estimated=EstimatedBy(METHOD_FROM_SWAPS))
-    judge, _ = second_judge(rows, [chance], click_model)
+    judge, _ = second_evaluator(rows, [chance], click_model)
     assert judge == RANKS
 
 
 def test_few_clicks_are_judged_by_rank_effects() -> None:
     rows, _, chance = clicks("rotate(share=0.3)")
     few = replace(rows, clicks=rows.clicks // 10)
-    assert second_judge(few, [chance], TRUE)[0] == RANKS
+    assert second_evaluator(few, [chance], TRUE)[0] == RANKS

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from affinerank.estimators import Weights
-from affinerank.pipeline.training_lists import Lists
-from affinerank.pipeline.tuning import fit_chosen, held_out_queries, require_recipe
+from affinerank.pipeline.training_lists import TrainingLists
+from affinerank.pipeline.tuning import held_out_queries, require_tuning, tune_then_train
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, RankerKind
 from affinerank.support.errors import AffineRankWarning, ConfigError
@@ -41,14 +41,14 @@ class Calls:
         return [Fitted(model, model, 1, {}, traces[seed]) for seed in given["seeds"]]
 
 
-def lists(n_queries: int) -> Lists:
+def lists(n_queries: int) -> TrainingLists:
     n = 2 * n_queries
     share = np.full(n_queries, 1 / n_queries)
     weights = Weights(
         np.tile([0.0, 1.0], n_queries), np.ones(n, bool), share, np.zeros(n)
     )
     offsets = np.arange(0, n + 1, 2)
-    return Lists.of(np.zeros((n, 1), np.float32), offsets, [weights, weights])
+    return TrainingLists.of(np.zeros((n, 1), np.float32), offsets, [weights, weights])
 
 
 def chosen(n_queries: int, **given: Any) -> tuple[list[Fitted], Calls]:
@@ -66,7 +66,7 @@ def chosen(n_queries: int, **given: Any) -> tuple[list[Fitted], Calls]:
         given = {"settings": Settings(), **given}
         learnt = lists(n_queries)
         held = held_out_queries(learnt.targets.share, 0)
-        found = fit_chosen("planned", learnt, held, seeds=[0, 1], **given)
+        found = tune_then_train("planned", learnt, held, seeds=[0, 1], **given)
     return found, calls
 
 
@@ -105,4 +105,4 @@ def test_too_few_queries_are_all_learnt_from() -> None:
 
 def test_what_is_no_recipe_is_rejected() -> None:
     with pytest.raises(ConfigError, match="recipe must be chosen or paper"):
-        require_recipe("magic")
+        require_tuning("magic")

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from affinerank.rankers import RANKERS, Targets
 from affinerank.rankers.heckman import HeckmanSettings, mills, probit
-from affinerank.rankers.networks.batches import Batch, Lists
+from affinerank.rankers.networks.batches import Batch, RaggedLists
 from affinerank.rankers.networks.losses import LOSSES
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.tower_training import TowerTrainer
@@ -33,7 +33,7 @@ def batch_of(weights: np.ndarray) -> Batch:
     known = torch.tensor([[True, True, True, False, True, True, True]])
     share = torch.tensor([[1.0] * 4 + [2.0] * 3])
     w = torch.tensor(weights, dtype=torch.float64)[None]
-    return Batch(w, known, share, Lists.of(SIZES))
+    return Batch(w, known, share, RaggedLists.of(SIZES))
 
 
 @pytest.mark.parametrize("name", ["svm-rank", "dcg-bound"])

@@ -6,7 +6,7 @@ import numpy as np
 
 import affinerank as ar
 from affinerank.clicks.traffic import Simulation
-from affinerank.pipeline.training_lists import Lists
+from affinerank.pipeline.training_lists import TrainingLists
 from affinerank.rankers.targets import Targets
 from affinerank.support.arrays import Bools, Floats, Ints, Matrix
 
@@ -157,7 +157,7 @@ def problem() -> tuple[Matrix, Targets, Ints]:
 
 
 @cache
-def lesson() -> tuple[Lists, Lists, Matrix]:
+def lesson() -> tuple[TrainingLists, TrainingLists, Matrix]:
     """Two rankers, naive and affine: training, validation, and 50 unseen documents."""
     train, held, click_model = (
         split_of("train"),
@@ -166,10 +166,10 @@ def lesson() -> tuple[Lists, Lists, Matrix]:
     )
     mapping = ar.FeatureMapping.fit(train)
 
-    def lists(counts: ar.ClickCounts, data: ar.RankingDataset) -> Lists:
-        rows = ar.rows_of(counts, data)
+    def lists(counts: ar.ClickCounts, data: ar.RankingDataset) -> TrainingLists:
+        rows = ar.join_counts(counts, data)
         weights = [ar.weigh(rows, name, click_model) for name in ("naive", "affine")]
-        return Lists.of(mapping.apply(data).features, data.offsets, weights)
+        return TrainingLists.of(mapping.apply(data).features, data.offsets, weights)
 
     sim = ar.prepare_simulation(
         held, click_model, rankers={"production": production(0)}

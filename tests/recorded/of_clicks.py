@@ -133,14 +133,14 @@ def gauges() -> Pairs:
         for gauge, found in shown.items():
             yield f"{at}/{gauge}/alpha", found.alpha
             yield f"{at}/{gauge}/beta", found.beta
-        error = ar.gauge_error(model, click_model_named("paper", 6), seen)
+        error = ar.click_model_error(model, click_model_named("paper", 6), seen)
         yield from numbers(f"{at}/error", asdict(error))
 
 
 def weights() -> Pairs:
     for log in ("fixed", "top5", "both", "two", "graded", "mslr"):
         data, model = data_of(log), true_click_model(log)
-        rows, at = ar.rows_of(counts_of(log), data), f"weights/{log}"
+        rows, at = ar.join_counts(counts_of(log), data), f"weights/{log}"
         for name in ("naive", "ips", "bayes-ips", "affine"):
             yield from weighed(f"{at}/{name}", rows, data, name, model)
         clipped = f"affine(clip={CLIP})"
@@ -153,7 +153,7 @@ def weights() -> Pairs:
         yield f"{at}/full-information/weight", full.weight
         yield f"{at}/full-information/share", full.share
     data = data_of("fixed")
-    rows = ar.rows_of(counts_of("fixed"), data)
+    rows = ar.join_counts(counts_of("fixed"), data)
     for name in ("shallow", "steep", "zeta", "gauge"):
         known = () if name == "gauge" else ("ips", "bayes-ips")
         model, at = click_model_named(name), f"weights/fixed/users-{name}"

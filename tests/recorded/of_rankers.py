@@ -22,7 +22,7 @@ from tests.recorded.inputs import (
 from tests.recorded.of_clicks import Pairs, numbers
 
 import affinerank as ar
-from affinerank.rankers.networks.batches import Batch, Lists
+from affinerank.rankers.networks.batches import Batch, RaggedLists
 from affinerank.rankers.networks.held_out import HeldOut
 from affinerank.rankers.networks.model import initial_parameters
 from affinerank.rankers.networks.scaling import scaled
@@ -56,7 +56,7 @@ def returned(kind: type, method: str) -> Iterator[list[Any]]:
 
 def losses() -> Pairs:
     sizes, scores, weights, known, share = ragged()
-    lists, by_document = Lists.of(sizes), np.repeat(share, sizes, axis=1)
+    lists, by_document = RaggedLists.of(sizes), np.repeat(share, sizes, axis=1)
     for dtype in (torch.float64, torch.float32):
         for name, loss in ar.LOSSES.items():
             given = weights if loss.signed else np.abs(weights)
@@ -76,7 +76,7 @@ def losses() -> Pairs:
 
 def targets() -> Pairs:
     sizes, _, weights, known, share = ragged()
-    given, lists = Targets(weights, known, share), Lists.of(sizes)
+    given, lists = Targets(weights, known, share), RaggedLists.of(sizes)
     for name in ("plain", "centred"):
         batch = scaled(given, lists, centred=name == "centred")
         yield f"targets/{name}/weights", batch.weights

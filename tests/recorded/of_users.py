@@ -38,8 +38,11 @@ from affinerank.bias.regression_em.updates import (
 )
 from affinerank.evaluation.rank_weights import RankWeights
 from affinerank.pipeline.click_model import filled_features
-from affinerank.pipeline.evaluate_clicks import OffPolicySettings, gain_over_logged
-from affinerank.rankers.networks.batches import Lists
+from affinerank.pipeline.evaluate_clicks import (
+    ClickEvaluationSettings,
+    gain_over_logged,
+)
+from affinerank.rankers.networks.batches import RaggedLists
 from affinerank.support.arrays import Matrix
 
 EM_NETWORK = ar.NetworkSettings(
@@ -60,7 +63,7 @@ def em_parts() -> Pairs:
     sizes, scores, _, known, _ = ragged()
     for name, activation in ACTIVATIONS.items():
         given = torch.from_numpy(scores), torch.from_numpy(known)
-        yield f"em/activation/{name}", activation(*given, Lists.of(sizes))
+        yield f"em/activation/{name}", activation(*given, RaggedLists.of(sizes))
     # One document per query, of which the third is never shown.
     query, one = np.array([0, 1, 3, 4, 5]), np.ones(5, dtype=np.int64)
     clicks = np.array([3.0, 0.0, 1.0, 5.0, 2.0])
@@ -95,7 +98,7 @@ def em_updates() -> Pairs:
 
 def em_fits() -> Pairs:
     data = split_of("train")
-    rows, features = ar.rows_of(counts_of("both"), data), filled_features(data)
+    rows, features = ar.join_counts(counts_of("both"), data), filled_features(data)
     for activation, settings in (
         ("soft-min-max", EMSettings("two")),
         ("softmax", EMSettings("two")),
@@ -195,10 +198,10 @@ def estimate_found(at: str, found: Estimate) -> Pairs:
 def off_policy() -> Pairs:
     counts, click_model = held_out_log()
     for estimator in ("affine", "ips", "bayes-ips", "naive"):
-        own = OffPolicySettings(estimator=estimator)
+        own = ClickEvaluationSettings(estimator=estimator)
         yield from judged_by_clicks(f"known/{estimator}", counts, click_model, own)
     weights = RankWeights.of_metric(ar.Metric("P", 5))
-    own = OffPolicySettings(rank_weights=weights)
+    own = ClickEvaluationSettings(rank_weights=weights)
     yield from judged_by_clicks("known/precision", counts, click_model, own)
     for who, model in (
         ("known", click_model),
@@ -211,7 +214,7 @@ def off_policy() -> Pairs:
 
 def off_policy_estimated() -> Pairs:
     (counts, _), click_model = held_out_log(), estimated("features").click_model
-    own = OffPolicySettings(replicates=4, seed=2)
+    own = ClickEvaluationSettings(replicates=4, seed=2)
     learnt = (many_counts("wide"), split_of("train", WIDE))
     for name, found in judged_by_clicks("estimated", counts, click_model, own, learnt):
         if name.endswith("/rests_on"):
@@ -230,7 +233,7 @@ def judged_by_clicks(
     name: str,
     counts: ar.ClickCounts,
     click_model: ar.TrustModel,
-    settings: OffPolicySettings,
+    settings: ClickEvaluationSettings,
     learnt: tuple[ar.ClickCounts, ar.RankingDataset] | None = None,
 ) -> Pairs:
     at = f"offpolicy/{name}"
@@ -326,7 +329,7 @@ def audited(
 
 
 def swaps() -> Pairs:
-    effect = rank_effect(ar.rows_of(many_counts("rotate10")))
+    effect = rank_effect(ar.join_counts(many_counts("rotate10")))
     assert effect is not None
     yield from numbers("swaps/effect", asdict(effect))
 

@@ -19,7 +19,7 @@ from affinerank.research.results import MERGED, group_file, load_results
 from affinerank.research.runner import run_plan
 from affinerank.research.worlds import DataSet
 from affinerank.support.errors import DataError
-from affinerank.support.settings import Spec
+from affinerank.support.settings import EntrySpec
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ PLAN = Plan(
     click_models=("trust",),
     clicks=(1e3,),
     grids=(Grid(("production", "naive", "affine")),),
-    rankers=(Spec("linear-model", (("steps", 3),)),),
+    rankers=(EntrySpec("linear-model", (("steps", 3),)),),
     runs=2,
     group_networks=2,
 )

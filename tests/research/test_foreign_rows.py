@@ -24,8 +24,8 @@ from affinerank.research.reproduce import outcome, reproduce
 from affinerank.research.results import load_results
 from affinerank.research.worlds import DataSet
 from affinerank.support.errors import ConfigError
-from affinerank.support.registry import Table
-from affinerank.support.settings import Spec
+from affinerank.support.registry import Registry
+from affinerank.support.settings import EntrySpec
 
 pytestmark = pytest.mark.slow
 
@@ -144,7 +144,7 @@ def no_reader(*_: Any) -> Any:
 
 
 make_greedy: Any = GreedySettings
-ROWS: tuple[tuple[Table[Any], Any], ...] = (
+ROWS: tuple[tuple[Registry[Any], Any], ...] = (
     (ESTIMATORS, Estimator("powered", "Powered", "gauge", weigh, options=Power)),
     (
         CLICK_MODELS,
@@ -177,7 +177,7 @@ def foreign_plan() -> Plan:
         policies=("fixed", "upside-down"),
         clicks=(1e3, 3e3),
         grids=(known, trusting, greedy),
-        rankers=(Spec("mlp", (("hidden", (8,)), ("epochs", 2))),),
+        rankers=(EntrySpec("mlp", (("hidden", (8,)), ("epochs", 2))),),
         runs=2,
         early_stopping=True,
         figures=FIGURES,

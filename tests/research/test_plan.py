@@ -20,7 +20,7 @@ from affinerank.research.plan import (
 from affinerank.research.reproduce import plan_for
 from affinerank.research.worlds import Cell, click_rng
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
-from affinerank.support.settings import Spec
+from affinerank.support.settings import EntrySpec
 
 pytestmark = pytest.mark.slow
 
@@ -309,7 +309,7 @@ def test_a_data_sets_learning_rate_is_for_rankers_that_take_it() -> None:
     plan = own()
     data = replace(plan.data[0], learning_rate=0.007)
     assert plan.ranker_settings("mlp", data, "cpu").learning_rate == 0.007
-    given = replace(plan, rankers=(Spec("mlp", (("learning_rate", 0.5),)),))
+    given = replace(plan, rankers=(EntrySpec("mlp", (("learning_rate", 0.5),)),))
     assert given.ranker_settings("mlp", data, "cpu").learning_rate == 0.5
     own_rate = plan.ranker_settings("lightgbm", data, "cpu").learning_rate
     assert (

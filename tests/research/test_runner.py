@@ -31,7 +31,7 @@ from affinerank.research.results import (
 from affinerank.research.runner import run_plan
 from affinerank.research.worlds import Cell, DataSet
 from affinerank.support.errors import DataError
-from affinerank.support.settings import Spec
+from affinerank.support.settings import EntrySpec
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ TINY = Plan(
     click_models=("trust(eta=1, eps_minus_1=0.65)", "trust(eta=2, eps_minus_1=0.35)"),
     clicks=(1e3, 1e4),
     grids=(Grid(("production", "full-information", "naive", "affine")),),
-    rankers=(Spec("mlp", (("hidden", (8,)), ("epochs", 2))),),
+    rankers=(EntrySpec("mlp", (("hidden", (8,)), ("epochs", 2))),),
     runs=2,
     group_networks=5,
     early_stopping=True,

@@ -14,7 +14,7 @@ from affinerank.data.read_options import Split
 from affinerank.estimators import Weights
 from affinerank.pipeline.click_model import estimate_from_rows
 from affinerank.pipeline.training_lists import fit_all
-from affinerank.pipeline.weighing import judging, weigh
+from affinerank.pipeline.weighing import validation_estimator, weigh
 from affinerank.rankers import RANKERS
 from affinerank.research.worlds import (
     Cell,
@@ -69,7 +69,9 @@ def test_held_out_clicks_are_never_clipped(world: World) -> None:
     drawn = world._drawn([CELL, clipped], Training(NETWORK, early=True))
     plain, cut = world._weighed(drawn, NETWORK)
     assert not np.allclose(plain.weight, cut.weight)
-    assert judging(clipped.estimator) == judging(CELL.estimator)
+    assert validation_estimator(clipped.estimator) == validation_estimator(
+        CELL.estimator
+    )
 
 
 def test_labels_are_learnt_from_without_clicks(world: World) -> None:

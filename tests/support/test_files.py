@@ -12,12 +12,12 @@ import pytest
 
 from affinerank.support.errors import DataError
 from affinerank.support.files import (
+    atomic_write,
     is_stale,
     new_folder,
     require_other_files,
     scratch_folder,
     this_process,
-    written_whole,
 )
 
 
@@ -35,7 +35,7 @@ def name_of(pid: int) -> str:
 def test_a_block_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("before")
-    with suppress(ValueError), written_whole(path) as aside:
+    with suppress(ValueError), atomic_write(path) as aside:
         aside.write_text("half")
         raise ValueError("no")
     assert path.read_text() == "before"
@@ -55,7 +55,7 @@ def test_what_killed_processes_left_is_removed_by_the_next(tmp_path: Path) -> No
     ]
     for path in kept:
         path.write_text("")
-    with written_whole(tmp_path / "a.txt") as aside:
+    with atomic_write(tmp_path / "a.txt") as aside:
         aside.write_text("whole")
     assert sorted(tmp_path.iterdir()) == sorted([*kept, tmp_path / "a.txt"])
 
@@ -67,7 +67,7 @@ def test_what_a_killed_process_left_of_a_file_within_a_file_is_removed(
     (tmp_path / f"..a.txt.{dead}-0.part.{dead}-1.part").write_text("half")
     kept = tmp_path / f".b.a.txt.{dead}-0.part"  # of another file
     kept.write_text("")
-    with written_whole(tmp_path / "a.txt") as aside:
+    with atomic_write(tmp_path / "a.txt") as aside:
         aside.write_text("whole")
     assert sorted(tmp_path.iterdir()) == sorted([kept, tmp_path / "a.txt"])
 
@@ -109,7 +109,7 @@ def test_scratch_folders_of_killed_processes_go_too(
 
 def test_a_link_stays_and_what_it_names_is_written(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("named")
-    with written_whole(tmp_path / "link") as aside:
+    with atomic_write(tmp_path / "link") as aside:
         aside.write_text("whole")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "named").read_text() == "whole"
@@ -122,7 +122,7 @@ def test_names_that_are_no_process_are_not_stale(name: str) -> None:
 
 def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    with written_whole(path) as first, written_whole(path) as second:
+    with atomic_write(path) as first, atomic_write(path) as second:
         assert first != second
         first.write_text("first")
         second.write_text("second")

@@ -21,8 +21,8 @@ from affinerank.counts.rows import (
     ClickRows,
     codes,
     document_ids,
+    join_counts,
     note_unmatched,
-    rows_of,
 )
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import METHOD
@@ -138,7 +138,7 @@ def facts_of(
 ) -> Facts:
     """Estimate how users click, or find out why that is refused."""
     merged = counts.merged(*(key for key in ("ranker", "split") if key in counts.keys))
-    detailed, ids = rows_of(merged), document_ids(merged)
+    detailed, ids = join_counts(merged), document_ids(merged)
     rows = detailed.merged()
     pools = pool_ranks(rows)
     facts = Facts(
@@ -161,7 +161,7 @@ def facts_of(
             )
         except DataError as error:
             if data is not None:  # data of other documents are a mistake, no finding
-                note_unmatched(rows_of(merged, data))
+                note_unmatched(join_counts(merged, data))
             facts.refused = str(error)
             facts.rough_click_model = _rough_click_model(counts, data, seed)
         else:
@@ -178,7 +178,7 @@ def facts_of(
     rankers = None
     if "ranker" in counts.keys:
         rankers = codes(counts.column("ranker"))[counts.impressions > 0]
-    facts.assumptions = check_assumptions(rows_of(counts), rankers, facts.estimate)
+    facts.assumptions = check_assumptions(join_counts(counts), rankers, facts.estimate)
     return facts
 
 

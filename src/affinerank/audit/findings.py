@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from affinerank.output.blocks import Tabular
+from affinerank.output.blocks import Summary
 from affinerank.output.charts import Spec
 
 Mark = Literal["good", "care", "bad", "unknown"]
@@ -138,7 +138,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Audit(Tabular):
+class Audit(Summary):
     """What a log is good for.
 
     Attributes:

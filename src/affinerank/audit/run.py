@@ -27,7 +27,7 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
 from affinerank.support.errors import ConfigError
 from affinerank.support.files import scratch_folder
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from affinerank.audit.survey import LogSurvey
@@ -54,7 +54,7 @@ def audit_file(
     opening: Mapping[str, Any] | None = None,
     days: float | None = None,
     seed: int = 0,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Audit:
     """Audit a log or a file of counts; see :func:`audit`.
 
@@ -95,7 +95,7 @@ def audit(
     survey: LogSurvey | None = None,
     days: float | None = None,
     seed: int = 0,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Audit:
     """Find out what a log is good for.
 

@@ -12,7 +12,12 @@ import ibis.expr.types as ir
 
 from affinerank.counts.counting import count_log
 from affinerank.counts.counts import ClickCounts
-from affinerank.engines.engine import engine_errors, in_parts, parsed_once, totals
+from affinerank.engines.engine import (
+    engine_errors,
+    in_parts,
+    integer_totals,
+    parsed_once,
+)
 from affinerank.logs.faults import LogReport, validate, without_bad_sessions
 from affinerank.logs.options import LogOptions, normalised
 from affinerank.support.errors import DataError
@@ -97,7 +102,7 @@ def _lists(log: ir.Table, report: LogReport) -> tuple[int, int]:
         sessions = by_session.agg(mark=shown.place.sum())
         by_list = sessions.group_by(["query_id", "mark"]).agg(times=sessions.count())
         once = by_list.count(where=by_list.times == 1)
-        found.update(totals(by_list, lists=by_list.count(), once=once))
+        found.update(integer_totals(by_list, lists=by_list.count(), once=once))
     return found["lists"], found["once"]
 
 
@@ -109,5 +114,5 @@ def _days(table: ir.Table, options: LogOptions) -> float | None:
     if log.timestamp.type().is_numeric():
         return None
     second = log.timestamp.epoch_seconds().cast("float64")
-    found = totals(log, first=second.min(), last=second.max())
+    found = integer_totals(log, first=second.min(), last=second.max())
     return (found["last"] - found["first"]) / DAY or None

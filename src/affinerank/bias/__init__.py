@@ -5,9 +5,9 @@ from affinerank.bias.listwise import ROW as _LISTWISE
 from affinerank.bias.method import Estimate, EstimationSettings, Method
 from affinerank.bias.mixture.method import ROWS as _MIXTURES
 from affinerank.bias.regression_em.method import ROWS as _EM
-from affinerank.support.registry import Table
+from affinerank.support.registry import Registry
 
-METHODS: Table[Method] = Table(
+METHODS: Registry[Method] = Registry(
     "method",
     *_MIXTURES,
     _LISTWISE,

@@ -52,7 +52,7 @@ class GaugeError:
     beta_relative: float
 
 
-def gauge_error(
+def click_model_error(
     estimate: TrustModel, truth: TrustModel, impressions: ArrayLike
 ) -> GaugeError:
     r"""Compare an estimate with the truth, in the units of the corrected label.
@@ -74,7 +74,7 @@ def gauge_error(
 
     >>> truth = TrustModel.from_zeta([0.9, 0.5], [0.5, 0.1])
     >>> same = TrustModel(alpha=[4.0, 4.0], beta=[0.9, 0.5], identified="gauge")
-    >>> round(gauge_error(same, truth, [1, 1]).error, 12)
+    >>> round(click_model_error(same, truth, [1, 1]).error, 12)
     0.0
     """
     weight = _shares(impressions)
@@ -108,7 +108,7 @@ def error_by_row(found: ClickModel, truth: ClickModel, rows: ClickRows) -> Gauge
     """Compare over rows, where users go by more than the rank."""
     both = [model.at(rows) for model in (found, truth)]
     first, second = (TrustModel(alpha=a, beta=b, identified="gauge") for a, b in both)
-    return gauge_error(first, second, rows.impressions)
+    return click_model_error(first, second, rows.impressions)
 
 
 def display_gauge(click_model: TrustModel) -> TrustModel:

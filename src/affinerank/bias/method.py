@@ -15,7 +15,7 @@ from affinerank.bias.overlap import Overlap
 from affinerank.bias.pooling import LEAST_CLICKS, RankPools
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
-from affinerank.output.blocks import Tabular
+from affinerank.output.blocks import Summary
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.arrays import Floats, Ints, Matrix
 from affinerank.support.errors import ConfigError
@@ -63,7 +63,7 @@ class EstimationSettings:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Estimate(Tabular):
+class Estimate(Summary):
     """How users click, as estimated from clicks.
 
     A method fills in what it knows; the pipeline adds ``method``, ``why``, ``overlap``
@@ -212,8 +212,8 @@ class Method:
             :class:`HeldOutLogs`, chooses an epoch from then on.
         refit: From rows, features, settings, a random generator and a first fit to
             these rows' original to a fit that has ``click_model``, without bands and
-            the like; the first fit is made without one. ``None`` if it is too slow to be
-            repeated.
+            the like; the first fit is made without one. ``None`` if it is too slow to
+            be repeated.
     """
 
     name: str

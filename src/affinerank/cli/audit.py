@@ -41,7 +41,7 @@ def audit(
     """
     from affinerank.audit import audit_file
     from affinerank.audit.page import audit_page
-    from affinerank.support.files import written_whole
+    from affinerank.support.files import atomic_write
 
     require_writable(output, suffix=".html", reads=[source, data])
     options = reading.options(list_id=of.list_id)
@@ -54,7 +54,7 @@ def audit(
         seed=seed,
         progress=progress,
     )
-    with written_whole(output) as aside:
+    with atomic_write(output) as aside:
         aside.write_text(audit_page(found), encoding="utf-8")
     text = "\n".join([*found.lines(), f"written: {output}"])
     return {**found.to_dict(), "written": str(output)}, lambda _: display.line(text)

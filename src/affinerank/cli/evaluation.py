@@ -67,7 +67,7 @@ def evaluate(
     from affinerank.evaluation.metrics import Metric
     from affinerank.pipeline.evaluate import evaluate_rankers
     from affinerank.pipeline.evaluate_clicks import (
-        OffPolicySettings,
+        ClickEvaluationSettings,
         evaluate_from_clicks,
     )
     from affinerank.pipeline.simulate import simulation_rankers
@@ -99,7 +99,7 @@ def evaluate(
             relevant_above=relevant_above,
         )
         return judged.to_dict(), display.evaluated
-    settings = OffPolicySettings(
+    settings = ClickEvaluationSettings(
         estimator=estimator,
         rank_weights=_rank_weights(metric, rank_weights),
         among=among,

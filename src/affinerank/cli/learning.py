@@ -30,9 +30,9 @@ from affinerank.defaults import (
     CORRECTION,
     ESTIMATOR,
     RANKER,
-    RECIPE,
     RELEVANT_ABOVE,
     TREES,
+    TUNING,
 )
 from affinerank.support.errors import ConfigError
 from affinerank.support.progress import Progress
@@ -57,7 +57,7 @@ def train(
     ranker: str | None = None,
     clip: str | None = None,
     strict: bool = False,
-    recipe: str = RECIPE,
+    recipe: str = TUNING,
     scaling: str | None = None,
     categories: str | None = None,
     settings: Set = None,

@@ -84,17 +84,17 @@ class LabelledData:
 
     def source(self, data: str) -> Any:
         """Find out what DATA is."""
-        from affinerank.data.read_options import Chosen, parse_missing
+        from affinerank.data.read_options import ReadOptions, parse_missing
         from affinerank.data.sources import DataSource
         from affinerank.support.settings import pair
 
         names = tuple(pair(text, "--data-column") for text in self.data_column or ())
         columns = self.feature_columns()
-        chosen = Chosen(columns, self.ignore, names, self.category)
+        chosen = ReadOptions(columns, self.ignore, names, self.category)
         given: dict[str, Any] = {
             "missing": parse_missing(self.missing),
             "list_id": self.list_id,
-            "chosen": None if chosen == Chosen() else chosen,
+            "chosen": None if chosen == ReadOptions() else chosen,
         }
         if "://" in data:
             from affinerank.data.databases import database_source

@@ -37,13 +37,13 @@ def rank(
     from affinerank.pipeline.rank import rank
     from affinerank.rankers.loading import load_ranker
     from affinerank.support.arrow import pq
-    from affinerank.support.files import written_whole
+    from affinerank.support.files import atomic_write
 
     require_writable(output, suffix=".parquet", reads=[*models, data])
     rankers = [load_ranker(folder) for folder in models]
     read = of.read(data, "test")
     lists = rank(rankers, read, policy=policy or (), top_k=top_k, seed=seed)
-    with written_whole(output) as aside:
+    with atomic_write(output) as aside:
         pq.write_table(lists, aside, compression="zstd")
     about = {"queries": read.n_queries, "rows": lists.num_rows, "written": str(output)}
     return about, display.notes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from affinerank.clicks.policies.policy import AnyPolicy, Lists, probability
+from affinerank.clicks.policies.policy import AnyPolicy, RankedLists, probability
 from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.table import EXPOSURE, NUMBERS, typed_column
@@ -28,7 +28,7 @@ def ranked_lists(
     *,
     rival: Floats | None = None,
     top_k: int | None = None,
-) -> tuple[Lists, Ints]:
+) -> tuple[RankedLists, Ints]:
     """Rank by score: lists for policies, and the document at each of their places.
 
     ``rival`` are the scores of a second ranker, to be interleaved with.
@@ -39,7 +39,7 @@ def ranked_lists(
     order[starts + ranks_by_score(scores, offsets) - 1] = np.arange(len(scores))
     second = None if rival is None else ranks_by_score(rival, offsets)[order] - 1
     shown = np.minimum(sizes, top_k or sizes)
-    return Lists(offsets[:-1], sizes, shown, scores[order], second), order
+    return RankedLists(offsets[:-1], sizes, shown, scores[order], second), order
 
 
 @contextmanager

@@ -37,8 +37,8 @@ from affinerank.clicks.simulation import IMPRESSIONS_AT_ONCE, require_sessions
 from affinerank.clicks.traffic import Block, Simulation
 from affinerank.data.dataset import RankingDataset
 from affinerank.support.arrays import Ints, Rng
-from affinerank.support.files import written_whole
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.files import atomic_write
+from affinerank.support.progress import Progress, no_progress
 
 PAGE = 10  # products
 SECONDS_OF_DAY = 86_400
@@ -108,7 +108,7 @@ def write_shop_log(
     path: Path,
     *,
     rng: Rng,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> dict[str, int]:
     """Write the log; return the numbers of sessions, impressions, clicks, purchases.
 
@@ -128,7 +128,7 @@ def write_shop_log(
     mean_length = simulation.query_share @ simulation.shown
     at_once = max(1, int(IMPRESSIONS_AT_ONCE / mean_length))
     totals = Counter(sessions=n_sessions)
-    with written_whole(path) as unfinished, _TableWriter(unfinished, path) as writer:
+    with atomic_write(path) as unfinished, _TableWriter(unfinished, path) as writer:
         for first in range(0, n_sessions, at_once):
             progress("writing sessions", first, n_sessions)
             last = min(first + at_once, n_sessions)
@@ -246,7 +246,7 @@ def write_product_table(data: RankingDataset, path: Path) -> None:
         is_whole = bool(np.all(known == np.rint(known)))
         columns[name] = numbers.cast(pa.int64()) if is_whole else _short(numbers)
     table = pa.table(columns)
-    with written_whole(path) as unfinished, _TableWriter(unfinished, path) as writer:
+    with atomic_write(path) as unfinished, _TableWriter(unfinished, path) as writer:
         writer.write(table)
 
 

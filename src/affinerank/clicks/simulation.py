@@ -24,8 +24,8 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.support.arrays import Ints, Rng, runs
 from affinerank.support.arrow import arrow_column
 from affinerank.support.errors import ConfigError
-from affinerank.support.files import PathLike, written_whole
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.files import PathLike, atomic_write
+from affinerank.support.progress import Progress, no_progress
 
 IMPRESSIONS_AT_ONCE = 1_000_000  # bounds the memory that sessions take
 
@@ -57,7 +57,7 @@ def write_session_log(
     path: PathLike,
     *,
     rng: Rng,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> dict[str, int]:
     """Write a click log of ``n_sessions`` sessions as Parquet, in bounded memory.
 
@@ -77,7 +77,7 @@ def write_session_log(
     totals = {"sessions": n_sessions, "impressions": 0, "clicks": 0}
     told = {"ranker": len(simulation.names) > 1, "segment": bool(simulation.segments)}
     propensity = simulation.propensity() if simulation.selects else None
-    with written_whole(Path(path)) as aside:
+    with atomic_write(Path(path)) as aside:
         writer = None
         for first, block in _blocks(simulation, n_sessions, rng):
             progress("writing sessions", first, n_sessions)

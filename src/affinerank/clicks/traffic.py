@@ -19,8 +19,8 @@ from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.policies import POLICIES
 from affinerank.clicks.policies.policy import (
     AnyPolicy,
-    Lists,
-    Selection,
+    DrawnPolicy,
+    RankedLists,
     list_places,
     one_list_each,
     placements,
@@ -28,10 +28,10 @@ from affinerank.clicks.policies.policy import (
 )
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import POLICY
-from affinerank.output.blocks import Tabular
+from affinerank.output.blocks import Summary
 from affinerank.support.arrays import Floats, Ints, Rng
 from affinerank.support.errors import ConfigError, DataError
-from affinerank.support.settings import Spec, require_at_least
+from affinerank.support.settings import EntrySpec, require_at_least
 
 MOST = 10**15  # sessions or clicks; sums of counts stay whole
 SAMPLED = 20_000  # sessions
@@ -67,11 +67,11 @@ class Traffic:
             raise ConfigError("the share of each ranker must be above 0")
 
     @classmethod
-    def of(cls, policy: Spec) -> Traffic:
+    def of(cls, policy: EntrySpec) -> Traffic:
         """Read a policy as plans have it: with ``top_k`` among its parameters."""
         parameters = dict(policy.parameters)
         top_k = parameters.pop("top_k", None)
-        bare = Spec(policy.name, tuple(parameters.items()))
+        bare = EntrySpec(policy.name, tuple(parameters.items()))
         try:
             cut = None if top_k is None else int(top_k)
         except ValueError:
@@ -80,7 +80,7 @@ class Traffic:
 
     def changes(self) -> list[AnyPolicy]:
         """The policies."""
-        specs = [Spec.parse(text) for text in self.policies]
+        specs = [EntrySpec.parse(text) for text in self.policies]
         return [spec.settings(POLICIES[spec.name].settings) for spec in specs]
 
     def random_policies(self) -> str:
@@ -88,7 +88,7 @@ class Traffic:
         names = [
             text
             for text, policy in zip(self.policies, self.changes(), strict=True)
-            if Spec.parse(text).name != POLICY and policy.share > 0
+            if EntrySpec.parse(text).name != POLICY and policy.share > 0
         ]
         return "; ".join(names)
 
@@ -105,7 +105,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Simulation(Tabular):
+class Simulation(Summary):
     """All that sessions are drawn from; build one with :func:`prepare`.
 
     Attributes:
@@ -154,10 +154,10 @@ class Simulation(Tabular):
             doc = self.order[ranker][starts[block.query] + block.place]
             yield doc, block.rank, block.sessions
 
-    def lists(self, ranker: Ints | int, query: Ints | None = None) -> Lists:
+    def lists(self, ranker: Ints | int, query: Ints | None = None) -> RankedLists:
         """Lists of one ranker; or of the ranker and query of each session."""
         asked = np.arange(self.data.n_queries) if query is None else query
-        return Lists(
+        return RankedLists(
             ranker * self.data.n_docs + self.data.offsets[asked],
             self.data.docs_per_query[asked],
             self.shown[asked],
@@ -168,7 +168,7 @@ class Simulation(Tabular):
     @property
     def selects(self) -> bool:
         """Whether policies draw which documents are shown."""
-        return any(isinstance(p, Selection) and p.share > 0 for p in self.policies)
+        return any(isinstance(p, DrawnPolicy) and p.share > 0 for p in self.policies)
 
     def propensity(self) -> Floats:
         """``[n_rankers, n_docs, depth]`` P(a session of it shows one at a rank)."""

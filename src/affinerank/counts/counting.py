@@ -30,18 +30,18 @@ from affinerank.engines.engine import (
     batches,
     copy_to,
     engine_errors,
-    gathered,
     hashed,
     in_parts,
+    integer_totals,
     is_confined,
     is_duckdb,
+    materialised,
     open_table,
     parsed_once,
-    spread,
-    totals,
-    watched,
-    whole,
+    union_all,
+    with_progress,
     work_folder,
+    write_partitions,
 )
 from affinerank.logs.faults import (
     Finding,
@@ -55,8 +55,8 @@ from affinerank.logs.last_click import Context, with_context
 from affinerank.logs.options import LogOptions, normalised, parse_moment, unread
 from affinerank.logs.schema import RANDOMISED, session_keys
 from affinerank.support.errors import ConfigError, DataError
-from affinerank.support.files import PathLike, written_whole
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.files import PathLike, atomic_write
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.settings import require_choice
 
 __all__ = ["Counted", "count_log", "counts_expression", "open_table", "write_counts"]
@@ -96,7 +96,7 @@ def count_log(
     holdout: float | None = None,
     holdout_by: str = "query",
     holdout_from: str | None = None,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Counted:
     """Count a log into a Parquet file that :meth:`ClickCounts.load` reads.
 
@@ -128,7 +128,7 @@ def count_log(
         table = parsed_once(table, folder)
         log = normalised(table, settings, timed=by_time)
         rows = _rows(log)
-        parts = spread(log, rows, folder, progress)
+        parts = write_partitions(log, rows, folder, progress)
         if check:
             report = validate(*parts, progress=progress)
             left_out = _rows(table) - rows if settings.chooses else 0
@@ -142,14 +142,14 @@ def count_log(
                 if bad_rows == "error":
                     raise LogFaultsError(report)
                 parts, sessions = without_bad_sessions(parts, report)
-                dropped = {"sessions": sessions, "rows": rows - _rows(whole(parts))}
+                dropped = {"sessions": sessions, "rows": rows - _rows(union_all(parts))}
         if by_time:
             parts = _split_by_time(parts, holdout, holdout_from)
         plain = report is not None and report.plain
         bits = plain and is_duckdb(table)
         if report is not None or context == "auto":
             repeats = report is None or report.repeats
-            log = whole(parts)
+            log = union_all(parts)
             test = look_at_some_sessions(log, rows, repeats=repeats, plain=bits)
             if context == "auto":
                 context = "last-click" if test is not None and test.found else "none"
@@ -236,11 +236,11 @@ def counts_expression(
         sessions = sessions.cast({"sessions": "int64"})  # DuckDB's sums are wider
     elif plain:
         tops = log.filter(_["rank"] == 1).select(*by)
-        sessions = gathered([tops.group_by(by).agg(sessions=_.count())])
+        sessions = materialised([tops.group_by(by).agg(sessions=_.count())])
     else:
         issued = log.select(*by, "session_id")
         number = _.session_id.nunique()
-        sessions = gathered([issued.group_by(by).agg(sessions=number)])
+        sessions = materialised([issued.group_by(by).agg(sessions=number)])
     exposure = [EXPOSURE] if known else []
     values = VALUES if valued else ()
     return counts.join(sessions, by).select(
@@ -255,7 +255,7 @@ def write_counts(
     *,
     holdout: float | None = None,
     ranker_times: RankerTimes | None = None,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> list[Path]:
     """Write the results of :func:`counts_expression` into one Parquet file.
 
@@ -271,7 +271,7 @@ def write_counts(
     Returns:
         Files with the counts of each part; the target, if DuckDB wrote that at once.
     """
-    with written_whole(Path(target)) as aside:
+    with atomic_write(Path(target)) as aside:
         every, files = parts[0], [Path(target)]
         confined = is_confined(every)
         if len(parts) > 1 or confined:
@@ -280,7 +280,7 @@ def write_counts(
                 progress("counting", i, len(parts))
                 _copy(part, file)
             every = every.get_backend().read_parquet(list(map(_exactly, files)))
-        with watched(every, progress, "counting", 100):
+        with with_progress(every, progress, "counting", 100):
             metadata = to_metadata(ranker_times or {})
             if is_duckdb(every) and holdout is None and not confined:
                 _copy(every, aside, metadata)
@@ -355,16 +355,16 @@ def _sizes(files: Sequence[Path], log: ir.Table, plain: bool) -> dict[str, int]:
             summed = ["impressions", "clicks"]
             summed += [RANDOMISED] if RANDOMISED in part.columns else []
             sums = {name: _[name].sum() for name in summed}
-            found = totals(part, ranks=_["rank"].max(), **sums)
+            found = integer_totals(part, ranks=_["rank"].max(), **sums)
             deepest = max(deepest, found.pop("ranks"))
             by = session_keys(part.columns)
             issued = part.filter(_["rank"] == 1) if plain else part
             issued = issued.group_by(by).agg(sessions=_.sessions.max())
             queries = _.count() if by == ["query_id"] else _.query_id.nunique()
-            found |= totals(issued, queries=queries, sessions=_.sessions.sum())
+            found |= integer_totals(issued, queries=queries, sessions=_.sessions.sum())
             pairs = part.select(pair=hashed(part.query_id, part.doc_id))
             pairs = pairs.filter(_.pair % every == 0).distinct()
-            sizes.update(found | totals(pairs, documents=_.count() * every))
+            sizes.update(found | integer_totals(pairs, documents=_.count() * every))
     if every > 1:
         sizes["documents"] = round(sizes["documents"], 3 - len(str(sizes["documents"])))
     return {**sizes, "groups": sum(groups), "ranks": deepest}
@@ -393,7 +393,7 @@ def _times_of_rankers(table: ir.Table, options: LogOptions) -> RankerTimes:
 
 
 def _rows(table: ir.Table) -> int:
-    return totals(table, rows=_.count())["rows"]
+    return integer_totals(table, rows=_.count())["rows"]
 
 
 def _held_out_by_time(share: float | None, by: str, since: str | None) -> bool:
@@ -414,7 +414,7 @@ def _split_by_time(
     parts: Sequence[ir.Table], share: float | None, since: str | None
 ) -> list[ir.Table]:
     """Set the last ``share`` of sessions aside, or those that began at ``since`` on."""
-    log = whole(parts)
+    log = union_all(parts)
     moment = log.timestamp
     if not moment.type().is_numeric():
         moment = moment.epoch_seconds().cast("float64")
@@ -427,7 +427,7 @@ def _split_by_time(
     split = ibis.ifelse(begun.begun >= cut, HELD_OUT, KEPT)
     sides = begun.select("session_id", split=split)
     if len(parts) > 1:
-        sides = gathered([sides])
+        sides = materialised([sides])
     return [part.join(sides, "session_id").drop("timestamp") for part in parts]
 
 
@@ -436,7 +436,9 @@ def _cut_at(times: ir.Column, since: str, log: ir.Table) -> float:
     moment = parse_moment(since, "--holdout-from takes", log)
     if isinstance(moment, datetime):
         moment = moment.replace(tzinfo=UTC).timestamp()
-    found = totals(times.as_table(), before=(times < moment).sum(), all=times.count())
+    found = integer_totals(
+        times.as_table(), before=(times < moment).sum(), all=times.count()
+    )
     if found["before"] in (0, found["all"]):
         when = "from then on" if found["before"] else "before"
         raise DataError(f"--holdout-from {since}: no session began {when}")

@@ -37,11 +37,11 @@ from affinerank.counts.table import (
     randomised_impressions,
 )
 from affinerank.logs.schema import CONTEXT, EXTRA_KEYS, KEYS, RANDOMISED, session_keys
-from affinerank.output.blocks import Tabular
+from affinerank.output.blocks import Summary
 from affinerank.support.arrays import Ints, Rng
 from affinerank.support.arrow import pa, parquet_errors, pc, pq
 from affinerank.support.errors import ConfigError, DataError
-from affinerank.support.files import PathLike, one_line, scratch_of, written_whole
+from affinerank.support.files import PathLike, atomic_write, one_line, scratch_of
 
 __all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "ClickCounts"]
 
@@ -53,7 +53,7 @@ ROWS_AT_ONCE = 5_000_000  # of counts; held at once, they take a gigabyte
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ClickCounts(Tabular):
+class ClickCounts(Summary):
     """How often each document was shown and clicked at each rank.
 
     Attributes:
@@ -309,7 +309,7 @@ class ClickCounts(Tabular):
 
     def save(self, path: PathLike) -> None:
         """Write the counts as Parquet."""
-        with written_whole(Path(path)) as aside:
+        with atomic_write(Path(path)) as aside:
             pq.write_table(self.table, aside, compression="zstd")
 
     @classmethod

@@ -20,7 +20,7 @@ from affinerank.counts.table import COLUMNS, NUMBERS, counts_metadata
 from affinerank.logs.schema import CONTEXT, KEYS, RANDOMISED
 from affinerank.support.arrow import is_text, pa, parquet_errors
 from affinerank.support.errors import DataError
-from affinerank.support.files import PathLike, locked_folder, written_whole
+from affinerank.support.files import PathLike, atomic_write, locked_folder
 
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -93,7 +93,7 @@ def new_day(
         _require_room(folder, target, again)
         if keep_days is not None:
             _require_past([*days_in(folder), day], folder)
-        with ExitStack() as until_replaced, written_whole(target) as unfinished:
+        with ExitStack() as until_replaced, atomic_write(target) as unfinished:
             yield unfinished
             # Another process may have added days while this one counted. The lock is
             # held until the finished file has its name.

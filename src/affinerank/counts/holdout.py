@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from affinerank.counts.counts import HELD_OUT, KEPT, ClickCounts
-from affinerank.counts.rows import ClickRows, document_ids, note_unmatched, rows_of
+from affinerank.counts.rows import ClickRows, document_ids, join_counts, note_unmatched
 from affinerank.data.dataset import RankingDataset
 from affinerank.support.arrow import arrow_column, pa
 from affinerank.support.errors import ConfigError, DataError
@@ -37,7 +37,7 @@ def held_part(counts: ClickCounts) -> ClickCounts:
 
 def matched_rows(counts: ClickCounts, data: RankingDataset | None) -> ClickRows:
     """Number the documents of counts as the data do; warn of those they lack."""
-    rows = rows_of(counts, data)
+    rows = join_counts(counts, data)
     note_unmatched(rows)
     return rows
 

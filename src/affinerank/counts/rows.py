@@ -13,7 +13,7 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.table import EXPOSURE, VALUES, grouped
 from affinerank.data.dataset import RankingDataset
 from affinerank.logs.schema import CONTEXT, KEYS
-from affinerank.output.blocks import Tabular
+from affinerank.output.blocks import Summary
 from affinerank.support.arrays import Bools, Floats, Ids, Ints, Rng, joint, runs
 from affinerank.support.arrow import arrow_column, pa, pc
 from affinerank.support.errors import DataError, warn
@@ -87,7 +87,7 @@ class ExpectedExposure:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ClickRows(Tabular):
+class ClickRows(Summary):
     """Impressions and clicks of each document at each rank it was shown at.
 
     Attributes:
@@ -239,7 +239,7 @@ class ClickRows(Tabular):
         )
 
 
-def rows_of(
+def join_counts(
     counts: ClickCounts, data: RankingDataset | None = None, *, by_user: bool = False
 ) -> ClickRows:
     """Number the documents of counts: by their place in ``data``, or as they come.
@@ -330,7 +330,7 @@ def _by_number(
 
 
 def document_ids(counts: ClickCounts) -> pa.Table:
-    """``query_id`` and ``doc_id`` of each document, as :func:`rows_of` numbers them."""
+    """``query_id`` and ``doc_id`` of each document, numbered by :func:`join_counts`."""
     parts = []
     for part in counts.parts():
         _, _, first = numbered(part.table)

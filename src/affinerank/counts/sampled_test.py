@@ -7,8 +7,8 @@ from ibis import _
 
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.independence import Independence, independence_test
-from affinerank.counts.rows import rows_of
-from affinerank.engines.engine import gathered, hashed, is_duckdb
+from affinerank.counts.rows import join_counts
+from affinerank.engines.engine import hashed, is_duckdb, materialised
 from affinerank.logs.faults import Finding
 from affinerank.logs.last_click import Context, with_context
 from affinerank.logs.schema import CONTEXT, KEYS
@@ -29,7 +29,7 @@ def look_at_some_sessions(
         log = log.filter(hashed(log.session_id) % every == 0)
     if is_duckdb(log):  # numbers are faster to group by, and to fetch, than texts are
         ids = {name: hashed(log[name]) for name in KEYS[:2]}
-        log = gathered([log.select("session_id", "rank", "clicked", **ids)])
+        log = materialised([log.select("session_id", "rank", "clicked", **ids)])
     keys = [*KEYS, CONTEXT]
     seen = with_context(log, plain=plain)
     if repeats:
@@ -41,7 +41,7 @@ def look_at_some_sessions(
     if not found.num_rows:
         return None
     columns = {name: found[name] for name in found.column_names}
-    return independence_test(rows_of(ClickCounts.from_columns(**columns)))
+    return independence_test(join_counts(ClickCounts.from_columns(**columns)))
 
 
 def findings_of(test: Independence, context: Context) -> list[Finding]:

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import OF_LOGS, read_parquet
-from affinerank.data.read_options import Chosen, Missing, Split
+from affinerank.data.read_options import Missing, ReadOptions, Split
 from affinerank.data.sources import DataSource
 from affinerank.engines.engine import engine_errors, open_table, without_password
 from affinerank.support.errors import ConfigError, DataError
@@ -19,7 +19,7 @@ def database_source(
     *,
     missing: Missing = "keep",
     list_id: str | None = None,
-    chosen: Chosen | None = None,
+    chosen: ReadOptions | None = None,
 ) -> DataSource:
     """Name the table of a database: the URL of an Ibis connection, ``#``, its name.
 
@@ -29,7 +29,7 @@ def database_source(
     name = without_password(text)
     if not (mark and table):
         raise ConfigError(f"{name}: expected a table after #, as in {name}#features")
-    own, taken = list_id or "query_id", chosen or Chosen()
+    own, taken = list_id or "query_id", chosen or ReadOptions()
     keys = [taken.named(key) for key in (own, "doc_id", "label")]
 
     def read(split: Split | None) -> RankingDataset:

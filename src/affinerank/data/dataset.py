@@ -27,7 +27,7 @@ from affinerank.data.dataset_checks import (
     with_length,
 )
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.output.blocks import Tabular
+from affinerank.output.blocks import Summary
 from affinerank.support.arrays import Ids, Ints, Matrix
 from affinerank.support.arrow import pa, pq
 from affinerank.support.errors import DataError, warn
@@ -37,7 +37,7 @@ from affinerank.support.registry import later
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
-class RankingDataset(Tabular):
+class RankingDataset(Summary):
     """Features, and labels where they are known, of the documents of many queries.
 
     Attributes:

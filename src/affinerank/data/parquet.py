@@ -21,7 +21,7 @@ import numpy as np
 
 from affinerank.data.categories import Values, codes, is_truth, values_of
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.read_options import Chosen, Missing, how_to_read
+from affinerank.data.read_options import Missing, ReadOptions, how_to_read
 from affinerank.support import limits
 from affinerank.support.arrays import Ids, Ints, Matrix
 from affinerank.support.arrow import (
@@ -35,7 +35,7 @@ from affinerank.support.arrow import (
     table_of,
 )
 from affinerank.support.errors import DataError, warn
-from affinerank.support.files import PathLike, existing_file, written_whole
+from affinerank.support.files import PathLike, atomic_write, existing_file
 from affinerank.support.large_arrays import ROWS_AT_ONCE, empty_matrix, release
 
 BUFFER = 2**20
@@ -49,7 +49,7 @@ def read_parquet(
     *,
     missing: Missing = "keep",
     list_id: str = "query_id",
-    chosen: Chosen | None = None,
+    chosen: ReadOptions | None = None,
 ) -> RankingDataset:
     """Read ranking data from Parquet.
 
@@ -98,14 +98,14 @@ def read_through_cache(
     return data
 
 
-def read_open(source: Any, chosen: Chosen) -> RankingDataset:
+def read_open(source: Any, chosen: ReadOptions) -> RankingDataset:
     """Read Parquet as :func:`read_parquet`; errors leave it to callers to name it."""
     # Buffered ahead, all that is read of the file would be held to the end.
     with pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER) as file:
         return _read(file, chosen)
 
 
-def _read(file: pq.ParquetFile, chosen: Chosen) -> RankingDataset:
+def _read(file: pq.ParquetFile, chosen: ReadOptions) -> RankingDataset:
     schema, rows = file.schema_arrow, file.metadata.num_rows
     *ids, label = own = chosen.own
     names = _feature_names(schema, chosen)
@@ -146,7 +146,7 @@ def _read(file: pq.ParquetFile, chosen: Chosen) -> RankingDataset:
     )
 
 
-def _feature_names(schema: pa.Schema, chosen: Chosen) -> list[str]:
+def _feature_names(schema: pa.Schema, chosen: ReadOptions) -> list[str]:
     """Check the columns; return those that are features."""
     *ids, label = own = chosen.own
     if len(set(schema.names)) != len(schema.names):
@@ -264,7 +264,7 @@ def write_parquet(
 
     schema = table(order[:0]).schema
     with (
-        written_whole(Path(path)) as aside,
+        atomic_write(Path(path)) as aside,
         pq.ParquetWriter(aside, schema, compression="zstd") as writer,
     ):
         for start in range(0, data.n_docs, ROWS_AT_ONCE):

@@ -36,7 +36,7 @@ def parse_missing(missing: str | float) -> Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ReadOptions:
     """How a table is read: its columns, by patterns as in ``price,rating*``.
 
     Attributes:
@@ -77,11 +77,13 @@ class Chosen:
 def how_to_read(
     missing: str | float = "keep",
     list_id: str | None = None,
-    chosen: Chosen | None = None,
-) -> Chosen:
+    chosen: ReadOptions | None = None,
+) -> ReadOptions:
     """Put together what was chosen."""
     lists = list_id or "query_id"
-    return replace(chosen or Chosen(), list_id=lists, missing=parse_missing(missing))
+    return replace(
+        chosen or ReadOptions(), list_id=lists, missing=parse_missing(missing)
+    )
 
 
 def _matches(name: str, patterns: str) -> bool:

@@ -17,7 +17,13 @@ import numpy as np
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.letor import read_letor
-from affinerank.data.read_options import SPLITS, Chosen, Missing, Split, how_to_read
+from affinerank.data.read_options import (
+    SPLITS,
+    Missing,
+    ReadOptions,
+    Split,
+    how_to_read,
+)
 from affinerank.data.synthetic import WORLDS, DrawnWorld
 from affinerank.support.arrow import parquet_errors
 from affinerank.support.errors import ConfigError, DataError
@@ -107,7 +113,7 @@ class DataSource:
         missing: Missing = "keep",
         cache: bool = False,
         list_id: str | None = None,
-        chosen: Chosen | None = None,
+        chosen: ReadOptions | None = None,
     ) -> DataSource:
         """Find a world, the folder of a public set, or a file.
 
@@ -284,7 +290,9 @@ def _joined(parts: Sequence[RankingDataset]) -> RankingDataset:
     return replace(data, absent_is_zero=all(part.absent_is_zero for part in parts))
 
 
-def _chosen(source: DataSource, chosen: Chosen, split: Split | None) -> RankingDataset:
+def _chosen(
+    source: DataSource, chosen: ReadOptions, split: Split | None
+) -> RankingDataset:
     data = source.read_split(split)
     names = [name for name in data.feature_names if chosen(name)]
     if not names:
@@ -299,7 +307,7 @@ def _is_table(path: Path) -> bool:
 
 
 def _read_file(
-    path: Path, cache: bool, chosen: Chosen, split: Split | None = None
+    path: Path, cache: bool, chosen: ReadOptions, split: Split | None = None
 ) -> RankingDataset:
     from affinerank.data import parquet
     from affinerank.data import text_tables as tables

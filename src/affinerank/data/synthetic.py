@@ -48,7 +48,7 @@ from affinerank.data.read_options import SPLITS, Split, parse_split
 from affinerank.data.shop import SHOP, ShopWorld
 from affinerank.support.arrays import Floats, Ints, Matrix, Rng
 from affinerank.support.errors import DataError
-from affinerank.support.registry import Table
+from affinerank.support.registry import Registry
 from affinerank.support.threads import in_parallel
 
 # A chunk is the unit of work and of randomness: its size is part of the law.
@@ -130,7 +130,7 @@ _VALUES: Mapping[str, tuple[Any, Any]] = {
     "thresholds": ((-0.6, 1.73, 4.24, 6.45), (0.63, 2.67, 4.75, 5.81)),
 }
 _COLUMNS = zip(*_VALUES.values(), strict=True)
-WORLDS: Table[World | ShopWorld] = Table(
+WORLDS: Registry[World | ShopWorld] = Registry(
     "built-in world",
     *(World(**dict(zip(_VALUES, own, strict=True))) for own in _COLUMNS),
     SHOP,

@@ -30,7 +30,7 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.dataset_checks import default_feature_names
 from affinerank.data.letor import queries_of, read_lines
 from affinerank.data.parquet import OF_LOGS, read_open
-from affinerank.data.read_options import Chosen
+from affinerank.data.read_options import ReadOptions
 from affinerank.support.arrays import Ints
 from affinerank.support.arrow import parquet_errors
 from affinerank.support.errors import DataError
@@ -71,7 +71,7 @@ def side_of(path: Path, list_id: str = "query_id") -> Path | None:
 
 def read_table(
     path: PathLike,
-    chosen: Chosen = Chosen(),  # noqa: B008
+    chosen: ReadOptions = ReadOptions(),  # noqa: B008
     side: Path | None = None,
 ) -> RankingDataset:
     """Read ranking data from CSV, TSV or JSON Lines, as from Parquet.
@@ -99,7 +99,7 @@ def read_table(
         return read_open(file, chosen)
 
 
-def _csv_to_parquet(source: Path, file: Path, chosen: Chosen, **how: Any) -> None:
+def _csv_to_parquet(source: Path, file: Path, chosen: ReadOptions, **how: Any) -> None:
     """Write the columns taken as Parquet; what is not all numbers becomes text."""
     with pyarrow.csv.open_csv(source, **how) as reader:
         names = reader.schema.names  # of the header
@@ -134,7 +134,7 @@ def _csv_to_parquet(source: Path, file: Path, chosen: Chosen, **how: Any) -> Non
             words.add(name)
 
 
-def _lines_to_parquet(source: Path, file: Path, chosen: Chosen) -> None:
+def _lines_to_parquet(source: Path, file: Path, chosen: ReadOptions) -> None:
     """Write the objects of JSON Lines as Parquet; a name that one lacks is missing."""
     parts = [pa.table({})]
     names: set[str] = set()
@@ -210,7 +210,9 @@ def _sizes(side: Path) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
-def _dense(source: Path, file: Path, first: str, sizes: Ints, chosen: Chosen) -> Chosen:
+def _dense(
+    source: Path, file: Path, first: str, sizes: Ints, chosen: ReadOptions
+) -> ReadOptions:
     """Write a table whose first column is the label; return how to read it."""
     separator = "\t" if "\t" in first else ","
     cells = [cell.strip('" ') for cell in first.strip("\r\n").split(separator)]

@@ -32,7 +32,7 @@ from affinerank.support.arrow import table_of
 from affinerank.support.errors import AffineRankError, ConfigError, DataError, warn
 from affinerank.support.files import one_line, scratch_folder
 from affinerank.support.limits import LINE_BYTES, LOG_LAYOUTS
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.settings import require_choice
 
 ENGINES = frozenset(
@@ -245,8 +245,8 @@ def in_parts(table: ir.Table, column: str, rows: int) -> list[ir.Table]:
     return [table.filter(hashed(table[column]) % n == i) for i in range(n)]
 
 
-def spread(
-    log: ir.Table, rows: int, folder: Path, progress: Progress = quiet
+def write_partitions(
+    log: ir.Table, rows: int, folder: Path, progress: Progress = no_progress
 ) -> list[ir.Table]:
     """Write a log whose groups far exceed DuckDB's memory to disk, in parts.
 
@@ -264,7 +264,7 @@ def spread(
     hashes = "hash(query_id, doc_id, rank) AS g, hash(session_id) AS s"
     rough = f"""SELECT {SIZED} * greatest({", ".join(few)})
         FROM (SELECT {hashes} FROM ({sql}))"""  # noqa: S608
-    with watched(log, progress, "sizing up the log", rows):
+    with with_progress(log, progress, "sizing up the log", rows):
         [(number,)] = backend.raw_sql(rough).fetchall()
     n = _parts_for(log, number)
     if n <= 1:
@@ -280,7 +280,7 @@ def spread(
             "another folder (TMPDIR)"
         )
     split = f"SELECT *, hash(query_id) % {n} AS part FROM ({sql})"  # noqa: S608
-    with watched(log, progress, "writing the log in parts", rows):
+    with with_progress(log, progress, "writing the log in parts", rows):
         # Rows of every part are held until they are as many as a row group has.
         how = "PARTITION_BY (part), ROW_GROUP_SIZE 16384"
         copy_to(split, folder / "parts", log, how)
@@ -297,7 +297,7 @@ def copy_to(query: str, path: Path, log: ir.Table, how: str = "") -> None:
 
 
 @contextmanager
-def watched(
+def with_progress(
     table: ir.Table,
     progress: Progress,
     stage: str,
@@ -342,23 +342,23 @@ def _parts_for(table: ir.Table, groups: float) -> int:
     return math.ceil(groups * each / max(memory - BESIDE_GROUPS, memory / 3))
 
 
-def whole(parts: Sequence[ir.Table]) -> ir.Table:
+def union_all(parts: Sequence[ir.Table]) -> ir.Table:
     """Put the parts of a table together again."""
     return parts[0] if len(parts) == 1 else ibis.union(*parts)
 
 
-def gathered(parts: Sequence[ir.Table]) -> ir.Table:
+def materialised(parts: Sequence[ir.Table]) -> ir.Table:
     """Compute parts one after another, into one temporary table of DuckDB."""
     if not is_duckdb(parts[0]):
         return parts[0]  # other engines have no parts
     backend, name = parts[0].get_backend(), f"affinerank_{uuid.uuid4().hex}"
-    whole = backend.create_table(name, parts[0], temp=True)
+    union_all = backend.create_table(name, parts[0], temp=True)
     for part in parts[1:]:
         backend.insert(name, part)
-    return whole
+    return union_all
 
 
-def met(table: ir.Table, condition: str) -> ir.Table:
+def filter_by_sql(table: ir.Table, condition: str) -> ir.Table:
     """Keep the rows that meet a condition in the engine's own SQL."""
     # The line break ends a comment that the condition may end with.
     where = f"WHERE ({condition}\n)"
@@ -406,7 +406,7 @@ def batches(table: ir.Table, rows: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_struct_array(pa.array(some, kind))
 
 
-def totals(table: ir.Table, **sums: ir.Scalar) -> dict[str, int]:
+def integer_totals(table: ir.Table, **sums: ir.Scalar) -> dict[str, int]:
     """Aggregate to whole numbers, in one pass; a sum over no rows is 0."""
     [row] = table.agg(**sums).to_pyarrow().to_pylist()
     return {name: int(value or 0) for name, value in row.items()}

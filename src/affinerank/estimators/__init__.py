@@ -14,13 +14,19 @@ from affinerank.estimators import (
     policy_aware,
     posterior,
 )
-from affinerank.estimators.estimator import Division, Estimator, Evidence, Fold, Weights
-from affinerank.support.registry import Table
+from affinerank.estimators.estimator import (
+    ClipOptions,
+    Estimator,
+    Evidence,
+    Fold,
+    Weights,
+)
+from affinerank.support.registry import Registry
 
 _DIVIDE = (naive, ips, bayes_ips, affine, policy_aware, intervention_aware, cascade_ips)
 _EXPECT = (mixture_based, direct, doubly_robust, posterior, full_information)
-ESTIMATORS: Table[Estimator] = Table(
+ESTIMATORS: Registry[Estimator] = Registry(
     "estimator", *(module.ROW for module in (*_DIVIDE, *_EXPECT))
 )
 
-__all__ = ["ESTIMATORS", "Division", "Estimator", "Evidence", "Fold", "Weights"]
+__all__ = ["ESTIMATORS", "ClipOptions", "Estimator", "Evidence", "Fold", "Weights"]

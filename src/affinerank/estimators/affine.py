@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators.correction import corrected
-from affinerank.estimators.estimator import Division, Estimator, Evidence, Weights
+from affinerank.estimators.estimator import ClipOptions, Estimator, Evidence, Weights
 from affinerank.support.arrays import Floats, joint
 from affinerank.support.settings import require_choice
 
@@ -35,7 +35,7 @@ EQUAL, INFORMATION = "equal", "information"
 
 
 @dataclass(frozen=True, slots=True)
-class AffineOptions(Division):
+class AffineOptions(ClipOptions):
     """Options of the affine estimator.
 
     Attributes:
@@ -48,7 +48,7 @@ class AffineOptions(Division):
 
     def __post_init__(self) -> None:
         """Reject what is no rule."""
-        Division.__post_init__(self)
+        ClipOptions.__post_init__(self)
         require_choice("rows", self.rows, (EQUAL, INFORMATION))
 
 

@@ -37,7 +37,7 @@ import numpy as np
 from affinerank.clicks.models import ClickModel
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators.estimator import Weights
-from affinerank.estimators.relevance_scale import UnitLink
+from affinerank.estimators.relevance_scale import RelevanceScale
 from affinerank.support.arrays import Floats
 
 
@@ -53,7 +53,7 @@ def valued(
     """
     if rows.values is None:
         return weights
-    low = UnitLink.of(click_model, rows).low if click_model is not None else 0.0
+    low = RelevanceScale.of(click_model, rows).low if click_model is not None else 0.0
     relevance = np.where(weights.known, weights.weight - low, 0.0)
     mean = rows.values.mean / rows.values.unit
     chance = rows.values.variance / rows.values.unit**2

@@ -8,7 +8,7 @@ import numpy as np
 
 from affinerank.estimators.estimator import CLICKS, Estimator, Evidence, Weights
 from affinerank.estimators.prior import prior_of
-from affinerank.estimators.relevance_scale import UnitLink
+from affinerank.estimators.relevance_scale import RelevanceScale
 from affinerank.support.arrays import Floats, sigmoid
 from affinerank.support.errors import ConfigError, DataError
 
@@ -19,7 +19,7 @@ def weigh(evidence: Evidence) -> Weights:
     return link.weights(mean, variance, np.zeros(link.rows.n_docs))
 
 
-def predicted(evidence: Evidence, name: str) -> tuple[UnitLink, Floats, Floats]:
+def predicted(evidence: Evidence, name: str) -> tuple[RelevanceScale, Floats, Floats]:
     r"""Take scores for log-odds of relevance, for the estimator ``name``.
 
     :math:`m_d = \mathrm{sigmoid}(f(x_d))`, with f learnt from clicks by likelihood.
@@ -27,7 +27,7 @@ def predicted(evidence: Evidence, name: str) -> tuple[UnitLink, Floats, Floats]:
     Returns:
         The link, and mean and variance ``[n_docs]`` of relevance.
     """
-    link = UnitLink.of(evidence.required_click_model, evidence.rows)
+    link = RelevanceScale.of(evidence.required_click_model, evidence.rows)
     if not evidence.folds:
         raise ConfigError(f"{name} needs features: give --data")
     if any(CLICKS not in fold.scores for fold in evidence.folds):

@@ -28,7 +28,7 @@ class NoOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class ClipOptions:
     """Options of an estimator that divides by alpha.
 
     Attributes:

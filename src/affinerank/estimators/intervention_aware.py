@@ -15,10 +15,10 @@ known, its probabilities times sessions take the place of impressions n.
 from __future__ import annotations
 
 from affinerank.estimators import policy_aware
-from affinerank.estimators.estimator import Division, Estimator
+from affinerank.estimators.estimator import ClipOptions, Estimator
 
 weigh = policy_aware.weigh  # here rows are added up over rankers
 
 ROW = Estimator(
-    "intervention-aware", "Intervention-aware", "gauge", weigh, options=Division
+    "intervention-aware", "Intervention-aware", "gauge", weigh, options=ClipOptions
 )

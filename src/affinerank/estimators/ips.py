@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from affinerank.estimators.correction import corrected
-from affinerank.estimators.estimator import Division, Estimator, Evidence, Weights
+from affinerank.estimators.estimator import ClipOptions, Estimator, Evidence, Weights
 
 
 def weigh(evidence: Evidence) -> Weights:
@@ -13,4 +13,4 @@ def weigh(evidence: Evidence) -> Weights:
 
 
 MEANING = "relevance as IPS has it: trust bias is not removed"
-ROW = Estimator("ips", "IPS", "examination", weigh, MEANING, Division)
+ROW = Estimator("ips", "IPS", "examination", weigh, MEANING, ClipOptions)

@@ -17,7 +17,7 @@ import numpy as np
 
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators.estimator import Estimator, Evidence, Weights
-from affinerank.estimators.relevance_scale import LEAST_RATE, UnitLink
+from affinerank.estimators.relevance_scale import LEAST_RATE, RelevanceScale
 from affinerank.support.arrays import Bools, Floats, Ints
 
 ROUNDS = 50
@@ -28,7 +28,7 @@ LEAST_LOG = -30.0  # no level is ruled out altogether
 def weigh(evidence: Evidence) -> Weights:
     """Take the mean level, by the chance of each given the clicks."""
     rows, click_model = evidence.rows, evidence.required_click_model
-    link = UnitLink.of(click_model, rows)
+    link = RelevanceScale.of(click_model, rows)
     levels = np.asarray(
         click_model.provenance.get("levels") or (0.0, 1.0), dtype=np.float64
     )
@@ -41,7 +41,7 @@ def weigh(evidence: Evidence) -> Weights:
     return link.weights(relevance, variance, kappa)
 
 
-def _log_likelihood(link: UnitLink, levels: Floats) -> Floats:
+def _log_likelihood(link: RelevanceScale, levels: Floats) -> Floats:
     """``[n_docs, n_levels]`` of a document's clicks, were it of each level."""
     rows, n, clicks = link.rows, link.rows.impressions, link.rows.clicks
     rate = np.multiply.outer(levels, link.alpha) + link.beta

@@ -30,7 +30,7 @@ import numpy as np
 
 from affinerank.counts.rows import ClickRows, ExpectedExposure
 from affinerank.estimators.correction import corrected
-from affinerank.estimators.estimator import Division, Estimator, Evidence, Weights
+from affinerank.estimators.estimator import ClipOptions, Estimator, Evidence, Weights
 from affinerank.support.errors import DataError
 
 
@@ -81,4 +81,4 @@ def _require_possible(exposure: ExpectedExposure, rows: ClickRows) -> None:
         raise DataError(f"{where}, where the policy never shows it")
 
 
-ROW = Estimator("policy-aware", "Policy-aware", "gauge", weigh, options=Division)
+ROW = Estimator("policy-aware", "Policy-aware", "gauge", weigh, options=ClipOptions)

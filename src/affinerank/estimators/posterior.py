@@ -13,7 +13,7 @@ from affinerank.defaults import CLIP
 from affinerank.estimators import affine, naive
 from affinerank.estimators.estimator import CLICKS, Estimator, Evidence, Weights
 from affinerank.estimators.prior import stacked_prior
-from affinerank.estimators.relevance_scale import UnitLink
+from affinerank.estimators.relevance_scale import RelevanceScale
 from affinerank.estimators.shrinkage import shrink
 from affinerank.support.settings import require_choice
 
@@ -38,7 +38,7 @@ class PosteriorOptions:
 
 def weigh(evidence: Evidence) -> Weights:
     """Shrink corrected clicks towards the stacked prior."""
-    link = UnitLink.of(evidence.required_click_model, evidence.rows)
+    link = RelevanceScale.of(evidence.required_click_model, evidence.rows)
     return link.weights(*shrink(link, *stacked_prior(link, evidence.folds)))
 
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators.estimator import CLICKS, Fold
-from affinerank.estimators.relevance_scale import LEAST_RATE, UnitLink
+from affinerank.estimators.relevance_scale import LEAST_RATE, RelevanceScale
 from affinerank.support.arrays import Bools, Floats, Ints, sigmoid
 from affinerank.support.threads import one_blas_thread
 
@@ -45,7 +45,7 @@ DOCS_AT_ONCE = 2**17  # bounds the memory that expectations take
 Column = tuple[Floats, int]  # of documents, with its coefficient's sign; 0: either
 
 
-def stacked_prior(link: UnitLink, folds: Sequence[Fold]) -> tuple[Floats, Floats]:
+def stacked_prior(link: RelevanceScale, folds: Sequence[Fold]) -> tuple[Floats, Floats]:
     """Combine the rankers of each fold; without any, by the rank shown alone.
 
     Returns mean and variance ``[n_docs]`` of relevance, as other queries have it.
@@ -56,7 +56,7 @@ def stacked_prior(link: UnitLink, folds: Sequence[Fold]) -> tuple[Floats, Floats
     odd = np.arange(rows.n_queries) % 2 == 1
     folds = folds or [Fold(odd, ~odd, {}), Fold(~odd, odd, {})]
 
-    def expected(fold: Fold, weighing: UnitLink) -> Floats:
+    def expected(fold: Fold, weighing: RelevanceScale) -> Floats:
         query = weighing.rows.query_of_doc
         own = _columns(fold, query, size, rank[fold.docs(rows.query_of_doc)])
         return explain(standard(own, fold.weighs[query]), weighing)
@@ -65,7 +65,9 @@ def stacked_prior(link: UnitLink, folds: Sequence[Fold]) -> tuple[Floats, Floats
 
 
 def prior_of(
-    link: UnitLink, folds: Sequence[Fold], expected: Callable[[Fold, UnitLink], Floats]
+    link: RelevanceScale,
+    folds: Sequence[Fold],
+    expected: Callable[[Fold, RelevanceScale], Floats],
 ) -> tuple[Floats, Floats]:
     """Take what each fold expects of the queries it predicts; how far off, by moments.
 
@@ -85,10 +87,10 @@ def prior_of(
     return mean, rho * mean * (1.0 - mean)
 
 
-def part_of(link: UnitLink, queries: Bools) -> UnitLink:
+def part_of(link: RelevanceScale, queries: Bools) -> RelevanceScale:
     """Keep the clicks on some queries."""
     used = np.flatnonzero(queries[link.rows.query])
-    return UnitLink(link.rows.select(used), link.alpha[used], link.beta[used])
+    return RelevanceScale(link.rows.select(used), link.alpha[used], link.beta[used])
 
 
 def log_rank(rows: ClickRows) -> Floats:
@@ -127,7 +129,7 @@ def standard(columns: Iterable[Column], some: Bools) -> list[Column]:
     return [*found, (np.ones(len(some)), 0)]
 
 
-def explain(columns: Sequence[Column], link: UnitLink) -> Floats:
+def explain(columns: Sequence[Column], link: RelevanceScale) -> Floats:
     """``[n_docs]`` relevance, averaged over the uncertainty of the coefficients.
 
     Coefficients by maximum likelihood of the clicks, each of the sign that makes sense,
@@ -222,7 +224,7 @@ def _polished(
     return w
 
 
-def spread_around(mean: Floats, link: UnitLink) -> float:
+def spread_around(mean: Floats, link: RelevanceScale) -> float:
     r"""How much relevance varies around the prior mean, by moments.
 
     With :math:`z = c - n p`, :math:`E z^2 = n p (1 - p) + n (n - 1) \alpha^2 u`.

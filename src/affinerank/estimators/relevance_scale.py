@@ -20,7 +20,7 @@ LEAST_RATE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UnitLink:
+class RelevanceScale:
     """Click rates as a function of relevance in [0, 1]: alpha relevance + beta.
 
     Attributes:
@@ -38,7 +38,7 @@ class UnitLink:
     span: float = 1.0
 
     @classmethod
-    def of(cls, click_model: ClickModel, rows: ClickRows) -> UnitLink:
+    def of(cls, click_model: ClickModel, rows: ClickRows) -> RelevanceScale:
         """Bring alpha and beta of each row into the gauge."""
         alpha, beta = click_model.at(rows)
         low, high = click_model.span or possible_span(alpha, beta, rows.impressions)

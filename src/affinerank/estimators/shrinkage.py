@@ -22,14 +22,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from affinerank.estimators.relevance_scale import UnitLink
+from affinerank.estimators.relevance_scale import RelevanceScale
 from affinerank.support.arrays import Floats
 
 LEAST_SPREAD = 1e-6
 
 
 def shrink(
-    link: UnitLink, mean: Floats, variance: Floats
+    link: RelevanceScale, mean: Floats, variance: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Weigh own clicks against the prior ``mean`` and ``variance [n_docs]``.
 

@@ -79,7 +79,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ValueEstimate:
     """A value, or the difference of two, with both intervals.
 
     Attributes:
@@ -119,7 +119,7 @@ def estimate(
     *,
     bounds: bool = False,
     predicted: Predicted | None = None,
-) -> Estimate:
+) -> ValueEstimate:
     """Estimate the value of rank weights ``[n_docs]``, positive or negative.
 
     Args:
@@ -133,19 +133,19 @@ def estimate(
     given = weights.share[query] * rank_weights
     clicking = float(np.sum(given**2 * np.where(weights.known, weights.variance, 0.0)))
 
-    def at(relevance: Floats | float) -> Estimate:
+    def at(relevance: Floats | float) -> ValueEstimate:
         values = by_query(weights, rank_weights, query, relevance)
         value = float(weights.share @ values)
         sessions = Interval.around(value, clicking, np.inf)
         queries = _over_queries(value, values, weights.share)
-        return Estimate(value, value, sessions, queries)
+        return ValueEstimate(value, value, sessions, queries)
 
     if predicted is not None:
         value = at(predicted.relevance).least
         open_ = predicted.error(np.where(weights.known, 0.0, given))
         sessions = Interval.around(value, clicking + open_, np.inf)
         queries = _without_groups(value, weights, rank_weights, predicted)
-        return Estimate(value, value, sessions, queries)
+        return ValueEstimate(value, value, sessions, queries)
     if not bounds:
         return at(0.0)
     signs = rank_weights < 0, rank_weights > 0
@@ -155,7 +155,7 @@ def estimate(
         Interval(a.low, b.high, max(a.standard_error, b.standard_error))
         for a, b in spans
     )
-    return Estimate(low.least, high.most, *ends)
+    return ValueEstimate(low.least, high.most, *ends)
 
 
 def by_query(
@@ -263,9 +263,9 @@ class Decision:
 
 
 def decide(
-    difference: Estimate,
+    difference: ValueEstimate,
     clicks: int,
-    second: Estimate | None = None,
+    second: ValueEstimate | None = None,
     *,
     lists_moved: bool = False,
 ) -> Decision:

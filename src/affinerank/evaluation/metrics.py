@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from affinerank.output.blocks import Tabular
+from affinerank.output.blocks import Summary
 from affinerank.support.arrays import Floats, Ints
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.lists import (
@@ -194,7 +194,7 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MetricValues(Tabular):
+class MetricValues(Summary):
     """A metric's value for each query; NaN where the query was skipped."""
 
     metric: Metric

@@ -57,7 +57,7 @@ from affinerank.estimators.prior import (
     stacked_prior,
     standard,
 )
-from affinerank.estimators.relevance_scale import UnitLink
+from affinerank.estimators.relevance_scale import RelevanceScale
 from affinerank.estimators.shrinkage import shrink
 from affinerank.evaluation.rank_weights import ranks_of
 from affinerank.support.arrays import Bools, Floats, Ints
@@ -140,7 +140,7 @@ def predict(
         scores: ``[n_docs]`` of the ranker that is judged.
         groups: Of the jackknife; with 0, relevance alone is asked for, not its error.
     """
-    link = UnitLink.of(click_model, rows)
+    link = RelevanceScale.of(click_model, rows)
     near = _columns(rows, folds, scores)
     columns = [*near, (_rank_shown(rows), -1)]
     m, alike = _expected(columns, link)
@@ -164,7 +164,7 @@ def predict(
     )
 
 
-def _expected(columns: Sequence[Column], link: UnitLink) -> tuple[Floats, Floats]:
+def _expected(columns: Sequence[Column], link: RelevanceScale) -> tuple[Floats, Floats]:
     """``[n_docs]`` relevance by all columns, and what is alike within queries."""
     shown = _shown(link.rows)
     others, alike = _others(link, explain(standard(columns, shown), link))
@@ -198,7 +198,7 @@ def _rank_shown(rows: ClickRows) -> Floats:
     return np.where(_shown(rows), log_rank(rows), np.maximum(mean[query], 0.0))
 
 
-def _others(link: UnitLink, m: Floats) -> tuple[Floats, Floats]:
+def _others(link: RelevanceScale, m: Floats) -> tuple[Floats, Floats]:
     """What clicks on the other documents of a query say of a document.
 
     Returns:
@@ -232,7 +232,7 @@ def by_information(
     of other queries expect. Own clicks have no part in h, so that the weighted mean of
     a document's corrected rows is unbiased.
     """
-    link, (alpha, beta) = UnitLink.of(click_model, rows), click_model.at(rows)
+    link, (alpha, beta) = RelevanceScale.of(click_model, rows), click_model.at(rows)
     rate = link.rate(stacked_prior(link, folds)[0])
     return corrected(rows, slopes_by_information(alpha, rate, rows), beta)
 

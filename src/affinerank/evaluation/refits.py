@@ -36,7 +36,7 @@ from affinerank.clicks.models.trust import EstimatedBy
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Weights
 from affinerank.estimators.correction import mean_click_rate
-from affinerank.evaluation.click_value import Estimate, Interval, by_query
+from affinerank.evaluation.click_value import Interval, ValueEstimate, by_query
 from affinerank.evaluation.never_shown import Predicted
 from affinerank.support.arrays import Bools, Floats, Matrix, Rng
 from affinerank.support.errors import (
@@ -45,7 +45,7 @@ from affinerank.support.errors import (
     ConfigError,
     DataError,
 )
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.threads import one_blas_thread, usable_cores
 
 REPLICATES = 20
@@ -154,8 +154,8 @@ def estimate_differences(
     *,
     replicates: int = REPLICATES,
     rng: Rng,
-    progress: Progress = quiet,
-) -> list[Estimate]:
+    progress: Progress = no_progress,
+) -> list[ValueEstimate]:
     """Estimate differences of rankings with users that were estimated.
 
     Args:
@@ -179,7 +179,7 @@ def estimate_differences(
     found = []
     for value, *spread in zip(values.tolist(), *variances.tolist(), strict=True):
         intervals = [Interval.around(value, v, replicates - 1) for v in spread]
-        found.append(Estimate(value, value, *intervals))
+        found.append(ValueEstimate(value, value, *intervals))
     return found
 
 

@@ -23,7 +23,7 @@ from scipy import stats
 
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Weights
-from affinerank.evaluation.click_value import LEVEL, Estimate, Interval
+from affinerank.evaluation.click_value import LEVEL, Interval, ValueEstimate
 from affinerank.support.arrays import Floats, Ints, joint
 
 
@@ -87,8 +87,8 @@ class UserClusters:
         return of_users / alone, max(of_users - within, 0.0) / alone
 
     def widen(
-        self, found: Estimate, rows: ClickRows, weights: Weights, given: Floats
-    ) -> Estimate:
+        self, found: ValueEstimate, rows: ClickRows, weights: Weights, given: Floats
+    ) -> ValueEstimate:
         """Cluster both intervals of an estimate of ``given`` rank weights."""
         effect, across = self.effects(rows, weights, given)
         quantile = (1 + LEVEL) / 2
@@ -105,7 +105,7 @@ class UserClusters:
         )
 
 
-def _times(found: Estimate, interval: Interval, factor: float) -> Interval:
+def _times(found: ValueEstimate, interval: Interval, factor: float) -> Interval:
     """Stretch an interval from its value, or from its bounds."""
     low = found.least - factor * (found.least - interval.low)
     high = found.most + factor * (interval.high - found.most)

@@ -52,8 +52,8 @@ from affinerank.rankers.trees import lightgbm as trees
 from affinerank.rankers.trees.nodes import Tree
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import ConfigError, DataError
-from affinerank.support.files import PathLike, writable, written_whole
-from affinerank.support.registry import Table
+from affinerank.support.files import PathLike, atomic_write, writable
+from affinerank.support.registry import Registry
 
 ONNX = "onnx"
 TREES = trees.ROW.name
@@ -189,8 +189,8 @@ def export_ranker(
     }
     text = json.dumps(description, indent=2) + "\n"
     with (
-        written_whole(path_of_description) as unfinished_description,
-        written_whole(path_of_file) as unfinished_file,
+        atomic_write(path_of_description) as unfinished_description,
+        atomic_write(path_of_file) as unfinished_file,
     ):
         unfinished_file.write_bytes(file.content)
         unfinished_description.write_text(text)
@@ -469,7 +469,7 @@ def _engine_format(name: str, engine: TreeEngine) -> Format:
     return Format(name, engine.title, "the file", writers)
 
 
-FORMATS: Table[Format] = Table(
+FORMATS: Registry[Format] = Registry(
     "export format",
     Format(ONNX, "ONNX", "the file", {"add_to_onnx": _onnx}, holds_blends=True),
     Format(TREES, "LightGBM text", "the caller", {"text": _text}),

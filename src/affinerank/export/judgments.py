@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from affinerank.support.errors import DataError
-from affinerank.support.files import PathLike, written_whole
+from affinerank.support.files import PathLike, atomic_write
 
 Rows = list[tuple[str, str, int]]  # query, document, grade
 
@@ -55,7 +55,7 @@ def save_judgments(
     grade = np.minimum((share * (grades + 1)).astype(int), grades)
     names = (map(str, kept[name].to_pylist()) for name in ("query_id", "doc_id"))
     rows = list(zip(*names, grade.tolist(), strict=True))
-    with written_whole(Path(path)) as aside:
+    with atomic_write(Path(path)) as aside:
         aside.write_text(JUDGMENTS[to](rows), encoding="utf-8")
     numbers = enumerate(np.bincount(grade, minlength=grades + 1))
     return {

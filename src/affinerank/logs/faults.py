@@ -20,18 +20,18 @@ from ibis import _
 
 from affinerank.engines.engine import (
     engine_errors,
-    gathered,
     hashed,
     in_parts,
+    integer_totals,
     is_duckdb,
-    totals,
-    watched,
-    whole,
+    materialised,
+    union_all,
+    with_progress,
 )
 from affinerank.logs.schema import session_keys
 from affinerank.support.errors import DataError
 from affinerank.support.limits import ID_BYTES, MAX_RANK, MOST_VALUE
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 
 # DuckDB's first pass keeps the ranks of a session as bits of two integers.
 WORD = 63  # ranks to an integer; its highest bit is free for something else
@@ -108,7 +108,7 @@ class LogFaultsError(DataError):
 
 
 @engine_errors("the log")
-def validate(*log: ir.Table, progress: Progress = quiet) -> LogReport:
+def validate(*log: ir.Table, progress: Progress = no_progress) -> LogReport:
     """Look for faults and peculiarities of a log, or of parts without common queries.
 
     DuckDB sees in one pass which kinds there may be, and in which sessions; only those
@@ -151,12 +151,12 @@ def without_bad_sessions(
     Rows without a session are left out too, and belong to none. Only the report's
     suspects are looked at, where they are known.
     """
-    by_session = in_parts(whole(parts), "session_id", report.rows)
+    by_session = in_parts(union_all(parts), "session_id", report.rows)
     if (few := report.suspects) is not None:
         by_session = [part.semi_join(few, "session_id") for part in by_session]
-    bad = gathered([_bad_sessions(part) for part in by_session])
+    bad = materialised([_bad_sessions(part) for part in by_session])
     good = [p.filter(~_row_fault(p)).anti_join(bad, "session_id") for p in parts]
-    return good, totals(bad, n=bad.count())["n"]
+    return good, integer_totals(bad, n=bad.count())["n"]
 
 
 def _bad_sessions(log: ir.Table) -> ir.Table:
@@ -200,26 +200,31 @@ class _Glance:
         if not is_duckdb(parts[0]):
             return cls(parts)
         backend, seen, done = parts[0].get_backend(), [], 0
-        rows = [totals(part, n=_.count())["n"] for part in parts]
+        rows = [integer_totals(part, n=_.count())["n"] for part in parts]
         for part, size in zip(parts, rows, strict=True):
-            with watched(part, progress, "checking the log", size, done, sum(rows)):
-                seen.append(gathered([backend.sql(_glance(part))]))
+            with with_progress(
+                part, progress, "checking the log", size, done, sum(rows)
+            ):
+                seen.append(materialised([backend.sql(_glance(part))]))
             done += size
-        table = whole(seen)
+        table = union_all(seen)
         sums = {name: _[name].sum() for name in ("odd", "alike", "ragged")}
-        found = totals(table, sessions=_.count(), **sums)
+        found = integer_totals(table, sessions=_.count(), **sums)
         if len(parts) > 1:  # a session of several queries may be in several parts
             by_session = in_parts(table, "session_id", found["sessions"])
-            n = sum(totals(each, n=_.session_id.nunique())["n"] for each in by_session)
+            n = sum(
+                integer_totals(each, n=_.session_id.nunique())["n"]
+                for each in by_session
+            )
             if n < found["sessions"]:
-                return cls(in_parts(whole(parts), "session_id", done))
+                return cls(in_parts(union_all(parts), "session_id", done))
         if found["alike"]:
             table = _confirm_repeated_documents(parts, table)
-            found |= totals(table, alike=_.alike.sum())
+            found |= integer_totals(table, alike=_.alike.sum())
         glance = cls(parts, done, **found)
         some = _.alike if glance.mostly_ragged else _.alike | _.ragged
         suspects = table.filter(some).select("session_id", "alike", "ragged")
-        suspects = gathered([suspects])
+        suspects = materialised([suspects])
         for each in seen:  # counting needs the memory
             backend.raw_sql(f"DROP TABLE {each.get_name()}")
         return replace(glance, suspects=suspects)
@@ -295,11 +300,11 @@ def _confirm_repeated_documents(
     examined = fingerprinted.group_by("documents").agg(
         session_id=_.session_id.min(), size=_["size"].max()
     )
-    examined = gathered([examined])
+    examined = materialised([examined])
 
     # The list of a session's documents stays in memory, unlike other groups.
-    rows = 4 * totals(examined, n=_["size"].sum())["n"]
-    repeated = gathered(
+    rows = 4 * integer_totals(examined, n=_["size"].sum())["n"]
+    repeated = materialised(
         [
             _fingerprints_with_repeats(part.join(few, "session_id"))
             for part in parts
@@ -366,7 +371,7 @@ class _Search:
         numbers, first = Counter[str](), dict[str, ir.Table]()
         sums = {name: rule.holds.sum() for name, rule in rules.items()}
         for part in parts:
-            found = totals(grouped(part), all=_.count(), **sums)
+            found = integer_totals(grouped(part), all=_.count(), **sums)
             numbers.update(found)
             first = {name: part for name in found if found[name]} | first
         return cls(grouped, rules, numbers, first)

@@ -12,7 +12,7 @@ import ibis
 import ibis.expr.types as ir
 from ibis import _
 
-from affinerank.engines.engine import gathered
+from affinerank.engines.engine import materialised
 from affinerank.logs.faults import WORD
 from affinerank.logs.schema import CONTEXT
 
@@ -55,7 +55,7 @@ def _add_last_click_by_bits(log: ir.Table) -> ir.Table:
     by_session = clicks.group_by("session_id").agg(
         low_clicks=_.low_clicks.bit_or(), high_clicks=_.high_clicks.bit_or()
     )
-    log = log.left_join(gathered([by_session]), "session_id")
+    log = log.left_join(materialised([by_session]), "session_id")
 
     # The clicks above this rank.
     bits_above = (one << ((log["rank"] - 1) % WORD)) - 1

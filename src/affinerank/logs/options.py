@@ -18,7 +18,12 @@ import ibis
 import ibis.expr.types as ir
 
 from affinerank.defaults import POLICY
-from affinerank.engines.engine import engine_errors, in_byte_order, met, read_as
+from affinerank.engines.engine import (
+    engine_errors,
+    filter_by_sql,
+    in_byte_order,
+    read_as,
+)
 from affinerank.logs.schema import RANDOMISED
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.settings import require_at_least
@@ -26,7 +31,7 @@ from affinerank.support.settings import require_at_least
 IDS = ("session_id", "query_id", "doc_id")
 REQUIRED = (*IDS, "rank", "clicked")
 OPTIONAL = ("ranker", "timestamp", "user_id", "segment", "propensity", "policy")
-OF_A_LOG = ("session_id", "rank", "clicked")  # and of no table of features
+LOG_COLUMNS = ("session_id", "rank", "clicked")  # and of no table of features
 NO_POLICY = ("", POLICY, "none")  # what a log calls the ranker's own list
 
 
@@ -124,7 +129,7 @@ def normalised(
     """
     if options.where is not None:
         with engine_errors("--where"):
-            table = met(table, options.where)
+            table = filter_by_sql(table, options.where)
     log = _named(table, options)
     between = options.since is not None or options.until is not None
     if between:
@@ -171,9 +176,10 @@ def _named(table: ir.Table, options: LogOptions) -> ir.Table:
                     "these are counts already; audit, estimate, debias and train read "
                     "them as they are"
                 )
-            if not any(options.name_of(n) in table.columns for n in OF_A_LOG):
+            if not any(options.name_of(n) in table.columns for n in LOG_COLUMNS):
                 raise DataError(
-                    f"there is none of a log's columns ({', '.join(OF_A_LOG)}), only "
+                    f"there is none of a log's columns ({', '.join(LOG_COLUMNS)}), "
+                    "only "
                     f"{', '.join(table.columns[:12])}; name them with --column "
                     "rank=NAME, or, if this is a table of features, count the log and "
                     "give this one to train as --data"

@@ -12,7 +12,7 @@ from affinerank.support.errors import ConfigError
 ROWS_SHOWN = 10
 
 
-class Tabular:
+class Summary:
     """What can be said in a line, and shown in rows.
 
     A class gives ``_line()``, its sizes in words, and ``_rows()``, plain data.

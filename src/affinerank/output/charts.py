@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from affinerank.support.errors import ConfigError
-from affinerank.support.files import written_whole
+from affinerank.support.files import atomic_write
 
 Spec = dict[str, Any]
 # Endings of the files that figures are written in, with options of the converter.
@@ -42,7 +42,7 @@ def save_figure(spec: Spec, path: Path) -> None:
     ending = figure_format(path)
     convert = getattr(vl_convert, f"vegalite_to_{ending[1:]}")
     drawn = convert(json.dumps(spec), **FORMATS[ending])
-    with written_whole(path) as aside:
+    with atomic_write(path) as aside:
         aside.write_bytes(drawn.encode() if isinstance(drawn, str) else drawn)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from affinerank.bias import METHODS, Estimate, EstimationSettings, Method
-from affinerank.bias.gauge import error_by_row, gauge_error
+from affinerank.bias.gauge import click_model_error, error_by_row
 from affinerank.bias.method import AUTO
 from affinerank.bias.overlap import Overlap, moved_rows, overlap_of
 from affinerank.bias.pooling import LEAST_CLICKS, RankPools, pool_ranks
@@ -19,14 +19,14 @@ from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.holdout import matched_rows, train_part
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
 from affinerank.defaults import METHOD, METHOD_FROM_CLICKED_LISTS, METHOD_FROM_SWAPS
 from affinerank.support.arrays import Matrix
 from affinerank.support.errors import ConfigError, warn
 from affinerank.support.large_arrays import taken
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def estimate_click_model(
     *,
     settings: EstimationSettings | None = None,
     truth: TrustModel | None = None,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Estimate:
     """Estimate how users click, and report how good the estimate is.
 
@@ -67,7 +67,7 @@ def estimate_from_rows(
     *,
     settings: EstimationSettings | None = None,
     truth: TrustModel | None = None,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Estimate:
     """Choose a method, estimate how users click, and note how on the users.
 
@@ -105,7 +105,7 @@ def estimate_from_rows(
     click_model = _noted(found.click_model, about, by)
     error = None
     if isinstance(truth, TrustModel) and isinstance(click_model, TrustModel):
-        error = gauge_error(click_model, truth, found.pools.impressions)
+        error = click_model_error(click_model, truth, found.pools.impressions)
     elif truth is not None:
         error = error_by_row(click_model, truth, rows)
     return replace(
@@ -124,7 +124,7 @@ def check_click_model_against_log(
     """Warn where a log clearly prefers other users to those given."""
     from affinerank.bias.mixture.comparison import hold_against_log
 
-    given = rows_of(train_part(counts)), click_model, LEAST_CLICKS
+    given = join_counts(train_part(counts)), click_model, LEAST_CLICKS
     doubt = hold_against_log(*given, stage_rng("held out", seed))
     if doubt is not None and doubt.clear:
         warn(

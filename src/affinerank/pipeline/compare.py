@@ -59,14 +59,14 @@ from affinerank.defaults import (
     NETWORK,
     QUICK,
     RANKER,
-    RECIPE,
     RELEVANT_ABOVE,
     TREES,
+    TUNING,
 )
 from affinerank.estimators import Weights
 from affinerank.evaluation.click_value import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
-from affinerank.pipeline.second_evaluator import second_judge
+from affinerank.pipeline.second_evaluator import second_evaluator
 from affinerank.pipeline.train import Trained, ranker_settings, train
 from affinerank.pipeline.train_members import ONE_HOT, member_plans
 from affinerank.pipeline.tuning import LEAST_QUERIES
@@ -77,7 +77,7 @@ from affinerank.rankers.ranker import MemberPlan, score
 from affinerank.support.arrays import Floats, Ids, Ints, Rng
 from affinerank.support.arrow import arrow_column
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError, warn
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
 
 COMPARED = (ESTIMATOR, CORRECTION, BASELINE)
@@ -138,7 +138,7 @@ class ChoiceSettings:
     budget: float = 300.0
     seed: int = 0
     folds: int = FOLDS
-    recipe: str = RECIPE
+    recipe: str = TUNING
     scaling: str | None = None
     categories: str | None = None
     rates: Sequence[float] | None = None
@@ -352,7 +352,7 @@ def train_chosen(
     *,
     settings: ChoiceSettings | None = None,
     strict: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> tuple[Trained, Choice]:
     """Compare candidates on held-out queries, and train the best on all queries.
 
@@ -476,7 +476,7 @@ def hold_out(
     settings: ChoiceSettings,
     started: float | None = None,
     strict: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> tuple[dict[str, Floats], ClickRows, int]:
     """Score each part of the queries by rankers trained on the other parts.
 
@@ -698,7 +698,9 @@ def judge_all(
     query = rows.query_of_doc
     corrected = weigh(rows, CORRECTION, click_model)
     first_rows = _judge_candidates(CORRECTION, corrected, added_weights, query)
-    second_name, second_weights = second_judge(rows, list(scores.values()), click_model)
+    second_name, second_weights = second_evaluator(
+        rows, list(scores.values()), click_model
+    )
     second_rows = _judge_candidates(second_name, second_weights, added_weights, query)
     return [*first_rows, *second_rows]
 

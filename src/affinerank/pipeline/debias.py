@@ -21,11 +21,11 @@ from affinerank.defaults import ESTIMATOR
 from affinerank.estimators import Estimator, Fold, Weights
 from affinerank.estimators.click_value import value_variance
 from affinerank.estimators.correction import standard_error
-from affinerank.pipeline.out_of_fold import Log, learn_quickly
+from affinerank.pipeline.out_of_fold import RankerJob, train_quickly
 from affinerank.pipeline.weighing import learns_of, rows_named, weigh, with_clip
 from affinerank.support.errors import DataError
-from affinerank.support.files import PathLike, written_whole
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.files import PathLike, atomic_write
+from affinerank.support.progress import Progress, no_progress
 
 ESTIMATED_BY = "affinerank.estimator"
 GAUGE = "affinerank.gauge"
@@ -39,7 +39,7 @@ def debias(
     estimator: str = ESTIMATOR,
     clip: str | float | None = None,
     seed: int = 0,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> pa.Table:
     """Estimate the relevance of each document from its clicks.
 
@@ -82,8 +82,8 @@ def debias(
         rows = matched_rows(part, data)
         folds: Sequence[Fold] = ()
         if data is not None and (click_model is not None or not row.needs_click_model):
-            log = Log(rows, click_model, learns_of(spec), seed)
-            folds = learn_quickly(log, data, progress)
+            log = RankerJob(rows, click_model, learns_of(spec), seed)
+            folds = train_quickly(log, data, progress)
         weights = weigh(rows, spec, click_model, folds=folds)
         found = _labels(rows, ids_of(part, data), weights)
         if split is not None:
@@ -107,7 +107,7 @@ def save_labels(labels: pa.Table, path: PathLike) -> dict[str, Any]:
                 f"{path}: {name} would not be finite: clicks are divided by too little "
                 "at some rank; clip (--clip), or check alpha of the users"
             )
-    with written_whole(Path(path)) as aside:
+    with atomic_write(Path(path)) as aside:
         pq.write_table(labels, aside, compression="zstd")
     metadata = labels.schema.metadata
     return {

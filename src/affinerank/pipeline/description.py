@@ -15,7 +15,7 @@ from affinerank.pipeline.production import PRODUCTION_QUERIES, train_production_
 from affinerank.rankers.ranker import score
 from affinerank.support.errors import DataError
 from affinerank.support.lists import mean_by_rank, ranks_by_score
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 
 RANKS_SHOWN = 10
 
@@ -27,7 +27,7 @@ def profile_production(
     draws: int = 5,
     relevant_above: float = RELEVANT_ABOVE,
     seed: int = 0,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Train ``draws`` production rankers; tell what each puts where, as plain data.
 
@@ -60,7 +60,7 @@ def describe(
     split: Split | None = None,
     relevant_above: float = RELEVANT_ABOVE,
     seed: int = 0,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Describe a data set, and how a production ranker orders it, as plain data."""
     progress("reading", 0, 1)

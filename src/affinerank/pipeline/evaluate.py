@@ -12,7 +12,7 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import RELEVANT_ABOVE
 from affinerank.evaluation.metrics import Metric, MetricValues
 from affinerank.evaluation.significance import Comparison, compare_queries, conclude
-from affinerank.output.blocks import Tabular
+from affinerank.output.blocks import Summary
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
 from affinerank.support.arrays import Bools
@@ -20,7 +20,7 @@ from affinerank.support.errors import DataError
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ByLabels(Tabular):
+class ByLabels(Summary):
     """Rankers judged by labels, each compared with the first.
 
     Attributes:

@@ -15,7 +15,7 @@ from affinerank.clicks.models.trust import EstimatedBy
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.holdout import held_part, matched_rows, train_part
 from affinerank.counts.movement import WHAT_TO_LOG, Movement, measure_movement
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import BASELINE, CORRECTION, METHOD
 from affinerank.estimators import Fold, Weights
@@ -26,8 +26,8 @@ from affinerank.evaluation.click_value import (
     LISTS_MOVED,
     MOST_NEVER_SHOWN,
     Decision,
-    Estimate,
     Exposure,
+    ValueEstimate,
     decide,
     estimate,
     exposure,
@@ -59,12 +59,12 @@ from affinerank.evaluation.refits import (
 )
 from affinerank.evaluation.significance import conclude
 from affinerank.evaluation.user_clusters import UserClusters
-from affinerank.output.blocks import Tabular
+from affinerank.output.blocks import Summary
 from affinerank.pipeline.baseline import Baseline, choose_baseline
 from affinerank.pipeline.click_model import filled_features
 from affinerank.pipeline.evaluate import learnt_by
-from affinerank.pipeline.out_of_fold import Log, learn_quickly
-from affinerank.pipeline.second_evaluator import second_judge
+from affinerank.pipeline.out_of_fold import RankerJob, train_quickly
+from affinerank.pipeline.second_evaluator import second_evaluator
 from affinerank.pipeline.weighing import (
     learns_of,
     require_click_model,
@@ -75,7 +75,7 @@ from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import AffineRankError, ConfigError, DataError, warn
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
 from affinerank.support.settings import require_choice
 
@@ -94,7 +94,7 @@ LEAST_QUERIES = 20  # from which relevance of other documents is predicted
 
 
 @dataclass(frozen=True, slots=True)
-class OffPolicySettings:
+class ClickEvaluationSettings:
     """What is estimated from clicks.
 
     Attributes:
@@ -121,7 +121,7 @@ class OffPolicySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedByClicks:
+class RankerClickEvaluation:
     """A ranker's value, and its difference from what was logged.
 
     Attributes:
@@ -142,8 +142,8 @@ class JudgedByClicks:
     never_shown_share: float
     predicted: bool
     exposure: Exposure
-    found: Mapping[str, Estimate]
-    second: Mapping[str, Estimate] = field(default_factory=dict)
+    found: Mapping[str, ValueEstimate]
+    second: Mapping[str, ValueEstimate] = field(default_factory=dict)
     judge: str = ""
 
     @property
@@ -202,7 +202,7 @@ class JudgedByClicks:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ByClicks(Tabular):
+class ClickEvaluation(Summary):
     """Rankers judged by clicks.
 
     Attributes:
@@ -229,7 +229,7 @@ class ByClicks(Tabular):
     queries: int
     sessions: int
     clicks: int
-    rankers: Sequence[JudgedByClicks]
+    rankers: Sequence[RankerClickEvaluation]
     baseline: Baseline
     movement: Movement
     among: str = "all"
@@ -267,10 +267,10 @@ def evaluate_from_clicks(
     data: RankingDataset,
     click_model: ClickModel | None = None,
     *,
-    settings: OffPolicySettings | None = None,
+    settings: ClickEvaluationSettings | None = None,
     estimated_from: tuple[ClickCounts, RankingDataset] | None = None,
-    progress: Progress = quiet,
-) -> ByClicks:
+    progress: Progress = no_progress,
+) -> ClickEvaluation:
     """Judge rankers by held-out clicks on another ranking.
 
     With known users, each ranker has a value; with estimated ones, only its difference
@@ -298,7 +298,7 @@ def evaluate_from_clicks(
             out, the part ``train`` of ``counts``, or else the held-out clicks.
         progress: Called after each refit.
     """
-    how = settings or OffPolicySettings()
+    how = settings or ClickEvaluationSettings()
     require_click_model(how.estimator, click_model)
     held = held_part(counts)
     movement = measure_movement(held)
@@ -309,7 +309,7 @@ def evaluate_from_clicks(
     log = _corrected(rows, data, click_model, how.estimator, how.seed)
     if baseline.ranker is not None:
         of_baseline = held.select("ranker", baseline.ranker)
-        own = rows_of(of_baseline, data).of_queries(~seen)
+        own = join_counts(of_baseline, data).of_queries(~seen)
         log = replace(log, lists={**log.lists, PRODUCTION: _lists_of(own, rows)})
     if "user_bucket" in held.keys and log.weights.slope is None:
         warn(
@@ -317,7 +317,7 @@ def evaluate_from_clicks(
             f"by user; use {CORRECTION}"
         )
     elif "user_bucket" in held.keys:
-        by_user = rows_of(held, data, by_user=True).of_queries(~seen)
+        by_user = join_counts(held, data, by_user=True).of_queries(~seen)
         log = replace(log, clusters=UserClusters(by_user))
     scores = {name: score(ranker, data) for name, ranker in rankers.items()}
     refits = None
@@ -330,7 +330,7 @@ def evaluate_from_clicks(
         refits = {"replicates": how.replicates, "to": to}
     if log.click_model is not None:
         explaining = [*scores.values(), *_uncorrected(rows, data, how.seed)]
-        judge, weights = second_judge(rows, explaining, log.click_model)
+        judge, weights = second_evaluator(rows, explaining, log.click_model)
         other = replace(log, rows=rows.merged(), weights=weights)
         for i, new in enumerate(scores.values()):
             second = {
@@ -340,7 +340,7 @@ def evaluate_from_clicks(
                 for name, lists in log.lists.items()
             }
             found[i] = replace(found[i], second=second, judge=judge)
-    return ByClicks(
+    return ClickEvaluation(
         metric=how.rank_weights.name,
         estimator=how.estimator,
         queries=int(np.count_nonzero(rows.sessions)),
@@ -396,8 +396,8 @@ class _Log:
     clusters: UserClusters | None = None
 
     def valued(
-        self, name: str, new: Floats, settings: OffPolicySettings
-    ) -> JudgedByClicks:
+        self, name: str, new: Floats, settings: ClickEvaluationSettings
+    ) -> RankerClickEvaluation:
         """Estimate the value of a ranking, and its differences from lists."""
         rows, weights, at = self.rows, self.weights, settings.rank_weights
         whole = given = ranked_weights(new, rows, at)
@@ -418,16 +418,18 @@ class _Log:
             found[other] = self.estimate(given - logged_weights(lists, at), **about)
         found["value"] = self.estimate(given, **about)
         never, rests_on = self._never_shown(whole), exposure(rows, weights, given)
-        return JudgedByClicks(name, never, predicted is not None, rests_on, found)
+        return RankerClickEvaluation(
+            name, never, predicted is not None, rests_on, found
+        )
 
     def compared(
         self,
         scores: Mapping[str, Floats],
         click_model: ClickModel,
         source: Source,
-        settings: OffPolicySettings,
+        settings: ClickEvaluationSettings,
         progress: Progress,
-    ) -> list[JudgedByClicks]:
+    ) -> list[RankerClickEvaluation]:
         """Estimate differences from lists with estimated users."""
         rows, weights, at = self.rows, self.weights, settings.rank_weights
         given = {name: ranked_weights(new, rows, at) for name, new in scores.items()}
@@ -458,7 +460,7 @@ class _Log:
         pairs = zip(over.items(), found, strict=True)
         wide = {key: self._clustered(each, own) for (key, own), each in pairs}
         return [
-            JudgedByClicks(
+            RankerClickEvaluation(
                 name,
                 self._never_shown(own),
                 predicts,
@@ -468,7 +470,7 @@ class _Log:
             for name, own in given.items()
         ]
 
-    def estimate(self, given: Floats, **about: Any) -> Estimate:
+    def estimate(self, given: Floats, **about: Any) -> ValueEstimate:
         """Estimate the value of rank weights ``[n_docs]``."""
         found = estimate(self.weights, given, self.rows.query_of_doc, **about)
         return self._clustered(found, given)
@@ -484,7 +486,7 @@ class _Log:
         known, query = self.weights.known, self.rows.query_of_doc
         return over if every else centred(over, known, query)
 
-    def _clustered(self, found: Estimate, given: Floats) -> Estimate:
+    def _clustered(self, found: ValueEstimate, given: Floats) -> ValueEstimate:
         if self.clusters is None:
             return found
         return self.clusters.widen(found, self.rows, self.weights, given)
@@ -500,7 +502,7 @@ def _uncorrected(rows: ClickRows, data: RankingDataset, seed: int) -> list[Float
     if not _can_learn(rows, data):
         return []
     with suppress(AffineRankError):  # a part in which no query was issued
-        folds = learn_quickly(Log(rows, None, (BASELINE,), seed), data)
+        folds = train_quickly(RankerJob(rows, None, (BASELINE,), seed), data)
         scores = out_of_fold(folds, BASELINE, rows)
         return [scores] if scores.any() else []
     return []
@@ -548,7 +550,7 @@ def _corrected(
             learns = learns_of(estimator)
             if not learns and _rests_on_features(rows, data):
                 learns = (EXPLAINED,)
-            folds = learn_quickly(Log(rows, click_model, learns, seed), data)
+            folds = train_quickly(RankerJob(rows, click_model, learns, seed), data)
     # Own rows by information, where a document has several.
     best = estimator == CORRECTION and can_predict(folds)
     best = best and len(np.unique(rows.doc)) < len(rows)
@@ -603,6 +605,6 @@ def _source(
     elif "split" in counts.keys and len(train_part(counts).rank):
         learnt = train_part(counts)
     how = click_model.estimated or EstimatedBy(METHOD, features=True)
-    rows = held if learnt is None else rows_of(learnt, data)
+    rows = held if learnt is None else join_counts(learnt, data)
     features = filled_features(data) if how.features else None
     return Source(rows, how, features, held_out=learnt is None)

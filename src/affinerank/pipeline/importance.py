@@ -16,7 +16,7 @@ from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.importance import REPEATS, Importance, by_permutation
 from affinerank.support.errors import DataError, warn
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
 
 
@@ -29,7 +29,7 @@ def feature_importance(
     estimator: str = CORRECTION,
     repeats: int = REPEATS,
     seed: int = 0,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Importance:
     """Measure what held-out queries lose where a feature is permuted in each list.
 

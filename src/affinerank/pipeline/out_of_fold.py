@@ -21,17 +21,17 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import QUICK
 from affinerank.estimators import Weights
 from affinerank.estimators.estimator import CLICKS, Fold
-from affinerank.estimators.relevance_scale import UnitLink
+from affinerank.estimators.relevance_scale import RelevanceScale
 from affinerank.evaluation.rank_weights import centred
 from affinerank.pipeline.click_model import filled_features
-from affinerank.pipeline.training_lists import Lists, fit_all, side_by_side
+from affinerank.pipeline.training_lists import TrainingLists, fit_all, side_by_side
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import RankerKind, predict_all
 from affinerank.rankers.targets import ClickTargets
 from affinerank.support.arrays import Bools, Floats, Ints, Matrix
 from affinerank.support.large_arrays import passed, release
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
 
 FOLDS = 5
@@ -42,7 +42,7 @@ SLOTS = 8  # ranks of a document that are told apart where clicks are explained
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Log:
+class RankerJob:
     """Clicks that something is learnt from, and what an estimator asks of it."""
 
     rows: ClickRows
@@ -51,15 +51,15 @@ class Log:
     seed: int
 
 
-def learn_in_folds(
-    logs: Sequence[Log],
+def train_out_of_fold(
+    logs: Sequence[RankerJob],
     features: Matrix,
     offsets: Ints,
     *,
     rankers: Sequence[str] = (QUICK,),
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> list[list[Fold]]:
     """Train what each log asks for, all logs at once; return the folds of each.
 
@@ -92,7 +92,9 @@ def learn_in_folds(
             if not learnt:
                 continue
             usable = [job.asked[i] for i in learnt]
-            lists = Lists(job.features, side_by_side([*learnt.values()]), offsets)
+            lists = TrainingLists(
+                job.features, side_by_side([*learnt.values()]), offsets
+            )
             seeds = [logs[places[0]].seed for _, places in usable]
             part, held = lists.part(learns), lists.part(weighs)
             del learnt, lists  # as much memory as the log has
@@ -112,14 +114,14 @@ def learn_in_folds(
     return found
 
 
-def learn_quickly(
-    log: Log, data: RankingDataset, progress: Progress = quiet
+def train_quickly(
+    log: RankerJob, data: RankingDataset, progress: Progress = no_progress
 ) -> list[Fold]:
     """Train what one log asks for, by the quick ranker."""
     if not log.learns:
         return []
     given = [log], filled_features(data), data.offsets
-    [folds] = learn_in_folds(*given, seed=log.seed, progress=progress)
+    [folds] = train_out_of_fold(*given, seed=log.seed, progress=progress)
     return folds
 
 
@@ -160,7 +162,7 @@ class _Job(NamedTuple):
 
 
 def _jobs(
-    logs: Sequence[Log],
+    logs: Sequence[RankerJob],
     rankers: Sequence[str],
     settings: Mapping[str, Any],
     features: Matrix,
@@ -210,18 +212,18 @@ def _with_medians(features: Matrix) -> Matrix:
     return np.where(missing, np.nanmedian(known, axis=0), features)
 
 
-def _targets(name: str, log: Log, queries: Bools) -> Weights | ClickTargets:
+def _targets(name: str, log: RankerJob, queries: Bools) -> Weights | ClickTargets:
     # Relevance is what is expected of other queries; values are a document's own.
     rows, click_model = (
         replace(log.rows, values=None).of_queries(queries),
         log.click_model,
     )
     if name == CLICKS and click_model is not None:
-        return click_targets(UnitLink.of(click_model, rows))
+        return click_targets(RelevanceScale.of(click_model, rows))
     return weigh(rows, name, click_model)
 
 
-def click_targets(link: UnitLink) -> ClickTargets:
+def click_targets(link: RelevanceScale) -> ClickTargets:
     """Lay out clicks by document and slot, for one ranker.
 
     A document has a slot for each rank it was shown at; where these are many, the least

@@ -23,16 +23,16 @@ from affinerank.bias.swap_design import (
 from affinerank.clicks.models import ClickModel
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.holdout import ids_of, train_part
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import CORRECTION, JUDGE
+from affinerank.defaults import CORRECTION, EVALUATOR
 from affinerank.evaluation.rank_weights import DCG_10, logged_weights, shown_weights
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import ConfigError, DataError
-from affinerank.support.files import written_whole
+from affinerank.support.files import atomic_write
 from affinerank.support.lists import discount
 
 TARGET = 0.1
@@ -83,7 +83,7 @@ class SwapPlan:
 
     def save(self, path: Path) -> None:
         """Write the swaps as Parquet, whole or not at all."""
-        with written_whole(path) as aside:
+        with atomic_write(path) as aside:
             pq.write_table(self.table, aside, compression="zstd")
 
 
@@ -114,7 +114,7 @@ def plan_swaps(
         raise ConfigError(f"the target is a standard error above 0, got {target:g}")
     part = train_part(counts)
     # Relevance is estimated from rows with all that users go by; the plan goes by rank.
-    detailed_rows = rows_of(part, data)
+    detailed_rows = join_counts(part, data)
     rows = detailed_rows.merged()
     depth = min(deepest or (DEEPEST_COMPARED if rankers else DEEPEST), rows.depth)
     if depth < 2:
@@ -122,7 +122,7 @@ def plan_swaps(
     alpha, beta = average_by_rank(click_model, detailed_rows, depth)
     if not np.all(alpha > 0):
         raise DataError("swaps are planned for users whose alpha is above 0")
-    found = weigh(detailed_rows, JUDGE, click_model)
+    found = weigh(detailed_rows, EVALUATOR, click_model)
     relevance = np.where(found.known, np.clip(found.weight, 0.0, 1.0), 0.0)
     board = Board.of(rows, alpha, beta, relevance)
     difference = None

@@ -27,13 +27,13 @@ import numpy as np
 from affinerank.clicks.models import ClickModel
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.holdout import train_part
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, ESTIMATOR, RANKER
 from affinerank.evaluation.click_value import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged, ranks_of
 from affinerank.pipeline.compare import ChoiceSettings, hold_out
-from affinerank.pipeline.second_evaluator import second_judge
+from affinerank.pipeline.second_evaluator import second_evaluator
 from affinerank.pipeline.train import Trained, train
 from affinerank.pipeline.weighing import click_model_for, weigh
 from affinerank.rankers.blend import (
@@ -43,7 +43,7 @@ from affinerank.rankers.blend import (
 )
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import ConfigError, DataError, warn
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)  # of the learnt ranker; these are evaluated
 ERRORS = 2.0  # standard errors by which a share must gain
@@ -78,7 +78,7 @@ def train_safe(
     production: str,
     settings: ChoiceSettings | None = None,
     strict: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Trained:
     """Train a ranker that is hardly worse than production, whatever the clicks show.
 
@@ -193,7 +193,7 @@ def _find_safe_share(
         be evaluated, the share is 0 and there are no steps.
     """
     try:
-        if rows_of(train_part(counts), data).n_sessions <= MIN_SESSIONS:
+        if join_counts(train_part(counts), data).n_sessions <= MIN_SESSIONS:
             return 0.0, []
         scores, rows, _ = hold_out(
             counts,
@@ -260,7 +260,7 @@ def evaluate_shares(
     learnt_in_units = learnt_scores / unit_of_learnt
 
     # The relevance of documents, estimated from clicks by each evaluator.
-    second_name, second_weights = second_judge(rows, [learnt_scores], click_model)
+    second_name, second_weights = second_evaluator(rows, [learnt_scores], click_model)
     relevance_by_evaluator = {
         CORRECTION: weigh(rows, CORRECTION, click_model),
         second_name: second_weights,

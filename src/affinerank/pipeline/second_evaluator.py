@@ -21,7 +21,7 @@ RANKS = "rank effects"
 LEAST_CLICKS = 20_000  # from which documents that changed rank tell enough
 
 
-def second_judge(
+def second_evaluator(
     rows: ClickRows, scores: Sequence[Floats], click_model: ClickModel | None
 ) -> tuple[str, Weights]:
     """Correct clicks without these users: by documents that changed rank, if enough.

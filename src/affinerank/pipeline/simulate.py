@@ -22,14 +22,14 @@ from affinerank.rankers.ranker import score
 from affinerank.support.arrays import Matrix
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.lists import ranks_by_score
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
-from affinerank.support.settings import Spec, require_choice
+from affinerank.support.settings import EntrySpec, require_choice
 
 
 def prepare_simulation(
     data: RankingDataset,
-    click_model: ClickModel | Spec | str = CLICK_MODEL,
+    click_model: ClickModel | EntrySpec | str = CLICK_MODEL,
     *,
     rankers: Mapping[str, AnyRanker] | None = None,
     relevance: str = "binary",
@@ -65,14 +65,14 @@ def prepare_simulation(
     )
 
 
-def click_model_of(click_model: ClickModel | Spec | str, depth: int) -> ClickModel:
+def click_model_of(click_model: ClickModel | EntrySpec | str, depth: int) -> ClickModel:
     """Build what a row of ``CLICK_MODELS`` with parameters describes.
 
     A click model stays as it is.
     """
-    if not isinstance(click_model, str | Spec):
+    if not isinstance(click_model, str | EntrySpec):
         return click_model
-    spec = Spec.of(click_model)
+    spec = EntrySpec.of(click_model)
     row = CLICK_MODELS[spec.name]
     return row.make(spec.settings(row.settings), depth)
 
@@ -149,7 +149,7 @@ def simulate(
     save_click_model: Path | None = None,
     context: str = "none",
     seed: int = 0,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Draw sessions, and write their log, their counts, or both.
 

@@ -24,7 +24,7 @@ from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation, wanted_sessions
 from affinerank.support.errors import ConfigError
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
 
 PRODUCTS_SHOWN = 20  # two pages
@@ -111,7 +111,7 @@ def simulate_shop(
     sessions: float | None = None,
     save_click_model: Path | None = None,
     seed: int = 0,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Write the shop's log: of 100 clicks per search, unless another size is asked for.
 

@@ -14,13 +14,13 @@ import numpy as np
 from affinerank.clicks.models import ClickModel
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.holdout import matched_rows, train_part
-from affinerank.counts.rows import ClickRows, Unmatched, rows_of
+from affinerank.counts.rows import ClickRows, Unmatched, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
-from affinerank.defaults import ESTIMATOR, RANKER, RECIPE, RELEVANT_ABOVE
+from affinerank.defaults import ESTIMATOR, RANKER, RELEVANT_ABOVE, TUNING
 from affinerank.estimators import Fold, Weights
-from affinerank.output.blocks import Tabular
-from affinerank.pipeline.out_of_fold import Log, learn_in_folds
+from affinerank.output.blocks import Summary
+from affinerank.pipeline.out_of_fold import RankerJob, train_out_of_fold
 from affinerank.pipeline.train_members import (
     WeighedLists,
     assemble,
@@ -30,15 +30,15 @@ from affinerank.pipeline.train_members import (
     report,
 )
 from affinerank.pipeline.training_lists import side_by_side
-from affinerank.pipeline.tuning import held_out_queries, require_recipe
+from affinerank.pipeline.tuning import held_out_queries, require_tuning
 from affinerank.pipeline.weighing import (
     click_model_for,
-    judging,
     labels_for,
     learns_of,
     require_clips,
     require_depth,
     rows_named,
+    validation_estimator,
     weigh,
     with_clip,
 )
@@ -50,9 +50,9 @@ from affinerank.rankers.trees.parameters import without_monotone
 from affinerank.support.arrays import Bools
 from affinerank.support.errors import ConfigError
 from affinerank.support.files import new_folder
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
-from affinerank.support.settings import Spec, from_pairs
+from affinerank.support.settings import EntrySpec, from_pairs
 
 if TYPE_CHECKING:
     from affinerank.bias.method import Estimate
@@ -61,7 +61,7 @@ Name = tuple[str, int]  # estimator and seed
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Trained(Tabular):
+class Trained(Summary):
     """Rankers trained together.
 
     Attributes:
@@ -128,14 +128,14 @@ def train(
     clip: str | float | None = None,
     strict: bool = False,
     relevant_above: float = RELEVANT_ABOVE,
-    recipe: str = RECIPE,
+    recipe: str = TUNING,
     scaling: str | None = None,
     categories: str | None = None,
     rates: Sequence[float] | None = None,
     validation: tuple[ClickCounts, RankingDataset] | None = None,
     checkpoint: Path | None = None,
     importance: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Trained:
     """Train a ranker for each estimator and seed, all at once where the kind can.
 
@@ -167,7 +167,7 @@ def train(
     settings = settings or kind.settings()
     _require_settings_of(kind, settings)
     plans = member_plans(ranker, settings, scaling)
-    choose = require_recipe(recipe) and validation is None
+    choose = require_tuning(recipe) and validation is None
     require_clips(estimators, clip)
 
     # The clicks, and how users click.
@@ -190,16 +190,16 @@ def train(
     # The queries that say how long to train, or end it.
     parts, held_out, held = [(rows, data)], None, None
     if validation is not None:
-        held_rows, held_data = rows_of(*validation), validation[1]
+        held_rows, held_data = join_counts(*validation), validation[1]
         parts.append((held_rows, held_data))
-        judges = list(map(judging, specs))
+        judges = list(map(validation_estimator, specs))
         held_weights = weigh_by(judges, held_rows, held_data, [()] * len(specs))
         held_out = WeighedLists(held_data, held_weights)
     elif choose and (importance or kind.patience):
         held = held_out_queries(learnt.shares, seeds[0])
     if importance and held is None and held_out is None:
         raise ConfigError(
-            f"importance needs held-out queries: train by the recipe {RECIPE}, or with "
+            f"importance needs held-out queries: train by the recipe {TUNING}, or with "
             "validation (--patience)"
         )
 
@@ -248,7 +248,7 @@ def train(
 
 
 def _out_of_fold(
-    specs: Sequence[Spec],
+    specs: Sequence[EntrySpec],
     rows: ClickRows,
     click_model: ClickModel | None,
     data: RankingDataset,
@@ -261,12 +261,12 @@ def _out_of_fold(
 
     What they say of a document is not served, so they may scale within its list.
     """
-    logs = [Log(rows, click_model, learns_of(spec), seed) for spec in specs]
+    logs = [RankerJob(rows, click_model, learns_of(spec), seed) for spec in specs]
     if not any(log.learns for log in logs):
         return [[] for _ in logs]
     fills = not RANKERS[kind.prior[0]].reads_missing
     mapping = FeatureMapping.fit(data, impute=fills, one_hot=FREQUENT)
-    return learn_in_folds(
+    return train_out_of_fold(
         logs,
         mapping.apply(data).features,
         data.offsets,
@@ -287,7 +287,7 @@ def _require_settings_of(kind: RankerKind, settings: object) -> None:
 
 
 def _weighed(
-    specs: Sequence[Spec],
+    specs: Sequence[EntrySpec],
     rows: ClickRows,
     data: RankingDataset,
     folds: Sequence[Sequence[Fold]],

@@ -12,8 +12,8 @@ import numpy as np
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
 from affinerank.estimators import Weights
-from affinerank.pipeline.training_lists import Lists, fit_all
-from affinerank.pipeline.tuning import fit_chosen
+from affinerank.pipeline.training_lists import TrainingLists, fit_all
+from affinerank.pipeline.tuning import tune_then_train
 from affinerank.rankers import RANKERS
 from affinerank.rankers.blend import AnyRanker, Blend, spread_within_lists
 from affinerank.rankers.ranker import (
@@ -27,7 +27,7 @@ from affinerank.rankers.trees.parameters import for_features
 from affinerank.support import limits
 from affinerank.support.arrays import Bools, Floats
 from affinerank.support.errors import ConfigError, DataError, warn
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.settings import require_choice
 
 ONE_HOT = "one-hot"
@@ -51,11 +51,11 @@ class WeighedLists:
         """``[n_rankers, n_queries]`` share of the sessions."""
         return np.stack([own.share for own in self.weights])
 
-    def mapped(self, mapping: FeatureMapping) -> Lists:
+    def mapped(self, mapping: FeatureMapping) -> TrainingLists:
         """Return the lists as a model with this mapping reads them."""
         data = mapping.apply(self.data)
         codes = [i for i, n in enumerate(data.feature_names) if n in data.categories]
-        return Lists.of(data.features, data.offsets, self.weights, codes)
+        return TrainingLists.of(data.features, data.offsets, self.weights, codes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +123,7 @@ def fit_members(
     rates: Sequence[float] | None = None,
     checkpoint: Path | None = None,
     keep_outside: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> list[FittedMember]:
     """Train each member of all rankers on the same weights.
 
@@ -159,7 +159,7 @@ def fit_members(
         lists = learnt.mapped(mapping)
         try:
             if choose:
-                fitted = fit_chosen(
+                fitted = tune_then_train(
                     plan.ranker,
                     lists,
                     held,

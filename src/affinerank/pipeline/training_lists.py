@@ -15,11 +15,11 @@ from affinerank.rankers.ranker import Fitted
 from affinerank.rankers.targets import ClickTargets, Targets, Validation
 from affinerank.support.arrays import Bools, Ints, Matrix
 from affinerank.support.large_arrays import taken
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lists(Validation):
+class TrainingLists(Validation):
     """Queries as rankers read them, with what each ranker learns there.
 
     Attributes:
@@ -39,21 +39,21 @@ class Lists(Validation):
         offsets: Ints,
         weights: Sequence[Weights],
         categories: Sequence[int] = (),
-    ) -> Lists:
+    ) -> TrainingLists:
         """Put the weights of each ranker side by side."""
         noisy = [own.slope is not None for own in weights]
         rank = [own.rank for own in weights]
         given = replace(side_by_side(weights), noisy=noisy, rank=rank)
         return cls(features, given, offsets, categories)
 
-    def of_rankers(self, places: Sequence[int]) -> Lists:
+    def of_rankers(self, places: Sequence[int]) -> TrainingLists:
         """Keep what some rankers learn."""
         own = self.targets
         kept: Any = {n: getattr(own, n)[places] for n in ("weights", "known", "share")}
         kept |= {n: [getattr(own, n)[i] for i in places] for n in ("noisy", "rank")}
         return replace(self, targets=replace(own, **kept))
 
-    def part(self, queries: Bools) -> Lists:
+    def part(self, queries: Bools) -> TrainingLists:
         """Keep some queries."""
         sizes, own = np.diff(self.offsets), self.targets
         docs = np.repeat(queries, sizes)
@@ -68,7 +68,7 @@ class Lists(Validation):
         offsets = np.concatenate([[0], np.cumsum(sizes[queries])])
         features = taken(self.features, np.flatnonzero(docs))
         given = features, replace(own, **kept), offsets
-        return Lists(*given, self.categories)
+        return TrainingLists(*given, self.categories)
 
 
 def side_by_side(learnt: Sequence[Any]) -> Any:
@@ -88,14 +88,14 @@ def side_by_side(learnt: Sequence[Any]) -> Any:
 
 def fit_all(
     ranker: str,
-    lists: Lists,
+    lists: TrainingLists,
     *,
     seeds: Sequence[int],
     settings: Any = None,
-    held_out: Lists | None = None,
+    held_out: TrainingLists | None = None,
     lengths: Sequence[int] | None = None,
     checkpoint: Path | None = None,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> list[Fitted]:
     """Train rankers on shared features, one for each of the targets."""
     kind = RANKERS[ranker]

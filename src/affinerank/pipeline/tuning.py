@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from affinerank.defaults import PAPER, RECIPE
-from affinerank.pipeline.training_lists import Lists, fit_all
+from affinerank.defaults import PAPER, TUNING
+from affinerank.pipeline.training_lists import TrainingLists, fit_all
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, Model
 from affinerank.support.arrays import Bools, Floats
 from affinerank.support.errors import warn
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
 from affinerank.support.settings import require_choice
 
@@ -28,10 +28,10 @@ HELD_OUT = 0.2
 LEAST_QUERIES = 10
 
 
-def require_recipe(recipe: str) -> bool:
+def require_tuning(recipe: str) -> bool:
     """Return whether rate and length are to be chosen; reject what is no recipe."""
-    require_choice("recipe", recipe, (RECIPE, PAPER))
-    return recipe == RECIPE
+    require_choice("recipe", recipe, (TUNING, PAPER))
+    return recipe == TUNING
 
 
 class Choice(NamedTuple):
@@ -50,9 +50,9 @@ class Choice(NamedTuple):
     outside: Model
 
 
-def fit_chosen(
+def tune_then_train(
     ranker: str,
-    lists: Lists,
+    lists: TrainingLists,
     held: Bools | None,
     *,
     seeds: Sequence[int],
@@ -60,7 +60,7 @@ def fit_chosen(
     rates: Sequence[float] | None = None,
     checkpoint: Path | None = None,
     keep_outside: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> list[Fitted]:
     """Choose learning rate and length of each ranker, then train it on all queries.
 
@@ -151,7 +151,7 @@ def _without_patience(settings: Any) -> Any:
 
 def _choices(
     ranker: str,
-    lists: Lists,
+    lists: TrainingLists,
     held: Bools,
     seeds: Sequence[int],
     settings: Any,

@@ -12,14 +12,14 @@ from affinerank.clicks.models import ClickModel
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import JUDGE
+from affinerank.defaults import EVALUATOR
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Fold, Weights
 from affinerank.estimators.click_value import valued
 from affinerank.estimators.estimator import parse_clip
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import ConfigError, DataError
-from affinerank.support.progress import Progress, quiet
-from affinerank.support.settings import Spec
+from affinerank.support.progress import Progress, no_progress
+from affinerank.support.settings import EntrySpec
 
 if TYPE_CHECKING:
     from affinerank.bias.method import Estimate
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def weigh(
     rows: ClickRows,
-    estimator: str | Spec,
+    estimator: str | EntrySpec,
     click_model: ClickModel | None = None,
     *,
     labels: Floats | None = None,
@@ -61,7 +61,9 @@ def weigh(
     return valued(found, rows, click_model if row.needs_click_model else None)
 
 
-def require_click_model(estimator: str | Spec, click_model: ClickModel | None) -> None:
+def require_click_model(
+    estimator: str | EntrySpec, click_model: ClickModel | None
+) -> None:
     """Reject an estimator that corrects clicks where nobody says how users click."""
     row, _ = _row(estimator)
     if row.needs_click_model and click_model is None:
@@ -72,20 +74,22 @@ def require_click_model(estimator: str | Spec, click_model: ClickModel | None) -
         )
 
 
-def learns_of(estimator: str | Spec) -> tuple[str, ...]:
+def learns_of(estimator: str | EntrySpec) -> tuple[str, ...]:
     """Return what rankers must learn out of fold for an estimator."""
     row, options = _row(estimator)
     return row.learns(options)
 
 
-def _row(estimator: str | Spec) -> tuple[Estimator, Any]:
-    spec = Spec.of(estimator)
+def _row(estimator: str | EntrySpec) -> tuple[Estimator, Any]:
+    spec = EntrySpec.of(estimator)
     row = ESTIMATORS[spec.name]
     return row, spec.settings(row.options)
 
 
 def require_depth(
-    estimators: Sequence[str | Spec], rows: ClickRows, click_model: ClickModel | None
+    estimators: Sequence[str | EntrySpec],
+    rows: ClickRows,
+    click_model: ClickModel | None,
 ) -> None:
     """Reject ranks deeper than the click model, where an estimator needs one."""
     needed = any(row.needs_click_model for row in rows_named(estimators))
@@ -97,26 +101,28 @@ def require_depth(
         )
 
 
-def rows_named(estimators: Iterable[str | Spec]) -> list[Estimator]:
+def rows_named(estimators: Iterable[str | EntrySpec]) -> list[Estimator]:
     """Return the rows of ``ESTIMATORS`` that these name."""
-    return [ESTIMATORS[Spec.of(estimator).name] for estimator in estimators]
+    return [ESTIMATORS[EntrySpec.of(estimator).name] for estimator in estimators]
 
 
-def with_clip(estimator: str | Spec, clip: str | float | None) -> Spec:
+def with_clip(estimator: str | EntrySpec, clip: str | float | None) -> EntrySpec:
     """Give an estimator that divides its clipping rule."""
-    spec = Spec.of(estimator)
+    spec = EntrySpec.of(estimator)
     names = [f.name for f in fields(ESTIMATORS[spec.name].options)]
     if clip is None or "clip" not in names or "clip" in dict(spec.parameters):
         return spec
-    return Spec(spec.name, (*spec.parameters, ("clip", clip)))
+    return EntrySpec(spec.name, (*spec.parameters, ("clip", clip)))
 
 
-def require_clips(estimators: Sequence[str | Spec], clip: str | float | None) -> None:
+def require_clips(
+    estimators: Sequence[str | EntrySpec], clip: str | float | None
+) -> None:
     """Reject a clipping rule that cannot be read, or that no estimator would take."""
     if clip is None:
         return
     parse_clip(clip, 1)
-    specs = list(map(Spec.of, estimators))
+    specs = list(map(EntrySpec.of, estimators))
     if all(with_clip(spec, clip) == spec for spec in specs):
         names = ", ".join(spec.name for spec in specs)
         divide = [name for name in ESTIMATORS if with_clip(name, clip).parameters]
@@ -126,20 +132,20 @@ def require_clips(estimators: Sequence[str | Spec], clip: str | float | None) ->
         )
 
 
-def judging(estimator: str | Spec) -> Spec:
+def validation_estimator(estimator: str | EntrySpec) -> EntrySpec:
     """Return what judges by held-out clicks where this estimator is learnt from.
 
     Itself, without a clip, which biases; in place of one that needs rankers of other
     queries, the default with its prior by rank.
     """
-    spec = Spec.of(estimator)
+    spec = EntrySpec.of(estimator)
     if learns_of(spec):
-        return Spec.parse(JUDGE)
-    return Spec(spec.name, tuple(p for p in spec.parameters if p[0] != "clip"))
+        return EntrySpec.parse(EVALUATOR)
+    return EntrySpec(spec.name, tuple(p for p in spec.parameters if p[0] != "clip"))
 
 
 def labels_for(
-    estimators: Sequence[str | Spec], data: RankingDataset, relevant_above: float
+    estimators: Sequence[str | EntrySpec], data: RankingDataset, relevant_above: float
 ) -> Floats | None:
     """Relevance by labels, where one of these estimators needs it."""
     if not any(row.needs == "labels" for row in rows_named(estimators)):
@@ -148,7 +154,7 @@ def labels_for(
 
 
 def require_click_model_possible(
-    estimators: Sequence[str | Spec], click_model: ClickModel | None
+    estimators: Sequence[str | EntrySpec], click_model: ClickModel | None
 ) -> bool:
     """Reject estimators whose users clicks cannot tell; return whether any are needed.
 
@@ -166,13 +172,13 @@ def require_click_model_possible(
 
 
 def click_model_for(
-    estimators: Sequence[str | Spec],
+    estimators: Sequence[str | EntrySpec],
     counts: ClickCounts,
     data: RankingDataset,
     click_model: ClickModel | None = None,
     *,
     seed: int = 0,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> tuple[ClickModel | None, Estimate | None]:
     """Return the users given, or estimate them where an estimator needs them.
 

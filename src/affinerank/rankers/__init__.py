@@ -12,9 +12,9 @@ from affinerank.rankers.ranker import (
 )
 from affinerank.rankers.targets import Targets, Validation
 from affinerank.rankers.trees import lightgbm as trees
-from affinerank.support.registry import Table
+from affinerank.support.registry import Registry
 
-RANKERS: Table[RankerKind] = Table(
+RANKERS: Registry[RankerKind] = Registry(
     "ranker",
     blend.ROW,
     trees.ROW,

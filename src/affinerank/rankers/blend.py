@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from affinerank.defaults import PRIOR
-from affinerank.output.blocks import Tabular
+from affinerank.output.blocks import Summary
 from affinerank.rankers import linear
 from affinerank.rankers.linear import LinearModel, LinearSettings
 from affinerank.rankers.ranker import (
@@ -105,7 +105,7 @@ class BlendSettings:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Blend(Tabular):
+class Blend(Summary):
     """A ranker whose score is the weighted sum of its members' scores.
 
     Attributes:

@@ -20,7 +20,7 @@ from affinerank.rankers.targets import Targets
 from affinerank.support.arrays import Bools, Floats, Ints, Matrix, Rng
 from affinerank.support.errors import DataError
 from affinerank.support.lists import discount, ranks_by_score
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,7 +140,7 @@ def by_permutation(
     *,
     rng: Rng,
     repeats: int = REPEATS,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Importance:
     """Measure the DCG that is lost when each raw feature is permuted within its list.
 

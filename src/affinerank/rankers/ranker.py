@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from affinerank.data.feature_mapping import SCALINGS, FeatureMapping
-from affinerank.output.blocks import Tabular
+from affinerank.output.blocks import Summary
 from affinerank.rankers.targets import Validation
 from affinerank.support.arrays import Floats, Ints, Matrix
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import PathLike, new_folder
 from affinerank.support.large_arrays import passed
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset
@@ -84,7 +84,7 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Ranker(Tabular):
+class Ranker(Summary):
     """A model and the features it reads.
 
     Attributes:
@@ -217,7 +217,7 @@ class Task:
     lengths: Sequence[int] | None = None
     checkpoint: Path | None = None
     categories: Sequence[int] = ()
-    progress: Progress = quiet
+    progress: Progress = no_progress
 
     def __post_init__(self) -> None:
         """Reject targets of the wrong shape, and patience without validation."""

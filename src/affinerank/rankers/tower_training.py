@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from affinerank.defaults import LOSS
-from affinerank.rankers.networks.batches import Lists
+from affinerank.rankers.networks.batches import RaggedLists
 from affinerank.rankers.networks.training import NetworkTrainer, train_networks
 from affinerank.rankers.ranker import Fitted, Task, fit_of
 from affinerank.rankers.targets import Targets
@@ -68,7 +68,7 @@ class TowerBatch:
         size = left.square().mean(dim=1).sqrt().clamp(min=1e-12)
         return replace(batch, scale=1.0 / size)
 
-    def at(self, rows: Tensor, lists: Lists) -> TowerBatch:
+    def at(self, rows: Tensor, lists: RaggedLists) -> TowerBatch:
         """Select the documents ``rows``; those beyond ``lists`` count for nothing."""
         times = self.times[:, rows] * lists.inside(len(rows))
         parts = self.rate[:, rows], times, self.rank[:, rows]

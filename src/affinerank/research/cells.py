@@ -15,7 +15,7 @@ from affinerank.research.worlds import PRODUCTION, TRUE, Cell, stacked, trained_
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CellGroup:
     """Cells that are trained together, finished together or not at all.
 
     Attributes:
@@ -47,7 +47,7 @@ def cells_of(plan: Plan) -> tuple[Cell, ...]:
     return tuple(dict.fromkeys(cells))
 
 
-def groups_of(plan: Plan) -> tuple[Group, ...]:
+def groups_of(plan: Plan) -> tuple[CellGroup, ...]:
     """Group the cells of a plan: a function of the plan alone.
 
     A group has one data set, of which it reads one fold, one ranker, and one way to
@@ -63,12 +63,12 @@ def groups_of(plan: Plan) -> tuple[Group, ...]:
         how = method, trained_jointly(cell), cell.click_model_from in (None, TRUE)
         fold = plan.data_set(cell.data).fold(cell.run)
         kinds.setdefault((cell.data, ranker, *how, fold), []).append(cell)
-    groups: list[Group] = []
+    groups: list[CellGroup] = []
     for (data, ranker, *_), cells in kinds.items():
         parts = -(-len(cells) // plan.group_networks)
         for part in np.array_split(np.arange(len(cells)), parts):
             chosen = tuple(cells[i] for i in part)
-            groups.append(Group(len(groups), data, ranker, chosen))
+            groups.append(CellGroup(len(groups), data, ranker, chosen))
     return tuple(groups)
 
 

@@ -18,11 +18,11 @@ from affinerank.defaults import CORRECTION, NETWORK, POLICY
 from affinerank.estimators import ESTIMATORS, Estimator
 from affinerank.rankers import RANKERS
 from affinerank.research.worlds import PRODUCTION, TRUE
-from affinerank.support.registry import Table
-from affinerank.support.settings import Spec
+from affinerank.support.registry import Registry
+from affinerank.support.settings import EntrySpec
 
 # The table of each coordinate, and the type of a row's parameters.
-TABLES: Mapping[str, tuple[Table[Any], Callable[[Any], type]]] = {
+TABLES: Mapping[str, tuple[Registry[Any], Callable[[Any], type]]] = {
     "click_model": (CLICK_MODELS, lambda row: row.settings),
     "policy": (POLICIES, lambda row: row.settings),
     "estimator": (ESTIMATORS, lambda row: row.options),
@@ -58,7 +58,7 @@ class Figure:
     held_out: bool = False
 
 
-FIGURES: Table[Figure] = Table(
+FIGURES: Registry[Figure] = Registry(
     "figure",
     Figure("figure1", "Figure 1", "clicks", "estimator", {"click_model_from": TRUE}),
     Figure(
@@ -77,17 +77,17 @@ FIGURES: Table[Figure] = Table(
 
 def settings_of(coordinate: str, text: str) -> Any:
     """Return the parameters of a coordinate as the row's own type, all of them."""
-    spec = Spec.parse(text)
+    spec = EntrySpec.parse(text)
     table, parameters = TABLES[coordinate]
     own = parameters(table[spec.name])
     if coordinate == "policy":
-        spec = Spec.parse(Traffic.of(spec).policies[0])  # without the cutoff
+        spec = EntrySpec.parse(Traffic.of(spec).policies[0])  # without the cutoff
     return spec.settings(own)
 
 
 def estimator_of(text: str) -> Estimator | None:
     """Return the row of an estimator; production has none."""
-    return None if text == PRODUCTION else ESTIMATORS[Spec.parse(text).name]
+    return None if text == PRODUCTION else ESTIMATORS[EntrySpec.parse(text).name]
 
 
 def canonical(coordinate: str, text: str) -> str:
@@ -98,12 +98,12 @@ def canonical(coordinate: str, text: str) -> str:
     """
     if text in TITLES:
         return text
-    given = dict(Spec.parse(text).parameters)
+    given = dict(EntrySpec.parse(text).parameters)
     named = values_of(settings_of(coordinate, text))
     kept = {name: named[name] for name in named if name in given}
     kept |= {name: value for name, value in given.items() if name not in named}
     pairs = tuple(pair for pair in kept.items() if pair[1] is not None)
-    return str(Spec(Spec.parse(text).name, pairs))
+    return str(EntrySpec(EntrySpec.parse(text).name, pairs))
 
 
 def title_of(coordinate: str, text: str) -> str:
@@ -116,7 +116,7 @@ def title_of(coordinate: str, text: str) -> str:
     """
     if text in TITLES:
         return TITLES[text]
-    spec, settings = Spec.parse(text), settings_of(coordinate, text)
+    spec, settings = EntrySpec.parse(text), settings_of(coordinate, text)
     if str(settings) != repr(settings):  # it has a text of its own
         return str(settings)
     title = TABLES[coordinate][0][spec.name].title

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from affinerank.bias.gauge import gauge_error
+from affinerank.bias.gauge import click_model_error
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import affine
@@ -19,7 +19,7 @@ from affinerank.research.results import Result
 from affinerank.research.worlds import PRODUCTION, TRUE, Cell
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import AffineRankError, DataError
-from affinerank.support.settings import Spec
+from affinerank.support.settings import EntrySpec
 
 RANKS = 20  # of alpha and beta: below, the paper's users stay the same
 
@@ -146,9 +146,9 @@ def at_held_out_epoch(results: Sequence[Result]) -> list[Result]:
 
 def method_of(click_model_from: str) -> tuple[str, bool]:
     """Return how users were estimated, and whether new networks learnt by them."""
-    spec = Spec.parse(click_model_from)
+    spec = EntrySpec.parse(click_model_from)
     own = tuple((k, v) for k, v in spec.parameters if k != "fresh")
-    return str(Spec(spec.name, own)), "fresh=true" in str(spec)
+    return str(EntrySpec(spec.name, own)), "fresh=true" in str(spec)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,7 +220,7 @@ def _aligned(found: Floats, truth: Floats) -> Floats:
         estimate, true = (
             TrustModel(alpha=a, beta=b, identified="gauge") for a, b in (found, truth)
         )
-        error = gauge_error(estimate, true, np.ones(RANKS))
+        error = click_model_error(estimate, true, np.ones(RANKS))
     except DataError:  # an alpha of 0, or no truth
         return np.full_like(truth, np.nan)
     return np.stack([error.alpha, error.beta])

@@ -18,7 +18,7 @@ from typing import Any
 
 from affinerank.research.coordinates import TABLES, values_of
 from affinerank.support.errors import DataError
-from affinerank.support.files import written_whole
+from affinerank.support.files import atomic_write
 from affinerank.support.text_files import read_json
 
 CODE = "code.json"
@@ -64,7 +64,7 @@ def _matters(path: Path) -> bool:
 def write_fingerprint(root: Path, fingerprint: str) -> None:
     """Note in a run's folder which code measures its cells."""
     content = {"format": FORMAT[0], "version": FORMAT[1], "fingerprint": fingerprint}
-    with written_whole(root / CODE) as unfinished:
+    with atomic_write(root / CODE) as unfinished:
         unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 

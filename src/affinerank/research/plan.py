@@ -24,7 +24,7 @@ from affinerank.research.worlds import PER_DATA_SET, PER_RUN, TRUE, DataSet
 from affinerank.support import limits
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.settings import (
-    Spec,
+    EntrySpec,
     from_table,
     hint,
     require_at_least,
@@ -121,7 +121,7 @@ class Plan:
     click_models: tuple[str, ...]
     clicks: tuple[float, ...]
     grids: tuple[Grid, ...]
-    rankers: tuple[Spec, ...]
+    rankers: tuple[EntrySpec, ...]
     policies: tuple[str, ...] = (POLICY,)
     runs: int = 4
     seed: int = 0
@@ -163,7 +163,7 @@ class Plan:
 
     def ranker_settings(self, ranker: str, data: DataSet, device: str) -> Any:
         """Return what a cell's ranker is trained with, as its row's own type."""
-        spec = Spec.parse(ranker)
+        spec = EntrySpec.parse(ranker)
         said: dict[str, Any] = {"data_seed": self.seed, "device": device}
         said["learning_rate"] = data.learning_rate
         settings = {name: said[name] for name in _decided_elsewhere(spec.name)}
@@ -274,12 +274,12 @@ def _combinations(grid: Grid) -> int:
     return math.prod(len(v) for v in values_of(grid).values() if isinstance(v, tuple))
 
 
-def _resolved(ranker: Spec) -> Spec:
+def _resolved(ranker: EntrySpec) -> EntrySpec:
     """Write out every setting of a ranker, but those that are decided elsewhere."""
     elsewhere = _decided_elsewhere(ranker.name) - dict(ranker.parameters).keys()
     values = values_of(ranker.settings(RANKERS[ranker.name].settings))
     kept = [(n, v) for n, v in values.items() if v is not None and n not in elsewhere]
-    return Spec(ranker.name, tuple(kept))
+    return EntrySpec(ranker.name, tuple(kept))
 
 
 def _decided_elsewhere(ranker: str) -> set[str]:

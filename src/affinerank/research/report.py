@@ -27,7 +27,7 @@ from affinerank.research.statements.paper import (
 )
 from affinerank.research.worlds import PRODUCTION
 from affinerank.support.errors import DataError
-from affinerank.support.files import PathLike, written_whole
+from affinerank.support.files import PathLike, atomic_write
 
 REPORT = "report.html"
 FORMATS = ("png", "svg", "pdf")
@@ -37,7 +37,7 @@ def write_report(run: PathLike, output: PathLike | None = None) -> Path:
     """Write the report of a run, finished or not (default: ``RUN/report.html``)."""
     target = Path(output) if output is not None else Path(run) / REPORT
     page = report_page(*load_run(run))
-    with written_whole(target) as aside:
+    with atomic_write(target) as aside:
         aside.write_text(page, encoding="utf-8")
     return target
 

@@ -23,7 +23,7 @@ from affinerank.research.runner import run_plan
 from affinerank.research.statements.ours import judge_ours
 from affinerank.research.statements.paper import judge_statements
 from affinerank.support.files import PathLike
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 
 
 def plan_for(
@@ -55,7 +55,7 @@ def reproduce(
     device: str = "auto",
     processes: int | None = None,
     recompute: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Run an experiment, or what is left of it, into ``folder``.
 

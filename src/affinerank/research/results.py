@@ -21,12 +21,12 @@ from typing import Any, TypeVar, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.research.cells import Group
+from affinerank.research.cells import CellGroup
 from affinerank.research.coordinates import values_of
 from affinerank.research.plan import Plan, read_plan
 from affinerank.research.worlds import Cell, Measured
 from affinerank.support.errors import DataError
-from affinerank.support.files import written_whole
+from affinerank.support.files import atomic_write
 
 GROUPS = "groups"
 MERGED = "results.parquet"
@@ -78,7 +78,7 @@ def open_folder(folder: str | os.PathLike[str], plan: Plan) -> Path:
         ) from None
     path = root / PLAN
     if not path.exists():
-        with written_whole(path) as aside:
+        with atomic_write(path) as aside:
             aside.write_text(plan.to_toml(), encoding="utf-8")
     return root
 
@@ -93,7 +93,7 @@ def require_same_plan(root: Path, plan: Plan) -> None:
         )
 
 
-def group_file(root: Path, group: Group) -> Path:
+def group_file(root: Path, group: CellGroup) -> Path:
     """Return where a finished group's rows are."""
     return root / GROUPS / f"{group.name}.parquet"
 
@@ -101,7 +101,7 @@ def group_file(root: Path, group: Group) -> Path:
 def write_results(path: Path, results: Sequence[Result]) -> None:
     """Write rows; the file appears whole or not at all."""
     rows = [_row(result) for result in results]
-    with written_whole(path) as aside:
+    with atomic_write(path) as aside:
         pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), aside)
 
 
@@ -149,7 +149,7 @@ def discard_results(root: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def merge_results(root: Path, groups: Iterable[Group]) -> None:
+def merge_results(root: Path, groups: Iterable[CellGroup]) -> None:
     """Put the rows of all groups into one file."""
     rows: list[Result] = []
     for group in groups:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from affinerank.defaults import TREES
-from affinerank.research.cells import Group, groups_of
+from affinerank.research.cells import CellGroup, groups_of
 from affinerank.research.claims import claimed
 from affinerank.research.commit import source_commit
 from affinerank.research.coordinates import values_of
@@ -43,7 +43,7 @@ from affinerank.research.results import (
 )
 from affinerank.research.worlds import PRODUCTION, World
 from affinerank.support.errors import AffineRankError
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 
 CLAIMS = "claims"
 LOOK_AGAIN = 1.0  # seconds between looks at groups that other runners train
@@ -58,7 +58,7 @@ def run_plan(
     device: str = "auto",
     processes: int = 1,
     recompute: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
 ) -> Path:
     """Finish every group of a plan, and merge their rows; return the folder.
 
@@ -113,7 +113,7 @@ def _finish_beside(
     groups = groups_of(plan)
     todo = _unfinished(root, groups)
     machine = this_machine(device)
-    _Runner(plan, root, code, device, machine, quiet, todo, sets).finish(groups)
+    _Runner(plan, root, code, device, machine, no_progress, todo, sets).finish(groups)
 
 
 @contextmanager
@@ -157,18 +157,18 @@ class _Runner:
     device: str
     machine: Mapping[str, Any]
     progress: Progress
-    todo: Sequence[Group]
+    todo: Sequence[CellGroup]
     sets: str | os.PathLike[str] | None
     world: World | None = None
 
-    def finish(self, groups: Sequence[Group]) -> None:
+    def finish(self, groups: Sequence[CellGroup]) -> None:
         """Train groups until all are finished, here or by other runners."""
         while waiting := _unfinished(self.root, groups):
             trained = [self.train(group) for group in waiting]
             if not any(trained):
                 time.sleep(LOOK_AGAIN)
 
-    def train(self, group: Group) -> bool:
+    def train(self, group: CellGroup) -> bool:
         """Train a group if no other runner has it; return whether it was trained."""
         path = group_file(self.root, group)
         with claimed(self.root / CLAIMS / group.name) as mine:
@@ -191,7 +191,7 @@ class _Runner:
         done = round(1000 * (total - left + under_way))
         self.progress("networks", done, 1000 * total)
 
-    def _measure(self, group: Group) -> list[Result]:
+    def _measure(self, group: CellGroup) -> list[Result]:
         plan, started = self.plan, time.perf_counter()
         data = plan.data_set(group.data).below(self.sets)
         fold = data.fold(group.cells[0].run)
@@ -245,5 +245,5 @@ def _version(name: str) -> str:
         return "(not installed)"
 
 
-def _unfinished(root: Path, groups: Sequence[Group]) -> list[Group]:
+def _unfinished(root: Path, groups: Sequence[CellGroup]) -> list[CellGroup]:
     return [group for group in groups if not group_file(root, group).exists()]

@@ -27,7 +27,7 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.policies import fixed
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic, prepare
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
 from affinerank.data.read_options import Split
@@ -37,7 +37,7 @@ from affinerank.defaults import PAPER, RELEVANT_ABOVE
 from affinerank.estimators import Fold, Weights, affine
 from affinerank.evaluation.metrics import MetricValues, evaluate_scores
 from affinerank.pipeline.click_model import estimate_from_rows
-from affinerank.pipeline.out_of_fold import Log, learn_in_folds
+from affinerank.pipeline.out_of_fold import RankerJob, train_out_of_fold
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import click_model_of
 from affinerank.pipeline.train_members import (
@@ -46,9 +46,14 @@ from affinerank.pipeline.train_members import (
     fit_members,
     member_plans,
 )
-from affinerank.pipeline.training_lists import Lists, fit_all, side_by_side
-from affinerank.pipeline.tuning import fit_chosen, held_out_queries, require_recipe
-from affinerank.pipeline.weighing import judging, labels_for, learns_of, weigh
+from affinerank.pipeline.training_lists import TrainingLists, fit_all, side_by_side
+from affinerank.pipeline.tuning import held_out_queries, require_tuning, tune_then_train
+from affinerank.pipeline.weighing import (
+    labels_for,
+    learns_of,
+    validation_estimator,
+    weigh,
+)
 from affinerank.rankers import RANKERS
 from affinerank.rankers.networks import settings as mlp
 from affinerank.rankers.ranker import Fitted, Model, Ranker, predict_all, score
@@ -57,9 +62,9 @@ from affinerank.support.arrays import Floats, Ints, Matrix, Rng
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.files import PathLike
 from affinerank.support.lists import ranks_by_score
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
-from affinerank.support.settings import Spec, require_at_least
+from affinerank.support.settings import EntrySpec, require_at_least
 from affinerank.support.threads import in_parallel
 
 PRODUCTION = "production"
@@ -215,7 +220,7 @@ class Training:
     settings: Any
     early: bool = False
     chosen: bool = False
-    progress: Progress = quiet
+    progress: Progress = no_progress
 
 
 class World:
@@ -313,7 +318,7 @@ class World:
             {PRODUCTION: production.ranks[split]},
             data.relevance(self.data.relevant_above),
             click_model_of(cell.click_model, int(data.docs_per_query.max())),
-            traffic=Traffic.of(Spec.parse(cell.policy)),
+            traffic=Traffic.of(EntrySpec.parse(cell.policy)),
             scores={PRODUCTION: production.scores[split]},
             rng=stage_rng("traffic", self.seed + cell.run),
         )
@@ -323,7 +328,7 @@ class World:
         by_rank = simulation.click_model.click_probability(np.ones(1, int), np.zeros(1))
         context = by_rank is None  # such users may go by their clicks above
         counts = simulate_counts(simulation, sessions, rng=rng, context=context)
-        return rows_of(counts, data), simulation.click_model
+        return join_counts(counts, data), simulation.click_model
 
     def measure(
         self,
@@ -332,7 +337,7 @@ class World:
         *,
         early_stopping: bool = False,
         recipe: str = PAPER,
-        progress: Progress = quiet,
+        progress: Progress = no_progress,
     ) -> list[Measured]:
         """Train rankers at once, and judge them.
 
@@ -360,7 +365,7 @@ class World:
             warnings.simplefilter("ignore", AffineRankWarning)
             if trained:
                 own = for_features(settings, self.part("train").mapping.names)
-                how = Training(own, early_stopping, require_recipe(recipe), progress)
+                how = Training(own, early_stopping, require_tuning(recipe), progress)
                 logs: dict[object, list[Cell]] = {}
                 for cell in trained:
                     logs.setdefault(cell.log, []).append(cell)
@@ -427,7 +432,7 @@ class World:
         given: dict[str, Any] = {"seeds": seeds, "settings": how.settings}
         if how.chosen:
             held = held_out_queries(lists.targets.share, self.seed)
-            fitted = fit_chosen(name, lists, held, **given)
+            fitted = tune_then_train(name, lists, held, **given)
             return known, [replace(one, model=one.kept) for one in fitted]
         if how.early:
             by = [self._weigh(one, "validation") for one in known]
@@ -470,7 +475,9 @@ class World:
                 for one in asked
                 if one.cell.click_model_from == method
             }
-            made = self._estimated(list(own.values()), replace(how, progress=quiet))
+            made = self._estimated(
+                list(own.values()), replace(how, progress=no_progress)
+            )
             pairs = zip(own, made, strict=True)
             found |= {(log, method): each.click_model for log, each in pairs}
         return [
@@ -495,7 +502,7 @@ class World:
         return found
 
     def _estimation(self, cell: Cell, how: Training) -> EstimationSettings:
-        spec = Spec.parse(cell.click_model_from or "")
+        spec = EntrySpec.parse(cell.click_model_from or "")
         own = {"method": spec.name, "seed": self.seed + cell.run, "replicates": 0}
         network: Any = None
         if isinstance(how.settings, mlp.ROW.settings):
@@ -537,8 +544,8 @@ class World:
         plans = member_plans(name, settings)
         for one in drawn:
             learns, seed = learns_of(one.cell.estimator), self.seed + one.cell.run
-            logs.append(Log(one.rows, one.click_model, learns, seed))
-        folds = learn_in_folds(
+            logs.append(RankerJob(one.rows, one.click_model, learns, seed))
+        folds = train_out_of_fold(
             logs,
             train.features,
             train.raw.offsets,
@@ -550,18 +557,18 @@ class World:
         return in_parallel(lambda pair: self._weigh(pair[0], "train", pair[1]), pairs)
 
     def _weigh(self, one: Drawn, split: Split, folds: Sequence[Fold] = ()) -> Weights:
-        spec, rows = Spec.parse(one.cell.estimator), one.rows
+        spec, rows = EntrySpec.parse(one.cell.estimator), one.rows
         if split == "validation":
-            spec, rows = judging(spec), one.held
+            spec, rows = validation_estimator(spec), one.held
         labels = labels_for([spec], self.part(split).raw, self.data.relevant_above)
         weights = weigh(rows, spec, one.click_model, labels=labels, folds=folds)
         # Hundreds of them are held at once: leave out what training does not read.
         slope = None if weights.slope is None else np.empty(0)
         return replace(weights, variance=np.empty(0), slope=slope, kappa=None)
 
-    def _lists(self, split: Split, weights: Sequence[Weights]) -> Lists:
+    def _lists(self, split: Split, weights: Sequence[Weights]) -> TrainingLists:
         part = self.part(split)
-        return Lists.of(part.features, part.raw.offsets, weights)
+        return TrainingLists.of(part.features, part.raw.offsets, weights)
 
     def _ranked(self, ranker: Ranker, splits: Iterable[Split]) -> Production:
         train, test = self.part("train").raw, self.part("test").raw
@@ -577,14 +584,14 @@ class World:
 
 def _ranker_of(cell: Cell) -> str:
     """The row of ``RANKERS`` of a cell that trains one."""
-    return Spec.parse(cell.ranker or "").name
+    return EntrySpec.parse(cell.ranker or "").name
 
 
 def stacked(cell: Cell) -> bool:
     """Whether a method that ranks too estimates its users, from many logs at once."""
     if cell.click_model_from is None or cell.click_model_from == TRUE:
         return False
-    return METHODS[Spec.parse(cell.click_model_from).name].ranks_too
+    return METHODS[EntrySpec.parse(cell.click_model_from).name].ranks_too
 
 
 def trained_jointly(cell: Cell) -> bool:
@@ -593,11 +600,13 @@ def trained_jointly(cell: Cell) -> bool:
     Such methods train a network on affine weights; other rankers and estimators, and
     new rankers where they are asked for, take the users that they estimate.
     """
-    network = Spec.parse(cell.ranker or mlp.ROW.name).name == mlp.ROW.name
+    network = EntrySpec.parse(cell.ranker or mlp.ROW.name).name == mlp.ROW.name
     if not stacked(cell) or cell.estimator != affine.ROW.name or not network:
         return False
     return (
-        not Spec.parse(cell.click_model_from or "").settings(EstimationSettings).fresh
+        not EntrySpec.parse(cell.click_model_from or "")
+        .settings(EstimationSettings)
+        .fresh
     )
 
 
@@ -607,7 +616,7 @@ def click_rng(cell: Cell, seed: int, *, held_out: bool = False) -> Rng:
     Committed runs drew their clicks by these numbers, so the numbers do not change.
     """
     model, policy = cell.click_model or "", cell.policy or ""
-    spec = Spec.parse(model)
+    spec = EntrySpec.parse(model)
     click_model: Any = spec.settings(CLICK_MODELS[spec.name].settings)
     numbers = [_number(cell.data), round(cell.clicks or 0.0), int(held_out)]
     if spec.name == trust.ROW.name:

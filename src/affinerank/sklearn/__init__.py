@@ -29,7 +29,7 @@ from affinerank.clicks.models import ClickModel
 from affinerank.clicks.models.files import load_click_model
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.dataset import RankingDataset
-from affinerank.defaults import ESTIMATOR, RANKER, RECIPE
+from affinerank.defaults import ESTIMATOR, RANKER, TUNING
 from affinerank.estimators import ESTIMATORS
 from affinerank.pipeline.evaluate_clicks import gain_over_logged
 from affinerank.pipeline.train import train
@@ -105,7 +105,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         *,
         click_model: ClickModel | PathLike | None = None,
         clip: str | float | None = None,
-        recipe: str = RECIPE,
+        recipe: str = TUNING,
         scaling: str | None = None,
         learning_rate: float | None = None,
         settings: Mapping[str, Any] | None = None,

@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a path to write to; it is renamed to ``path`` once the block succeeds.
 
     A block that fails, or a process that is killed in it, leaves ``path`` as it was.
@@ -241,7 +241,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     """Yield a folder to fill; it is renamed to ``path`` once the block succeeds."""
     if path.exists():
         raise DataError(f"{path}: exists already; choose another name or remove it")
-    with written_whole(path) as aside:
+    with atomic_write(path) as aside:
         aside.mkdir()
         yield aside
 

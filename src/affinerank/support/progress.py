@@ -19,7 +19,7 @@ class Progress(Protocol):
         """Report the advance."""
 
 
-def quiet(stage: str, done: int, total: int) -> None:
+def no_progress(stage: str, done: int, total: int) -> None:
     """Report nothing."""
 
 

@@ -27,11 +27,11 @@ class Row(Protocol):
 R = TypeVar("R", bound=Row)
 
 
-class Table(dict[str, R]):
+class Registry(dict[str, R]):
     """Rows by name; a name that is not there is an error that lists those that are.
 
     >>> from types import SimpleNamespace
-    >>> fruit = Table("fruit", SimpleNamespace(name="fig", title="Fig"))
+    >>> fruit = Registry("fruit", SimpleNamespace(name="fig", title="Fig"))
     >>> fruit.choices
     'fig'
     >>> fruit["pear"]

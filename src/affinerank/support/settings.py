@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Spec:
+class EntrySpec:
     """A row of a table by name, with parameters; written as :meth:`parse` reads it.
 
-    >>> spec = Spec.parse("affine(clip=10/sqrt(n))")
+    >>> spec = EntrySpec.parse("affine(clip=10/sqrt(n))")
     >>> spec.name, dict(spec.parameters), str(spec)
     ('affine', {'clip': '10/sqrt(n)'}, 'affine(clip=10/sqrt(n))')
     """
@@ -34,7 +34,7 @@ class Spec:
     parameters: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> Spec:
+    def parse(cls, text: str) -> EntrySpec:
         """Read ``NAME`` or ``NAME(key=value, ...)``."""
         match = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", text)
         if match is None:
@@ -46,9 +46,9 @@ class Spec:
         return cls(match[1], tuple(pair(part) for part in parts))
 
     @classmethod
-    def of(cls, value: Any, where: str = "") -> Spec:
+    def of(cls, value: Any, where: str = "") -> EntrySpec:
         """Read a text or a table with a ``name``, as plans hold them."""
-        if isinstance(value, Spec):
+        if isinstance(value, EntrySpec):
             return value
         if isinstance(value, str):
             return cls.parse(value)
@@ -147,7 +147,7 @@ def to_toml(value: Any) -> str:
     for entry in dataclasses.fields(value):
         content = getattr(value, entry.name)
         first = content[0] if isinstance(content, tuple) and content else content
-        if dataclasses.is_dataclass(first) and not isinstance(first, Spec):
+        if dataclasses.is_dataclass(first) and not isinstance(first, EntrySpec):
             tables += [f"\n[[{entry.name}]]\n{to_toml(part)}" for part in content]
         elif content is not None:
             plain.append(f"{entry.name} = {_scalar(content)}\n")
@@ -155,7 +155,7 @@ def to_toml(value: Any) -> str:
 
 
 def _scalar(value: Any) -> str:
-    if isinstance(value, Spec):
+    if isinstance(value, EntrySpec):
         if all(isinstance(v, str | float | int) for _, v in value.parameters):
             return json.dumps(str(value))
         pairs = (("name", value.name), *value.parameters)
@@ -198,8 +198,8 @@ def _read(hint_: Any, value: Any, where: str) -> Any:
         return tuple(
             _read(arguments[0], part, f"{where}[{i}]") for i, part in enumerate(value)
         )
-    if hint_ is Spec:
-        return Spec.of(value, where)
+    if hint_ is EntrySpec:
+        return EntrySpec.of(value, where)
     if dataclasses.is_dataclass(hint_):
         return from_table(typing.cast(type[Any], hint_), value, where)
     return _read_scalar(hint_, value, where)

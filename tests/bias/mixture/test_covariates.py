@@ -12,14 +12,14 @@ from affinerank.bias.mixture.covariates import (
     predict_relevance,
 )
 from affinerank.bias.mixture.levels import Levels
-from affinerank.bias.mixture.population import Population
+from affinerank.bias.mixture.population import MixtureDocuments
 from affinerank.support.arrays import Bools, Floats, Matrix
 from affinerank.support.errors import DataError
 
 PLUS, MINUS = np.array([0.8, 0.5, 0.4]), np.array([0.4, 0.1, 0.05])
 
 
-def levels_of(people: Population, share: float = 0.25) -> Levels:
+def levels_of(people: MixtureDocuments, share: float = 0.25) -> Levels:
     """Two levels; a document is relevant with probability ``share``."""
     ratio = np.log(PLUS / MINUS)
     return Levels(
@@ -33,7 +33,7 @@ def levels_of(people: Population, share: float = 0.25) -> Levels:
     )
 
 
-def sample(n_queries: int = 30) -> tuple[Population, Matrix]:
+def sample(n_queries: int = 30) -> tuple[MixtureDocuments, Matrix]:
     """Three documents a query, one at each rank, with features that tell relevance."""
     rng = np.random.default_rng(0)
     n = 3 * n_queries
@@ -46,7 +46,9 @@ def sample(n_queries: int = 30) -> tuple[Population, Matrix]:
     return replace(docs, half=query % 2), features.astype(np.float32)
 
 
-def with_clicks(people: Population, where: Bools, clicks: Floats | float) -> Population:
+def with_clicks(
+    people: MixtureDocuments, where: Bools, clicks: Floats | float
+) -> MixtureDocuments:
     return replace(people, clicks=np.where(where, clicks, people.clicks))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.bias.logs import click_rows
 
-from affinerank.bias.gauge import gauge_error
+from affinerank.bias.gauge import click_model_error
 from affinerank.bias.method import EstimationSettings
 from affinerank.bias.mixture.estimate import Mixture, fit_mixture
 from affinerank.clicks.models.trust import TrustModel
@@ -46,7 +46,7 @@ def telling(relevance: Floats, noise: float = 0.5) -> Matrix:
 
 
 def error_of(click_model: TrustModel, depth: int = 4) -> float:
-    return gauge_error(click_model, TRUTH, np.ones(depth)).error
+    return click_model_error(click_model, TRUTH, np.ones(depth)).error
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -99,9 +99,9 @@ def test_a_resample_is_fitted_as_if_it_were_fitted_afresh(draw_log: DrawLog) -> 
     found = fitted(rows, telling(relevance), first=first)
     afresh = fitted(rows, telling(relevance), least_clicks=50)
     assert found.pools is first.pools
-    moved = gauge_error(first.click_model, afresh.click_model, np.ones(4)).error
+    moved = click_model_error(first.click_model, afresh.click_model, np.ones(4)).error
     assert (
-        gauge_error(found.click_model, afresh.click_model, np.ones(4)).error
+        click_model_error(found.click_model, afresh.click_model, np.ones(4)).error
         < 0.05 * moved
     )
 

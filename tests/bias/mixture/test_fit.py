@@ -21,7 +21,7 @@ from affinerank.bias.mixture.levels import (
     expected_counts,
     query_likelihood,
 )
-from affinerank.bias.mixture.population import Population
+from affinerank.bias.mixture.population import MixtureDocuments
 from affinerank.bias.mixture.scores import document_scores
 from affinerank.support.arrays import Floats
 
@@ -29,7 +29,7 @@ POOLS = 3
 KINDS = [(2, False), (2, True), (4, False), (4, True)]
 
 
-def population(seed: int = 0, n: int = 40, *, moved: bool = True) -> Population:
+def population(seed: int = 0, n: int = 40, *, moved: bool = True) -> MixtureDocuments:
     """Documents at one to three pools, or at one, in four cells; unequal weights."""
     rng = np.random.default_rng(seed)
     pools = [
@@ -53,7 +53,9 @@ def population(seed: int = 0, n: int = 40, *, moved: bool = True) -> Population:
     )
 
 
-def value_of(people: Population, layout: Layout, at: Floats) -> tuple[float, Floats]:
+def value_of(
+    people: MixtureDocuments, layout: Layout, at: Floats
+) -> tuple[float, Floats]:
     return objective(people, layout, at, layout.precision())
 
 
@@ -72,7 +74,7 @@ def some_levels(n_levels: int, seed: int = 1, *, tied: bool = False) -> Levels:
     )
 
 
-def joint(people: Population, levels: Levels, d: int) -> list[float]:
+def joint(people: MixtureDocuments, levels: Levels, d: int) -> list[float]:
     """P(level and clicks) of a document, written from the formula."""
     rows, cell = people, int(people.cell[d])
     home = int(people.home[cell])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.bias.logs import added, click_rows, shown_at
 
-from affinerank.bias.gauge import gauge_error
+from affinerank.bias.gauge import click_model_error
 from affinerank.bias.method import EstimationSettings
 from affinerank.bias.mixture.estimate import Mixture
 from affinerank.bias.mixture.interventions import fit_interventions
@@ -33,7 +33,7 @@ def test_swapped_documents_give_users_back(draw_log: DrawLog, seed: int) -> None
         PLUS, MINUS, queries=150, impressions=20, swapped=True, seed=seed
     )
     found = fitted(rows)
-    assert gauge_error(found.click_model, TRUTH, np.ones(4)).error < 0.05
+    assert click_model_error(found.click_model, TRUTH, np.ones(4)).error < 0.05
     assert found.about == {"documents_at_several_ranks": 600}
 
 
@@ -41,7 +41,7 @@ def test_one_impression_at_each_of_two_ranks_says_something(draw_log: DrawLog) -
     """As a share of what a useless estimate misses, 0.5, not much: but something."""
     rows, _ = draw_log(PLUS, MINUS, queries=3000, impressions=2, swapped=True)
     found = fitted(rows)
-    assert gauge_error(found.click_model, TRUTH, np.ones(4)).error < 0.15
+    assert click_model_error(found.click_model, TRUTH, np.ones(4)).error < 0.15
 
 
 def test_documents_at_one_rank_are_left_out(draw_log: DrawLog) -> None:

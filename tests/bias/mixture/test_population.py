@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from tests.bias.logs import click_rows, population
 
-from affinerank.bias.mixture.population import Population, hinges, population_of
+from affinerank.bias.mixture.population import MixtureDocuments, hinges, population_of
 from affinerank.bias.pooling import RankPools, pool_cells
 
 POOLS = RankPools(np.array([0, 1, 1, 2]), np.ones(4))
 
 
-def several() -> Population:
+def several() -> MixtureDocuments:
     """Three documents: at pools 0 and 2 equally; at 1; at 0, 1 and 2."""
     return population(
         [0, 0, 2],
@@ -123,7 +123,7 @@ def test_halves_are_of_the_queries_that_occur() -> None:
 
 def at_one_pool(
     home: list[int], mean_rank: tuple[float, ...] = (1, 2, 3)
-) -> Population:
+) -> MixtureDocuments:
     n = len(home)
     query = np.arange(n) // 3
     return population(query, np.arange(n + 1), home, [5] * n, [1] * n, mean_rank)

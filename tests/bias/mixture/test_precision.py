@@ -12,7 +12,7 @@ from affinerank.bias.bands import Bands
 from affinerank.bias.gauge import Gauge, display_gauge, inference_gauge
 from affinerank.bias.mixture.fit import Fit, first_guess, fit_levels
 from affinerank.bias.mixture.levels import Layout
-from affinerank.bias.mixture.population import Population, population_of
+from affinerank.bias.mixture.population import MixtureDocuments, population_of
 from affinerank.bias.mixture.precision import (
     mixture_bands,
     precision_of,
@@ -32,11 +32,11 @@ SEEN = np.ones(4)
 INFERENCE = partial(inference_gauge, impressions=SEEN)
 
 
-def people_of(rows: ClickRows) -> Population:
+def people_of(rows: ClickRows) -> MixtureDocuments:
     return population_of(rows, pool_cells(rows, RankPools(np.arange(4), SEEN), 0))
 
 
-def fitted(people: Population) -> Fit:
+def fitted(people: MixtureDocuments) -> Fit:
     return aligned_fit(people, first_guess(people))
 
 
@@ -82,15 +82,15 @@ def test_standard_errors_are_those_of_a_bootstrap_over_queries(
     assert np.all((ratio > 1 / 1.4) & (ratio < 1.4)), ratio
 
 
-def bands_of(people: Population, fit: Fit, gauge: Gauge) -> Bands:
+def bands_of(people: MixtureDocuments, fit: Fit, gauge: Gauge) -> Bands:
     return mixture_bands(fit, precision_of(people, fit), gauge, np.eye(4))
 
 
-def identified(people: Population, fit: Fit) -> Floats:
+def identified(people: MixtureDocuments, fit: Fit) -> Floats:
     return share_identified(fit, precision_of(people, fit), np.eye(people.n_pools))
 
 
-def twice(people: Population, *, same_query: bool) -> Population:
+def twice(people: MixtureDocuments, *, same_query: bool) -> MixtureDocuments:
     """Every document once more, in its query or in a query of its own."""
     doubled = people.take(np.tile(np.arange(people.n_docs), 2))
     more = np.repeat([0, 0 if same_query else people.query.max() + 1], people.n_docs)

@@ -14,7 +14,7 @@ from affinerank.bias.mixture.fit import (
     one_step,
 )
 from affinerank.bias.mixture.levels import Levels
-from affinerank.bias.mixture.population import Population, population_of
+from affinerank.bias.mixture.population import MixtureDocuments, population_of
 from affinerank.bias.mixture.search import (
     added_level,
     aligned_fit,
@@ -33,13 +33,13 @@ DrawLog = Callable[..., tuple[ClickRows, Floats]]
 PLUS, MINUS = [0.8, 0.6, 0.5, 0.4], [0.3, 0.2, 0.1, 0.06]
 
 
-def people_of(rows: ClickRows, depth: int = 4) -> Population:
+def people_of(rows: ClickRows, depth: int = 4) -> MixtureDocuments:
     return population_of(
         rows, pool_cells(rows, RankPools(np.arange(depth), np.ones(depth)), 0)
     )
 
 
-def chosen(people: Population, most: int = 7) -> Levels:
+def chosen(people: MixtureDocuments, most: int = 7) -> Levels:
     halves = replace(people, half=people.query % 2).halves()
     return choose_levels(*halves, most, np.random.default_rng(0))
 
@@ -73,7 +73,7 @@ def test_no_more_levels_than_asked_for(draw_log: DrawLog) -> None:
     assert len(chosen(people_of(rows), most=2).levels) == 2
 
 
-def known(people: Population, plus: Floats, minus: Floats) -> Levels:
+def known(people: MixtureDocuments, plus: Floats, minus: Floats) -> Levels:
     """Two levels at given click rates, half of the documents each."""
     ratio = np.log(plus / minus)
     return Levels(

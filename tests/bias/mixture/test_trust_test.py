@@ -16,7 +16,7 @@ from affinerank.bias.mixture.comparison import (
     test_for_trust,
 )
 from affinerank.bias.mixture.fit import first_guess
-from affinerank.bias.mixture.population import Population, population_of
+from affinerank.bias.mixture.population import MixtureDocuments, population_of
 from affinerank.bias.mixture.search import aligned_fit
 from affinerank.bias.mixture.trust_test import TrustTest, trust_test
 from affinerank.bias.pooling import RankPools, pool_cells
@@ -93,7 +93,7 @@ def test_a_relevance_that_depends_on_rank_is_not_taken_for_trust(
     assert sum(is_found) < 6
 
 
-def thirty_queries(clicks: Floats) -> Population:
+def thirty_queries(clicks: Floats) -> MixtureDocuments:
     """A document per query, shown ten times at the one rank there is."""
     query = np.arange(30)
     first = np.arange(31)

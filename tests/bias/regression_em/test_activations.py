@@ -12,9 +12,9 @@ from affinerank.bias.regression_em.activations import (
     soft_min_max,
     softmax,
 )
-from affinerank.rankers.networks.batches import Lists
+from affinerank.rankers.networks.batches import RaggedLists
 
-LISTS = Lists.of(np.array([3, 1, 2]))
+LISTS = RaggedLists.of(np.array([3, 1, 2]))
 SCORES = torch.tensor([[1.0, 2.0, -1.0, 5.0, 0.5, 0.0]], dtype=torch.float64)
 ALL = torch.ones(1, 6, dtype=torch.bool)
 
@@ -56,14 +56,16 @@ def test_documents_that_were_not_shown_take_no_part(name: str) -> None:
     assert torch.equal(values.isnan(), ~shown)
     assert torch.equal(values[shown], other[shown])
     alone = ACTIVATIONS[name](
-        SCORES[:, [0, 2]], torch.ones(1, 2).bool(), Lists.of(np.array([2]))
+        SCORES[:, [0, 2]], torch.ones(1, 2).bool(), RaggedLists.of(np.array([2]))
     )
     assert torch.equal(values[0, [0, 2]], alone[0])
 
 
 def test_soft_min_max_keeps_differences_far_below_the_scores_themselves() -> None:
     scores = torch.tensor([[0.0, 1e-20, 3e-20]], dtype=torch.float64)
-    values = soft_min_max(scores, torch.ones(1, 3).bool(), Lists.of(np.array([3])))
+    values = soft_min_max(
+        scores, torch.ones(1, 3).bool(), RaggedLists.of(np.array([3]))
+    )
     np.testing.assert_allclose(values, [[0.0, 1.0 / 3.0, 1.0]])
 
 

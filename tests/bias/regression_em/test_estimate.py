@@ -15,7 +15,7 @@ from affinerank.bias.regression_em.run import EMSettings, Parameters, Run
 from affinerank.bias.regression_em.stack import EMStack
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.simulation import simulate_counts
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
@@ -325,7 +325,7 @@ def world() -> tuple[RankingDataset, ClickRows]:
     train = DataSource.parse("yahoo-like:20").read("train")
     simulation = prepare_simulation(train, seed=0)
     counts = simulate_counts(simulation, 500, rng=stage_rng("clicks", 0))
-    return train, rows_of(counts, train)
+    return train, join_counts(counts, train)
 
 
 def test_weights_are_those_of_the_affine_correction() -> None:
@@ -418,7 +418,7 @@ def test_click_rates_are_found_from_simulated_clicks() -> None:
         hidden=(32,), epochs=12, batch_queries=8, learning_rate=0.02, device="cpu"
     )
     features = FeatureMapping.fit(train).apply(train).features
-    run = Run(rows_of(counts, train), NAME)
+    run = Run(join_counts(counts, train), NAME)
     (fitted,) = fit(features, [run], EMSettings(), network)
     # Biased itself, as the paper has it: beta comes out close, alpha too low.
     truth = TrustModel.paper(depth=5)

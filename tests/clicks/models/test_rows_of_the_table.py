@@ -22,12 +22,12 @@ from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare
 from affinerank.counts.counting import count_log, open_table
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import ClickRows, rows_of
+from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.logs.options import LogOptions
 from affinerank.pipeline.simulate import click_model_of
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
-from affinerank.support.settings import Spec
+from affinerank.support.settings import EntrySpec
 
 pytestmark = pytest.mark.slow
 
@@ -460,7 +460,7 @@ def test_counts_by_context_give_relevance_back(name: str) -> None:
     """Corrected clicks over impressions are within 5 standard errors of relevance."""
     simulation, n = world(name), 100_000
     counts = simulate_counts(simulation, n, rng=np.random.default_rng(1), context=True)
-    rows = rows_of(counts, simulation.data)
+    rows = join_counts(counts, simulation.data)
     alpha, beta = simulation.click_model.at(rows)
     rows, alpha, beta = (
         rows.select(alpha > 0),
@@ -484,8 +484,10 @@ def test_the_command_counts_by_context_and_segment(tmp_path: Path) -> None:
             arguments += ["--context", "last-click", "--save-click-model", str(model)]
             command = ["simulate", "yahoo-like:20", "--counts", str(counts), *arguments]
             assert main(command) == 0
-            rows = rows_of(ClickCounts.load(counts))
+            rows = join_counts(ClickCounts.load(counts))
             load_click_model(model).at(rows)
             assert rows.has_context
-            assert bool(rows.segments) == (Spec.parse(click_model).name == "by-segment")
+            assert bool(rows.segments) == (
+                EntrySpec.parse(click_model).name == "by-segment"
+            )
     assert main([*command, "--context", "x"]) == 2

@@ -9,7 +9,7 @@ import pytest
 from affinerank.clicks.models import CLICK_MODELS, Shown
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel, TrustSettings
 from affinerank.counts.counts import ClickCounts
-from affinerank.counts.rows import rows_of
+from affinerank.counts.rows import join_counts
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
 pytestmark = pytest.mark.slow
@@ -237,7 +237,7 @@ def test_rows_of_counts_have_the_values_of_their_rank() -> None:
         impressions=[3, 3, 1],
         clicks=[1, 0, 1],
     )
-    rows = rows_of(counts)
+    rows = join_counts(counts)
     model = TrustModel.from_eps([1.0, 0.5], [0.9, 0.8], [0.5, 0.1])
     alpha, beta = model.at(rows)
     np.testing.assert_allclose(alpha, model.alpha[rows.rank - 1])

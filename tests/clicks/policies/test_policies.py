@@ -14,9 +14,9 @@ from affinerank.clicks.policies.epsilon_swap import EpsilonSwap
 from affinerank.clicks.policies.fixed import Fixed
 from affinerank.clicks.policies.plackett_luce import PlackettLuce
 from affinerank.clicks.policies.policy import (
-    Group,
-    Lists,
-    Selection,
+    DrawnPolicy,
+    ListBlock,
+    RankedLists,
     drawn_places,
     evenly,
     list_places,
@@ -37,8 +37,8 @@ LENGTHS = np.array([1, 2, 3, 7])
 STARTS = np.cumsum(LENGTHS) - LENGTHS
 SCORES = np.array([0.0, 1.0, 0.5, 2.0, 0.0, -1.0, *np.linspace(1, -1, 7)])
 RIVAL = np.array([0, 1, 0, 2, 0, 1, 6, 0, 1, 4, 3, 5, 2])
-LISTS = Lists(STARTS, LENGTHS, LENGTHS, SCORES, RIVAL)
-TOP = Lists(STARTS, LENGTHS, np.minimum(LENGTHS, 3), SCORES, RIVAL)
+LISTS = RankedLists(STARTS, LENGTHS, LENGTHS, SCORES, RIVAL)
+TOP = RankedLists(STARTS, LENGTHS, np.minimum(LENGTHS, 3), SCORES, RIVAL)
 CHANGING = [name for name, row in POLICIES.items() if row.settings().share > 0]
 
 
@@ -47,8 +47,8 @@ def settings_of(name: str) -> Any:
     return POLICIES[name].settings(share=0.5)
 
 
-def places_of(policy: Any, lists: Lists, rng: np.random.Generator) -> Ints:
-    if isinstance(policy, Selection):
+def places_of(policy: Any, lists: RankedLists, rng: np.random.Generator) -> Ints:
+    if isinstance(policy, DrawnPolicy):
         return drawn_places(policy, lists, rng)
     moved: Ints = policy.places(lists.shown, rng)
     return moved
@@ -84,7 +84,9 @@ def test_every_rank_and_every_document_has_all_sessions(name: str, drawn: bool) 
 
 @pytest.mark.parametrize("name", CHANGING)
 @pytest.mark.parametrize("lists", [LISTS, TOP])
-def test_lists_drawn_one_by_one_have_the_probability(name: str, lists: Lists) -> None:
+def test_lists_drawn_one_by_one_have_the_probability(
+    name: str, lists: RankedLists
+) -> None:
     policy, n = settings_of(name), 20_000
     rng = np.random.default_rng(2)
     number = np.repeat(np.arange(len(LENGTHS)), n)
@@ -120,12 +122,14 @@ def by_enumeration(scores: Floats, depth: int) -> Floats:
 def test_plackett_luce_is_the_sum_over_all_orders(temperature: float) -> None:
     rng = np.random.default_rng(6)
     scores = np.sort(rng.normal(size=6))[::-1]
-    lists = Lists(np.zeros(1, int), np.array([6]), np.array([4]), scores)
+    lists = RankedLists(np.zeros(1, int), np.array([6]), np.array([4]), scores)
     found = probability([PlackettLuce(temperature=temperature)], lists)
     expected = by_enumeration(scores / temperature, 4)
     np.testing.assert_allclose(found, expected, atol=1e-12)
     # Two documents: the softmax.
-    two = Lists(np.zeros(1, int), np.array([2]), np.array([1]), np.array([1.0, 0.0]))
+    two = RankedLists(
+        np.zeros(1, int), np.array([2]), np.array([1]), np.array([1.0, 0.0])
+    )
     odds = np.exp([1 / temperature, 0.0])
     found = probability([PlackettLuce(temperature=temperature)], two)[:, 0]
     np.testing.assert_allclose(found, odds / odds.sum(), atol=1e-12)
@@ -152,7 +156,7 @@ def test_long_lists_are_sampled_and_every_document_has_a_chance() -> None:
 
 
 def test_epsilon_swaps_are_the_written_out_shares() -> None:
-    lists = Lists(np.zeros(1, int), np.array([4]), np.array([3]), np.zeros(4))
+    lists = RankedLists(np.zeros(1, int), np.array([4]), np.array([3]), np.zeros(4))
     found = probability([EpsilonSwap(share=0.5, epsilon=0.4)], lists)
     near = 0.5 * 0.4 / 2  # half of the sessions, one of two sets of pairs
     expected: Any = [[1 - near, near, 0], [near, 1 - 2 * near, near]]
@@ -163,16 +167,16 @@ def test_epsilon_swaps_are_the_written_out_shares() -> None:
 def test_a_team_draft_is_the_written_out_picks() -> None:
     # Ours: 0 1 2; theirs: 0 2 1. Both want 0 first; then each has its own.
     held = np.ones((1, 3), dtype=bool)
-    group = Group(held, np.array([3]), np.zeros((1, 3)), np.array([[0, 2, 1]]))
+    group = ListBlock(held, np.array([3]), np.zeros((1, 3)), np.array([[0, 2, 1]]))
     expected: Any = [[1, 0, 0], [0, 0.5, 0.5], [0, 0.5, 0.5]]
     np.testing.assert_allclose(TeamDraft().chances(group)[0], expected)
-    alone = Group(held, np.array([3]), np.zeros((1, 3)), None)
+    alone = ListBlock(held, np.array([3]), np.zeros((1, 3)), None)
     with pytest.raises(ConfigError, match="second ranker"):
         TeamDraft().chances(alone)
 
 
 def test_long_team_drafts_toss_some_coins() -> None:
-    lists = Lists(np.zeros(1, int), np.array([24]), np.array([24]), np.zeros(24))
+    lists = RankedLists(np.zeros(1, int), np.array([24]), np.array([24]), np.zeros(24))
     lists = replace(lists, rival=np.arange(24)[::-1])
     found = probability([TeamDraft()], lists)
     np.testing.assert_allclose(found.sum(axis=0), 1.0)

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from affinerank.rankers import Fitted, Validation
 from affinerank.rankers.likelihood import mean_score
-from affinerank.rankers.networks.batches import Lists
+from affinerank.rankers.networks.batches import RaggedLists
 from affinerank.rankers.networks.click_likelihood import ClickBatch, click_loss
 from affinerank.rankers.networks.held_out import judge_of
 from affinerank.rankers.networks.model import Networks
@@ -74,7 +74,7 @@ def test_the_loss_and_its_slope_written_out() -> None:
             slope -= (c / p - (n - c) / (1 - p)) * alpha * m * (1 - m)
         slopes.append(slope)
     scores = torch.tensor([at], requires_grad=True)
-    batch = ClickBatch.of(TWO, Lists.of(np.array([2])))
+    batch = ClickBatch.of(TWO, RaggedLists.of(np.array([2])))
     loss = click_loss(scores, batch)
     (found,) = torch.autograd.grad(loss.sum(), scores)
     assert loss.tolist() == pytest.approx([value], rel=1e-5)
@@ -85,7 +85,7 @@ def test_the_loss_and_its_slope_written_out() -> None:
 
 def test_each_network_has_clicks_of_its_own() -> None:
     _, both = simulated(20, rankers=2)
-    lists, scores = Lists.of(np.diff(OFFSETS)), torch.randn(2, 400)
+    lists, scores = RaggedLists.of(np.diff(OFFSETS)), torch.randn(2, 400)
     batch = ClickBatch.of(both, lists)
     together = click_loss(scores, batch)
     for i in range(2):
@@ -98,9 +98,9 @@ def test_each_network_has_clicks_of_its_own() -> None:
 
 
 def test_filling_documents_count_nothing() -> None:
-    batch = ClickBatch.of(TWO, Lists.of(np.array([2])))
+    batch = ClickBatch.of(TWO, RaggedLists.of(np.array([2])))
     before = batch.values.clone()
-    one = Lists.of(np.array([1]))
+    one = RaggedLists.of(np.array([1]))
     scores = torch.tensor([[0.7, -1.2, 0.3]], requires_grad=True)
     filled = click_loss(scores, batch.at(torch.tensor([1, 0, 0]), one))
     alone = click_loss(scores[:, :1], batch.at(torch.tensor([1]), one))
@@ -114,7 +114,7 @@ def test_filling_documents_count_nothing() -> None:
 def test_the_loss_is_scaled_to_a_slope_of_1() -> None:
     _, targets = simulated(20)
     targets.impressions[:, :100] = targets.clicks[:, :100] = 0
-    batch = ClickBatch.of(targets, Lists.of(np.diff(OFFSETS)))
+    batch = ClickBatch.of(targets, RaggedLists.of(np.diff(OFFSETS)))
     start = torch.tensor([-0.5])
     scores = torch.full((1, 400), -0.5, requires_grad=True)
     loss = click_loss(scores, batch.scaled(start)).sum()

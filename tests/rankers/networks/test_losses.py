@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from affinerank.rankers.networks import losses
-from affinerank.rankers.networks.batches import Batch, Lists
+from affinerank.rankers.networks.batches import Batch, RaggedLists
 from affinerank.rankers.networks.losses import LOSSES, Loss
 from affinerank.support.errors import DataError
 
@@ -19,7 +19,7 @@ def of(
     scores: torch.Tensor,
     weights: torch.Tensor,
     known: torch.Tensor,
-    lists: Lists,
+    lists: RaggedLists,
 ) -> torch.Tensor:
     """The loss of this name, where every list counts the same."""
     batch = Batch(weights, known, torch.ones_like(weights), lists)
@@ -27,7 +27,7 @@ def of(
 
 
 def lambda_loss(
-    scores: torch.Tensor, weights: torch.Tensor, known: torch.Tensor, lists: Lists
+    scores: torch.Tensor, weights: torch.Tensor, known: torch.Tensor, lists: RaggedLists
 ) -> torch.Tensor:
     return of("lambda", scores, weights, known, lists)
 
@@ -54,14 +54,14 @@ def looped(
 
 def drawn(
     seed: int, sizes: list[int], networks: int = 2
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Lists]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, RaggedLists]:
     rng = np.random.default_rng(seed)
     shape = (networks, sum(sizes))
     return (
         torch.from_numpy(rng.normal(size=shape)),
         torch.from_numpy(rng.normal(size=shape)),
         torch.from_numpy(rng.random(shape) < 0.8),
-        Lists.of(np.array(sizes)),
+        RaggedLists.of(np.array(sizes)),
     )
 
 
@@ -119,7 +119,7 @@ def test_the_unknown_and_the_neighbours_change_nothing(name: str) -> None:
     parts = torch.zeros(2, dtype=torch.float64)
     for start, size in ((0, 5), (5, 8), (13, 3)):
         cut = [x[:, start : start + size] for x in (scores, weights, known)]
-        parts += of(name, cut[0], cut[1], cut[2], Lists.of(np.array([size])))
+        parts += of(name, cut[0], cut[1], cut[2], RaggedLists.of(np.array([size])))
     torch.testing.assert_close(parts, whole)
 
 
@@ -128,7 +128,7 @@ def test_losses_stay_finite_at_margins_of_a_thousand(name: str) -> None:
     scores = torch.tensor([[1000.0, -1000.0, 0.0]]).requires_grad_()
     weights = torch.tensor([[0.0, 1.0, 0.5]])
     known = torch.ones(1, 3, dtype=torch.bool)
-    loss = of(name, scores, weights, known, Lists.of(np.array([3])))
+    loss = of(name, scores, weights, known, RaggedLists.of(np.array([3])))
     (gradient,) = torch.autograd.grad(loss.sum(), scores)
     assert torch.isfinite(loss).all()
     assert torch.isfinite(gradient).all()
@@ -139,7 +139,7 @@ def test_a_list_of_which_nothing_was_known_has_no_loss(name: str) -> None:
     scores = torch.zeros(1, 4).requires_grad_()
     known = torch.tensor([[False, False, True, True]])
     weights = torch.tensor([[9.0, 1.0, 0.0, 0.0]])
-    loss = of(name, scores, weights, known, Lists.of(np.array([2, 2])))
+    loss = of(name, scores, weights, known, RaggedLists.of(np.array([2, 2])))
     (gradient,) = torch.autograd.grad(loss.sum(), scores)
     assert loss.item() == pytest.approx(0.0)
     assert torch.isfinite(gradient).all()
@@ -153,7 +153,7 @@ def test_a_list_counts_in_proportion_to_its_share(name: str) -> None:
     whole = LOSSES[name].value(scores, Batch(weights, known, share, lists))
     parts = 0.0
     for part, factor in ((slice(0, 4), 3.0), (slice(4, 10), 0.5)):
-        size = Lists.of(np.array([part.stop - part.start]))
+        size = RaggedLists.of(np.array([part.stop - part.start]))
         cut = [x[:, part] for x in (scores, weights, known)]
         parts += factor * of(name, cut[0], cut[1], cut[2], size).item()
     assert whole.item() == pytest.approx(parts)
@@ -169,7 +169,7 @@ def test_squared_and_softmax_are_the_written_out_sums() -> None:
     scores = torch.tensor([[1.0, 0.0, 2.0]], dtype=torch.float64)
     weights = torch.tensor([[0.5, 1.0, 9.0]], dtype=torch.float64)
     known = torch.tensor([[True, True, False]])
-    lists = Lists.of(np.array([3]))
+    lists = RaggedLists.of(np.array([3]))
     squared = of("squared", scores, weights, known, lists)
     assert squared.item() == pytest.approx((1 - 0.5) ** 2 + (0 - 1) ** 2)
     total = math.e + 1
@@ -179,7 +179,7 @@ def test_squared_and_softmax_are_the_written_out_sums() -> None:
 
 
 def test_softmax_rejects_negative_weights_that_are_known() -> None:
-    lists, share = Lists.of(np.array([2])), torch.ones(1, 2)
+    lists, share = RaggedLists.of(np.array([2])), torch.ones(1, 2)
     known = torch.tensor([[True, False]])
     softmax = LOSSES["softmax"]
     softmax.require_learnable(Batch(torch.tensor([[1.0, -1.0]]), known, share, lists))
@@ -214,7 +214,7 @@ def test_the_cuda_kernel_is_the_double_loop() -> None:
         scores.float().cuda(),
         weights.float().cuda(),
         known.cuda(),
-        Lists.of(np.array(sizes), "cuda"),
+        RaggedLists.of(np.array(sizes), "cuda"),
     )
     torch.testing.assert_close(
         loss.cpu().double(),

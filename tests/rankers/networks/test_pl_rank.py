@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from affinerank.evaluation.metrics import Metric
-from affinerank.rankers.networks.batches import Batch, Lists
+from affinerank.rankers.networks.batches import Batch, RaggedLists
 from affinerank.rankers.networks.losses import LOSSES, Loss
 from affinerank.rankers.networks.pl_rank import Sampling, expected_dcg, pl_rank
 from affinerank.support.arrays import Floats
@@ -54,7 +54,7 @@ def by_loss(scores: Floats, known: list[bool], sizes: list[int]) -> tuple[Any, A
     leaf = torch.tensor(scores[None], requires_grad=True)
     weights = torch.tensor(np.resize(WEIGHTS, len(scores))[None])
     share = torch.ones_like(weights)
-    lists = Lists.of(np.array(sizes))
+    lists = RaggedLists.of(np.array(sizes))
     value = pl_rank(leaf, Batch(weights, torch.tensor([known]), share, lists))
     torch.autograd.backward(value.sum())
     assert leaf.grad is not None

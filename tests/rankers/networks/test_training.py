@@ -16,7 +16,7 @@ import torch
 
 from affinerank.evaluation.metrics import Metric
 from affinerank.rankers import Fitted, Targets, Validation, predict_all
-from affinerank.rankers.networks.batches import Lists
+from affinerank.rankers.networks.batches import RaggedLists
 from affinerank.rankers.networks.held_out import HeldOut
 from affinerank.rankers.networks.losses import LOSSES
 from affinerank.rankers.networks.model import Networks, initial_parameters
@@ -194,7 +194,7 @@ def test_unknown_documents_do_not_matter() -> None:
 def test_weights_are_scaled_by_their_spread_within_queries() -> None:
     weights = np.array([[1.0, 3.0, 10.0, 10.0, 99.0]])
     known = np.array([[True, True, True, True, False]])
-    found = scaled(Targets(weights, known), Lists.of(np.array([2, 3])))
+    found = scaled(Targets(weights, known), RaggedLists.of(np.array([2, 3])))
     spread = np.sqrt((1 + 1 + 0 + 0) / 4)
     expected = [[1, 3, 10, 10, 0]] / spread
     np.testing.assert_allclose(found.weights, expected, rtol=1e-6)
@@ -206,7 +206,9 @@ def test_the_spread_of_weights_is_that_of_a_loop_over_queries(centred: bool) -> 
     weights, known = rng.normal(size=(3, 6)), rng.random((3, 6)) < 0.8
     share = rng.random((3, 3))
     sizes = np.array([3, 1, 2])
-    found = scaled(Targets(weights, known, share), Lists.of(sizes), centred=centred)
+    found = scaled(
+        Targets(weights, known, share), RaggedLists.of(sizes), centred=centred
+    )
     for i in range(3):
         squares, count, expected = 0.0, 0, np.zeros(6)
         for query, docs in enumerate(np.split(np.arange(6), [3, 4])):
@@ -236,7 +238,7 @@ def test_weights_that_teach_nothing_are_rejected(
 ) -> None:
     targets = Targets(np.array(weights), np.ones((len(weights), 3), dtype=bool))
     with pytest.raises(DataError, match=message):
-        scaled(targets, Lists.of(np.array([2, 1])))
+        scaled(targets, RaggedLists.of(np.array([2, 1])))
 
 
 def test_training_goes_on_step_by_step_with_changing_weights() -> None:

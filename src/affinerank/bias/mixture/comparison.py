@@ -25,7 +25,7 @@ from scipy.special import expit, logit
 
 from affinerank.bias.mixture.fit import first_guess, fit_levels, one_step
 from affinerank.bias.mixture.levels import Levels, document_levels
-from affinerank.bias.mixture.population import Population, population_of
+from affinerank.bias.mixture.population import MixtureDocuments, population_of
 from affinerank.bias.mixture.trust_test import (
     TrustTest,
     binomial_variance,
@@ -117,7 +117,7 @@ class Doubt(NamedTuple):
 
 
 def compare_models(
-    population: Population, cells: Cells, levels: Levels, rng: Rng
+    population: MixtureDocuments, cells: Cells, levels: Levels, rng: Rng
 ) -> tuple[Compared, ...]:
     """Compare click models that a log can tell apart, the simplest first.
 
@@ -153,7 +153,7 @@ def compare_models(
 
 
 def as_far_as_known(
-    learnt: Population, position_rate: Floats, trust_rate: Floats
+    learnt: MixtureDocuments, position_rate: Floats, trust_rate: Floats
 ) -> Floats:
     """Shrink what trust bias adds to the log odds, as James and Stein do.
 
@@ -225,14 +225,16 @@ def hold_against_log(
     return Doubt(*lead_of(held, estimated_rate, given_rate))
 
 
-def halved_sessions(population: Population, rng: Rng) -> tuple[Population, Population]:
+def halved_sessions(
+    population: MixtureDocuments, rng: Rng
+) -> tuple[MixtureDocuments, MixtureDocuments]:
     """Split the impressions of every row at random into two halves."""
     whole = np.rint(population.impressions).astype(np.int64)
     half = whole // 2 + (whole % 2) * rng.integers(0, 2, len(whole))
     return population.drawn(half, rng)
 
 
-def predicted(population: Population, levels: Levels) -> Floats:
+def predicted(population: MixtureDocuments, levels: Levels) -> Floats:
     """``[n_rows]`` click probability by what a document's clicks say of its level."""
     found, _ = document_levels(population, levels)
     relevance = (found @ levels.levels)[population.doc_of_row]
@@ -241,13 +243,13 @@ def predicted(population: Population, levels: Levels) -> Floats:
     return np.clip(rate, LOWEST_RATE, 1 - LOWEST_RATE)
 
 
-def _by_rank(population: Population) -> Floats:
+def _by_rank(population: MixtureDocuments) -> Floats:
     """``[n_rows]`` click rate of the row's rank."""
     rank, ranks = population.rank_of[population.pool], np.arange(population.n_ranks)
     return replace(population, pool=rank, rank_of=ranks).click_rate[rank]
 
 
-def _averaged(levels: Levels, population: Population, to: Ints) -> Levels:
+def _averaged(levels: Levels, population: MixtureDocuments, to: Ints) -> Levels:
     """The same levels with click rates averaged over the pools that become one."""
     weight = population.by_pool(population.impressions) + 1e-9
     rates, total = (levels.zeta_plus, levels.zeta_minus), np.bincount(to, weight)
@@ -257,7 +259,7 @@ def _averaged(levels: Levels, population: Population, to: Ints) -> Levels:
     return replace(levels, zeta_plus=plus, log_ratio=ratio)
 
 
-def _table(models: Sequence[Candidate], held: Population) -> tuple[Compared, ...]:
+def _table(models: Sequence[Candidate], held: MixtureDocuments) -> tuple[Compared, ...]:
     """Compare each model with the best of the simpler ones: the last that led."""
     impressions, rank = held.impressions, held.rank_of[held.pool]
     shown_at_rank = np.bincount(rank, impressions, held.n_ranks)

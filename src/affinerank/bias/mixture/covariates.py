@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from affinerank.bias.mixture.levels import Levels
-from affinerank.bias.mixture.population import Population
+from affinerank.bias.mixture.population import MixtureDocuments
 from affinerank.support.arrays import Floats, Ints, Matrix
 from affinerank.support.errors import DataError
 from affinerank.support.large_arrays import blocks, release
@@ -40,7 +40,7 @@ class Covariates(NamedTuple):
 
 
 def predict_relevance(
-    population: Population, levels: Levels, features: Matrix | None
+    population: MixtureDocuments, levels: Levels, features: Matrix | None
 ) -> Covariates:
     """Predict relevance from everything but the document's own clicks.
 
@@ -66,7 +66,9 @@ def predict_relevance(
     return Covariates(predicted, others, correlation)
 
 
-def corrected_labels(population: Population, levels: Levels) -> tuple[Floats, Floats]:
+def corrected_labels(
+    population: MixtureDocuments, levels: Levels
+) -> tuple[Floats, Floats]:
     """Return the corrected click rate and its precision, ``[n_docs]`` each.
 
     Of a document's ranks each counts by its information per impression, alpha^2 /
@@ -84,7 +86,9 @@ def corrected_labels(population: Population, levels: Levels) -> tuple[Floats, Fl
     return top / bottom, 1.0 / (1.0 / bottom + RELEVANCE_VARIANCE)
 
 
-def _inputs(population: Population, features: Matrix) -> Callable[[slice], Matrix]:
+def _inputs(
+    population: MixtureDocuments, features: Matrix
+) -> Callable[[slice], Matrix]:
     """Features, the log length of the list and its square, and a constant.
 
     Of the documents of a slice: all together would be the features once more.

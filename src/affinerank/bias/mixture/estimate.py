@@ -24,7 +24,7 @@ from affinerank.bias.mixture.comparison import (
 )
 from affinerank.bias.mixture.covariates import predict_relevance
 from affinerank.bias.mixture.fit import Fit, first_guess
-from affinerank.bias.mixture.population import Population, population_of
+from affinerank.bias.mixture.population import MixtureDocuments, population_of
 from affinerank.bias.mixture.precision import (
     mixture_bands,
     precision_of,
@@ -68,7 +68,7 @@ class Mixture:
 
     rows: ClickRows
     pools: Cells
-    population: Population
+    population: MixtureDocuments
     fit: Fit
     differ: bool
     about: Mapping[str, Any]
@@ -159,7 +159,7 @@ def pools_of(rows: ClickRows, settings: EstimationSettings) -> Cells:
     return pool_cells(kept, ranks, settings.least_clicks, context=settings.context)
 
 
-def _some(docs: Population, n_queries: int, rng: Rng) -> Population:
+def _some(docs: MixtureDocuments, n_queries: int, rng: Rng) -> MixtureDocuments:
     """Take all documents, or those of some queries where there are very many."""
     if docs.n_docs <= CHOOSING_DOCS:
         return docs
@@ -252,7 +252,7 @@ def _warn_if_poor(fitted: Mixture, weak: tuple[str, ...], *, enough: bool) -> No
     warn(f"poor estimate: {fault}")
 
 
-def _shown(population: Population) -> str:
+def _shown(population: MixtureDocuments) -> str:
     several = f"{population.n_repeated:,} were shown {DRAWS} times or more"
     moved = f"{population.moved.sum():,} at several ranks"
     return f"of {population.n_docs:,} documents {several} and {moved}"

@@ -27,7 +27,7 @@ from scipy.optimize import minimize
 from scipy.special import logit
 
 from affinerank.bias.mixture.levels import Layout, Levels, expected_counts
-from affinerank.bias.mixture.population import Population
+from affinerank.bias.mixture.population import MixtureDocuments
 from affinerank.bias.mixture.scores import information_matrix
 from affinerank.support.arrays import Bools, Floats
 
@@ -59,7 +59,7 @@ class Fit:
 
 
 def fit_levels(
-    population: Population,
+    population: MixtureDocuments,
     start: Levels,
     *,
     tied: bool = False,
@@ -94,7 +94,7 @@ def fit_levels(
     return Fit(layout.levels(vector), layout, value)
 
 
-def one_step(population: Population, whole: Fit) -> Fit:
+def one_step(population: MixtureDocuments, whole: Fit) -> Fit:
     """Fit a part of the clicks by one step of scoring from a fit to all of them.
 
     With many clicks that is as good as a fit of its own. With fewer it is better: fewer
@@ -116,7 +116,7 @@ def one_step(population: Population, whole: Fit) -> Fit:
     return Fit(layout.levels(vector), layout, value)
 
 
-def first_guess(population: Population, n_levels: int = 2) -> Levels:
+def first_guess(population: MixtureDocuments, n_levels: int = 2) -> Levels:
     """Guess even levels, fewer documents the higher, that match the click rates."""
     rate = population.click_rate
     plus = np.minimum(rate / (SHARE + (1 - SHARE) * np.exp(-LOG_RATIO)), 0.98)
@@ -130,7 +130,7 @@ def first_guess(population: Population, n_levels: int = 2) -> Levels:
 
 
 def objective(
-    population: Population, layout: Layout, vector: Floats, held: sparse.csr_array
+    population: MixtureDocuments, layout: Layout, vector: Floats, held: sparse.csr_array
 ) -> tuple[float, Floats]:
     """Return log-likelihood and log prior, and their gradient.
 
@@ -166,7 +166,11 @@ def objective(
 
 
 def _climb(
-    population: Population, layout: Layout, vector: Floats, low: Floats, high: Floats
+    population: MixtureDocuments,
+    layout: Layout,
+    vector: Floats,
+    low: Floats,
+    high: Floats,
 ) -> tuple[Floats, float]:
     """Run one round of L-BFGS in rescaled parameters; return where it ends."""
     held = layout.precision()
@@ -185,7 +189,11 @@ def _climb(
 
 
 def _polish(
-    population: Population, layout: Layout, vector: Floats, low: Floats, high: Floats
+    population: MixtureDocuments,
+    layout: Layout,
+    vector: Floats,
+    low: Floats,
+    high: Floats,
 ) -> tuple[Floats, float]:
     """Climb on from near the top until nothing moves; return where it ends.
 
@@ -214,7 +222,7 @@ def _polish(
 
 
 def _best_step(
-    population: Population,
+    population: MixtureDocuments,
     layout: Layout,
     vector: Floats,
     is_free: Bools,
@@ -241,7 +249,7 @@ def _best_step(
 
 
 def _standard_errors(
-    population: Population, layout: Layout, vector: Floats, is_free: Bools
+    population: MixtureDocuments, layout: Layout, vector: Floats, is_free: Bools
 ) -> Floats:
     """``[n_free, n_free]`` independent directions, each a standard error long."""
     levels = layout.levels(vector)
@@ -251,7 +259,9 @@ def _standard_errors(
     return np.asarray(directions / np.sqrt(curvature), dtype=np.float64)
 
 
-def _information(population: Population, layout: Layout, vector: Floats) -> Floats:
+def _information(
+    population: MixtureDocuments, layout: Layout, vector: Floats
+) -> Floats:
     """``[size]`` information on each parameter if each document's level were known."""
     levels, place = layout.levels(vector), layout.slices()
     _, docs, seen, _ = expected_counts(population, levels)

@@ -33,7 +33,7 @@ from scipy import sparse
 from scipy.special import expit, logit, softmax
 
 from affinerank.bias.mixture import kernel
-from affinerank.bias.mixture.population import Population
+from affinerank.bias.mixture.population import MixtureDocuments
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.support.arrays import Floats
 from affinerank.support.threads import in_parallel
@@ -97,11 +97,11 @@ class Levels:
         mean = np.sum(to_gap * gaps, axis=-1, keepdims=True)
         return np.asarray((gaps * (to_gap - mean))[..., :-1])
 
-    def log_odds(self, population: Population) -> Floats:
+    def log_odds(self, population: MixtureDocuments) -> Floats:
         """``[n_cells]`` eta: how much a cell leans to relevance."""
         return population.basis @ self.tilt + self.by_rank[population.home]
 
-    def log_shares(self, population: Population) -> Floats:
+    def log_shares(self, population: MixtureDocuments) -> Floats:
         """``[n_cells, n_levels]`` log share of each level among a cell's documents."""
         raw = self.share + self.log_odds(population)[:, None] * self.levels
         return np.asarray(raw - np.logaddexp.reduce(raw, axis=1)[:, None])
@@ -202,7 +202,7 @@ class Layout:
 
 
 def expected_counts(
-    population: Population, levels: Levels
+    population: MixtureDocuments, levels: Levels
 ) -> tuple[float, Floats, Floats, Floats]:
     """Return the log-likelihood, and what the levels are expected to have got.
 
@@ -216,7 +216,9 @@ def expected_counts(
     return float(sum(likelihood)), docs, seen, clicked
 
 
-def document_levels(population: Population, levels: Levels) -> tuple[Floats, Floats]:
+def document_levels(
+    population: MixtureDocuments, levels: Levels
+) -> tuple[Floats, Floats]:
     """Return P(level | clicks) ``[n_docs, n_levels]``, log P(clicks) ``[n_docs]``."""
     level = np.empty((population.n_docs, len(levels.levels)))
     value = np.empty(population.n_docs)
@@ -224,14 +226,17 @@ def document_levels(population: Population, levels: Levels) -> tuple[Floats, Flo
     return level, value
 
 
-def query_likelihood(population: Population, levels: Levels) -> Floats:
+def query_likelihood(population: MixtureDocuments, levels: Levels) -> Floats:
     """Return the log-likelihood of the clicks of each query that has documents."""
     _, each = document_levels(population, levels)
     return population.by_query(population.weight * each)
 
 
 def _in_chunks(
-    kernel: Callable[..., Any], population: Population, levels: Levels, *by_doc: Floats
+    kernel: Callable[..., Any],
+    population: MixtureDocuments,
+    levels: Levels,
+    *by_doc: Floats,
 ) -> list[Any]:
     """Let a kernel read cells, clicks, and logs of shares and click rates, in threads.
 

@@ -25,7 +25,7 @@ MANY = 10**9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Population:
+class MixtureDocuments:
     """Documents, what each got at each pool it was shown at, and cells of them.
 
     Attributes:
@@ -116,7 +116,7 @@ class Population:
         total = np.bincount(self.query, values)
         return total[np.bincount(self.query) > 0].astype(np.float64)
 
-    def take(self, docs: Bools | Ints) -> Population:
+    def take(self, docs: Bools | Ints) -> MixtureDocuments:
         """Take documents, by a mask or in an order, in the same cells."""
         number = np.arange(self.n_docs)[docs]
         sizes = np.diff(self.first)[number]
@@ -126,17 +126,17 @@ class Population:
         columns |= {name: getattr(self, name)[rows] for name in BY_ROW}
         return replace(self, first=first, **columns)
 
-    def halved(self, rng: Rng) -> Population:
+    def halved(self, rng: Rng) -> MixtureDocuments:
         """Draw a half for each query; the halves are as equal as can be."""
         names, place = np.unique(self.query, return_inverse=True)
         half = rng.permutation(np.arange(len(names)) % 2)
         return replace(self, half=half[place])
 
-    def halves(self) -> tuple[Population, Population]:
+    def halves(self) -> tuple[MixtureDocuments, MixtureDocuments]:
         """Split the documents by half."""
         return self.take(self.half == 0), self.take(self.half == 1)
 
-    def parts(self) -> Iterator[Population]:
+    def parts(self) -> Iterator[MixtureDocuments]:
         """Yield runs of documents, the documents of a query together in one of them."""
         order = np.argsort(self.query, kind="stable")
         starts = np.flatnonzero(np.diff(self.query[order], prepend=-1, append=-2))
@@ -145,7 +145,7 @@ class Population:
         for start, end in pairwise(cuts.tolist()):
             yield self.take(order[start:end])
 
-    def grouped(self) -> Population:
+    def grouped(self) -> MixtureDocuments:
         """Count documents of one row and the same cell, impressions and clicks once."""
         if len(self.pool) != self.n_docs:
             return self
@@ -154,18 +154,18 @@ class Population:
         weight = np.add.reduceat(self.weight[order], first)
         return replace(one, query=np.zeros_like(one.query), weight=weight)
 
-    def capped(self, most: float) -> Population:
+    def capped(self, most: float) -> MixtureDocuments:
         """Keep the click rates as if from at most ``most`` impressions per document."""
         each = self._kept_share(most)
         shown, clicks = self.impressions * each, self.clicks * each
         return replace(self, impressions=shown, clicks=clicks)
 
-    def thinned(self, most: float, rng: Rng) -> Population:
+    def thinned(self, most: float, rng: Rng) -> MixtureDocuments:
         """Draw about ``most`` impressions of a document from those it has."""
         kept = np.ceil(np.rint(self.impressions) * self._kept_share(most))
         return self.drawn(kept.astype(np.int64), rng)[0]
 
-    def drawn(self, kept: Ints, rng: Rng) -> tuple[Population, Population]:
+    def drawn(self, kept: Ints, rng: Rng) -> tuple[MixtureDocuments, MixtureDocuments]:
         """Draw ``kept [n_rows]`` impressions of each row; return them and the rest."""
         whole = np.rint(self.impressions).astype(np.int64)
         clicks = np.minimum(np.rint(self.clicks).astype(np.int64), whole)
@@ -182,7 +182,9 @@ class Population:
         )
         return first, rest
 
-    def in_cells(self, covariates: Sequence[tuple[Floats, int, int]]) -> Population:
+    def in_cells(
+        self, covariates: Sequence[tuple[Floats, int, int]]
+    ) -> MixtureDocuments:
         """Sort documents into cells by home pool and covariates.
 
         Args:
@@ -218,7 +220,7 @@ class Population:
         return np.repeat(scale, np.diff(self.first))
 
 
-def population_of(rows: ClickRows, pools: Cells) -> Population:
+def population_of(rows: ClickRows, pools: Cells) -> MixtureDocuments:
     """Add up rows of counts by document and pool; a cell is a home."""
     rows = rows.added_up(pools.of(rows))
     first = np.flatnonzero(np.diff(rows.doc, prepend=-1))
@@ -226,7 +228,9 @@ def population_of(rows: ClickRows, pools: Cells) -> Population:
     by_doc = doc, rows.query_of_doc[doc], none, np.ones(len(first)), none
     by_row = np.append(first, len(rows)), rows.rank, rows.impressions, rows.clicks
     ranks = pools.rank_of, pools.ranks.mean_rank
-    return Population(*by_doc, *by_row, *ranks, none[:1], np.zeros((1, 0))).in_cells(())
+    return MixtureDocuments(
+        *by_doc, *by_row, *ranks, none[:1], np.zeros((1, 0))
+    ).in_cells(())
 
 
 def hinges(values: Floats, n: int) -> Floats:

@@ -18,7 +18,7 @@ from affinerank.bias.bands import Bands
 from affinerank.bias.gauge import Gauge
 from affinerank.bias.mixture.fit import Fit
 from affinerank.bias.mixture.levels import Levels
-from affinerank.bias.mixture.population import Population
+from affinerank.bias.mixture.population import MixtureDocuments
 from affinerank.bias.mixture.scores import document_scores
 from affinerank.support.arrays import Floats
 
@@ -38,7 +38,7 @@ class Precision(NamedTuple):
     covariance: Floats
 
 
-def precision_of(population: Population, fit: Fit) -> Precision:
+def precision_of(population: MixtureDocuments, fit: Fit) -> Precision:
     """Return information and covariance, from one pass over documents."""
     information = fit.layout.precision().toarray()
     squared, n = np.zeros_like(information), 0

@@ -11,12 +11,12 @@ import numpy as np
 from scipy import sparse
 
 from affinerank.bias.mixture.levels import Layout, Levels, document_levels
-from affinerank.bias.mixture.population import Population
+from affinerank.bias.mixture.population import MixtureDocuments
 from affinerank.support.arrays import Floats
 
 
 def information_matrix(
-    population: Population, levels: Levels, layout: Layout
+    population: MixtureDocuments, levels: Levels, layout: Layout
 ) -> Floats:
     """``[size, size]`` products of the documents' scores, and the prior's precision."""
     information = np.asarray(layout.precision().toarray(), dtype=np.float64)
@@ -28,7 +28,7 @@ def information_matrix(
 
 
 def document_scores(
-    population: Population, levels: Levels, layout: Layout
+    population: MixtureDocuments, levels: Levels, layout: Layout
 ) -> sparse.csr_matrix:
     """``[n_docs, size]`` gradient of each document's log-likelihood.
 

@@ -16,7 +16,7 @@ from scipy.special import softmax
 
 from affinerank.bias.mixture.fit import Fit, first_guess, fit_levels
 from affinerank.bias.mixture.levels import Levels, document_levels, query_likelihood
-from affinerank.bias.mixture.population import Population
+from affinerank.bias.mixture.population import MixtureDocuments
 from affinerank.support.arrays import Floats, Rng
 
 FEW = 400.0
@@ -27,7 +27,10 @@ ALIGNMENTS = 3
 
 
 def find_levels(
-    population: Population, halves: tuple[Population, Population], most: int, rng: Rng
+    population: MixtureDocuments,
+    halves: tuple[MixtureDocuments, MixtureDocuments],
+    most: int,
+    rng: Rng,
 ) -> tuple[Fit, bool]:
     """Choose the number of levels by halves of the queries; fit them to all clicks.
 
@@ -45,7 +48,9 @@ def find_levels(
     return fit, documents_differ(*halves, levels)
 
 
-def choose_levels(seen: Population, held: Population, most: int, rng: Rng) -> Levels:
+def choose_levels(
+    seen: MixtureDocuments, held: MixtureDocuments, most: int, rng: Rng
+) -> Levels:
     """Grow levels while clicks of other queries become clearly more likely.
 
     Clearly is by more than two standard errors over queries.
@@ -72,7 +77,7 @@ def choose_levels(seen: Population, held: Population, most: int, rng: Rng) -> Le
     return best
 
 
-def grow_levels(population: Population, most: int) -> Levels:
+def grow_levels(population: MixtureDocuments, most: int) -> Levels:
     """Grow levels while all clicks become clearly more likely.
 
     Of few queries none can be held out. A level has two parameters, so its gain must
@@ -87,7 +92,7 @@ def grow_levels(population: Population, most: int) -> Levels:
     return best.levels
 
 
-def without_idle_levels(population: Population, fit: Fit) -> Fit:
+def without_idle_levels(population: MixtureDocuments, fit: Fit) -> Fit:
     """Leave out levels that make the clicks no more likely, one after the other.
 
     A search that began badly may have needed them on its way. A level has two
@@ -101,7 +106,7 @@ def without_idle_levels(population: Population, fit: Fit) -> Fit:
     return fit
 
 
-def with_closest_merged(population: Population, levels: Levels) -> Levels:
+def with_closest_merged(population: MixtureDocuments, levels: Levels) -> Levels:
     """Merge the two neighbouring levels that differ least for the fewest documents."""
     # The share of documents at each level, at the mean odds of relevance.
     odds = levels.log_odds(population).mean()
@@ -123,7 +128,9 @@ def with_closest_merged(population: Population, levels: Levels) -> Levels:
     return replace(levels, levels=new_levels, share=new_share - new_share[0])
 
 
-def documents_differ(seen: Population, held: Population, levels: Levels) -> bool:
+def documents_differ(
+    seen: MixtureDocuments, held: MixtureDocuments, levels: Levels
+) -> bool:
     """Whether levels predict held-out clicks clearly better than one rate per rank.
 
     Where they do not, nothing separates bias from relevance.
@@ -133,7 +140,7 @@ def documents_differ(seen: Population, held: Population, levels: Levels) -> bool
     return _clearly_above(query_likelihood(held, levels), alike)
 
 
-def refine_levels(population: Population, levels: Levels) -> Fit:
+def refine_levels(population: MixtureDocuments, levels: Levels) -> Fit:
     """Fit all clicks, from what a part of them gave, admitting more and more."""
     most = float(population.n_impressions.max())
     cap = FEW
@@ -144,7 +151,9 @@ def refine_levels(population: Population, levels: Levels) -> Fit:
     return aligned_fit(population, levels)
 
 
-def aligned_fit(population: Population, start: Levels, *, polish: bool = True) -> Fit:
+def aligned_fit(
+    population: MixtureDocuments, start: Levels, *, polish: bool = True
+) -> Fit:
     """Fit, and again while some rank fits better one level further up or down."""
     population = population.grouped()
     best = fit_levels(population, start, polish=polish)
@@ -159,7 +168,7 @@ def aligned_fit(population: Population, start: Levels, *, polish: bool = True) -
     return best
 
 
-def realigned(population: Population, levels: Levels) -> Levels:
+def realigned(population: MixtureDocuments, levels: Levels) -> Levels:
     """Try each rank with its lowest and highest level one further up or down.
 
     All else stays, so the ranks are judged apart from each other: by the documents
@@ -186,7 +195,7 @@ def realigned(population: Population, levels: Levels) -> Levels:
     return replace(levels, zeta_plus=plus, log_ratio=np.log(plus / minus))
 
 
-def added_level(population: Population, levels: Levels) -> Levels:
+def added_level(population: MixtureDocuments, levels: Levels) -> Levels:
     """Add a small new level where it is missed most.
 
     That is where the mean of P(clicks | candidate level) / P(clicks) is largest: a

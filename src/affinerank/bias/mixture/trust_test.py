@@ -33,7 +33,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import logit
 
-from affinerank.bias.mixture.population import Population
+from affinerank.bias.mixture.population import MixtureDocuments
 from affinerank.support.arrays import Floats
 
 LEVEL = 0.05
@@ -63,7 +63,11 @@ class TrustTest:
 
 
 def trust_test(
-    held: Population, position_rate: Floats, trust_rate: Floats, *, is_behind: bool
+    held: MixtureDocuments,
+    position_rate: Floats,
+    trust_rate: Floats,
+    *,
+    is_behind: bool,
 ) -> TrustTest | None:
     """Test for trust bias; ``None`` if too few queries were clicked.
 
@@ -94,7 +98,9 @@ def trust_test(
     return TrustTest(p < LEVEL, p, statistic, lead, lead_error, n_queries)
 
 
-def lead_of(held: Population, rate: Floats, simpler: Floats) -> tuple[float, float]:
+def lead_of(
+    held: MixtureDocuments, rate: Floats, simpler: Floats
+) -> tuple[float, float]:
     """Return how much better a model predicts clicks, and the standard error of that.
 
     Both in log-likelihood per impression; ``rate`` and ``simpler`` are ``[n_rows]``.
@@ -105,7 +111,7 @@ def lead_of(held: Population, rate: Floats, simpler: Floats) -> tuple[float, flo
     return float(gain.sum()) / impressions, total_error(gain, variance) / impressions
 
 
-def binomial_variance(held: Population, rate: Floats, factor: Floats) -> float:
+def binomial_variance(held: MixtureDocuments, rate: Floats, factor: Floats) -> float:
     """Variance of the sum of clicks times ``factor``, if clicks are independent."""
     return float(np.sum(held.impressions * rate * (1 - rate) * factor**2))
 
@@ -121,7 +127,7 @@ def total_error(totals: Floats, variance: float) -> float:
     return float(np.sqrt(max(clustered, variance)))
 
 
-def by_query(held: Population, values: Floats) -> Floats:
+def by_query(held: MixtureDocuments, values: Floats) -> Floats:
     """Add up ``values [n_rows]`` by query, of queries with held-out impressions."""
     by_document = np.add.reduceat(values, held.first[:-1])
     shown = np.add.reduceat(held.impressions, held.first[:-1])

@@ -19,12 +19,12 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from affinerank.rankers.networks.batches import Lists, over_lists, to_documents
+from affinerank.rankers.networks.batches import RaggedLists, over_lists, to_documents
 
-Activation = Callable[[Tensor, Tensor, Lists], Tensor]
+Activation = Callable[[Tensor, Tensor, RaggedLists], Tensor]
 
 
-def sigmoid(scores: Tensor, shown: Tensor, lists: Lists) -> Tensor:
+def sigmoid(scores: Tensor, shown: Tensor, lists: RaggedLists) -> Tensor:
     r""":math:`1 / (1 + e^{-(x_i - \bar x)})`, with the mean over the list.
 
     Ranking losses leave the level of a list's scores free, so it means nothing: if the
@@ -36,7 +36,7 @@ def sigmoid(scores: Tensor, shown: Tensor, lists: Lists) -> Tensor:
     return torch.sigmoid(scores - mean).masked_fill(~shown, math.nan)
 
 
-def softmax(scores: Tensor, shown: Tensor, lists: Lists) -> Tensor:
+def softmax(scores: Tensor, shown: Tensor, lists: RaggedLists) -> Tensor:
     r""":math:`e^{x_i} / \sum_j e^{x_j}`: the probabilities of a list sum to 1."""
     top = over_lists(scores.masked_fill(~shown, -math.inf), lists, "max")
     away = torch.where(shown, scores - to_documents(top, lists), -math.inf)
@@ -45,7 +45,7 @@ def softmax(scores: Tensor, shown: Tensor, lists: Lists) -> Tensor:
     return (powers / total).masked_fill(~shown, math.nan)
 
 
-def soft_min_max(scores: Tensor, shown: Tensor, lists: Lists) -> Tensor:
+def soft_min_max(scores: Tensor, shown: Tensor, lists: RaggedLists) -> Tensor:
     r""":math:`(e^{x_i} - e^{\min x}) / (e^{\max x} - e^{\min x})`.
 
     Computed as :math:`e^{x_i - \max x} (e^{\min x - x_i} - 1) / (e^{\min x - \max x} -

@@ -21,7 +21,7 @@ from affinerank.rankers.ranker import Fitted
 from affinerank.rankers.targets import Targets, Validation, require_numbers
 from affinerank.support.arrays import Bools, Matrix, Rng
 from affinerank.support.errors import warn
-from affinerank.support.progress import Progress, quiet
+from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
 
 
@@ -105,7 +105,7 @@ def fit_em(
     *,
     settings: EMSettings | None = None,
     network: NetworkSettings | None = None,
-    progress: Progress = quiet,
+    progress: Progress = no_progress,
     train_on: bool = False,
     held_out: HeldOutLogs | None = None,
 ) -> list[EMFit]:

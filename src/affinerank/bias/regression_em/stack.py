@@ -26,7 +26,7 @@ from affinerank.bias.regression_em.updates import (
     start_of,
     updated,
 )
-from affinerank.rankers.networks.batches import Lists, over_lists
+from affinerank.rankers.networks.batches import RaggedLists, over_lists
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.networks.training import NetworkTrainer
 from affinerank.support.arrays import Bools, Matrix
@@ -188,7 +188,7 @@ def fallen_cells(zeta: Tensor, share: float) -> Tensor:
     return zeta[0] - zeta[1] <= share * zeta[0]
 
 
-def _ordered(weights: Tensor, trained: Tensor, lists: Lists) -> Tensor:
+def _ordered(weights: Tensor, trained: Tensor, lists: RaggedLists) -> Tensor:
     """Whether any list's trained documents differ in weight, ``[n_runs, 1]``."""
     top = over_lists(weights.masked_fill(~trained, -math.inf), lists, "max")
     low = over_lists(weights.masked_fill(~trained, math.inf), lists, "min")

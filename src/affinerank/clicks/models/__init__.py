@@ -14,10 +14,10 @@ from affinerank.clicks.models import (
 )
 from affinerank.clicks.models.model import ClickModel, ClickModelKind, Shown
 from affinerank.support.errors import DataError
-from affinerank.support.registry import Table
+from affinerank.support.registry import Registry
 
 ROWS = (trust, position, cascade, browsing, dependent, by_query, by_segment)
-CLICK_MODELS: Table[ClickModelKind] = Table("click model", *(m.ROW for m in ROWS))
+CLICK_MODELS: Registry[ClickModelKind] = Registry("click model", *(m.ROW for m in ROWS))
 
 __all__ = [
     "CLICK_MODELS",

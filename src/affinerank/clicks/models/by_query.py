@@ -1,7 +1,7 @@
 """The paper's users, whose position bias is steeper for some queries than for others.
 
 Which query has which steepness goes by its number in the data, the same in every run.
-Rows must be numbered by the data too, as ``rows_of(counts, data)`` does.
+Rows must be numbered by the data too, as ``join_counts(counts, data)`` does.
 """
 
 from __future__ import annotations

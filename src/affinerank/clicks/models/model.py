@@ -11,10 +11,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from affinerank.counts.rows import ClickRows
-from affinerank.output.blocks import Tabular
+from affinerank.output.blocks import Summary
 from affinerank.support.arrays import Bools, Floats, Ints, Rng
 from affinerank.support.errors import ConfigError
-from affinerank.support.files import PathLike, written_whole
+from affinerank.support.files import PathLike, atomic_write
 
 Identified = Literal["eps", "zeta", "gauge"]
 FORMAT = "affinerank-click-model"
@@ -102,7 +102,7 @@ class ClickModel(Protocol):
         """Return plain data, as the row's ``read`` takes it."""
 
 
-class BaseClickModel(Tabular):
+class BaseClickModel(Summary):
     """What the package's own click models have in common."""
 
     def _line(self) -> str:
@@ -150,5 +150,5 @@ def require_shares(settings: object, *names: str) -> None:
 def save_click_model(click_model: Any, path: PathLike) -> None:
     """Write a click model as JSON, for ``load_click_model``."""
     whole = {"format": FORMAT, "version": VERSION, **click_model.to_dict()}
-    with written_whole(Path(path)) as aside:
+    with atomic_write(Path(path)) as aside:
         aside.write_text(json.dumps(whole, indent=2, allow_nan=False) + "\n")

@@ -9,9 +9,9 @@ from affinerank.clicks.policies import (
     team_draft,
 )
 from affinerank.clicks.policies.policy import Placements, PolicyKind
-from affinerank.support.registry import Table
+from affinerank.support.registry import Registry
 
 ROWS = (fixed, swap, rotate, epsilon_swap, plackett_luce, team_draft)
-POLICIES: Table[PolicyKind] = Table("policy", *(module.ROW for module in ROWS))
+POLICIES: Registry[PolicyKind] = Registry("policy", *(module.ROW for module in ROWS))
 
 __all__ = ["POLICIES", "Placements", "PolicyKind"]

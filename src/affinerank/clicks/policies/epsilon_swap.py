@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from affinerank.clicks.policies.policy import Group, PolicyKind, Shared
+from affinerank.clicks.policies.policy import ListBlock, PolicyKind, Shared
 from affinerank.support.arrays import Floats, Ints, Rng
 from affinerank.support.errors import ConfigError
 
@@ -28,7 +28,7 @@ class EpsilonSwap(Shared):
         if not 0 <= self.epsilon <= 1:
             raise ConfigError(f"epsilon must be from 0 to 1, got {self.epsilon:g}")
 
-    def orders(self, group: Group, rng: Rng) -> Ints:
+    def orders(self, group: ListBlock, rng: Rng) -> Ints:
         """Exchange pairs that begin at an even place, or at an odd one."""
         n, width = group.held.shape
         place = np.tile(np.arange(width), (n, 1))
@@ -39,7 +39,7 @@ class EpsilonSwap(Shared):
         place[:, 1:] -= swapped
         return place
 
-    def chances(self, group: Group) -> Floats:
+    def chances(self, group: ListBlock) -> Floats:
         """Each neighbour's place with half of epsilon, else the own."""
         n, width = group.held.shape
         chances = np.zeros((n, width, width))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from affinerank.clicks.policies.policy import Group, PolicyKind, Shared
+from affinerank.clicks.policies.policy import ListBlock, PolicyKind, Shared
 from affinerank.support.arrays import Floats, Ints, Rng
 from affinerank.support.errors import ConfigError
 from affinerank.support.plackett_luce import draw_orders, rank_chances
@@ -24,11 +24,11 @@ class PlackettLuce(Shared):
                 f"temperature must be 0.001 or more, got {self.temperature:g}"
             )
 
-    def orders(self, group: Group, rng: Rng) -> Ints:
+    def orders(self, group: ListBlock, rng: Rng) -> Ints:
         """Sort by score and Gumbel noise."""
         return draw_orders(group.scores / self.temperature, rng)
 
-    def chances(self, group: Group) -> Floats:
+    def chances(self, group: ListBlock) -> Floats:
         """Integrate, or take the mean over sampled lists."""
         return rank_chances(group.scores / self.temperature, group.depth)
 

@@ -45,7 +45,7 @@ class Placements:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lists:
+class RankedLists:
     """Lists of rankers to choose from: documents by place, best first.
 
     Attributes:
@@ -62,12 +62,12 @@ class Lists:
     scores: Floats
     rival: Ints | None = None
 
-    def at(self, lists: Ints) -> Lists:
+    def at(self, lists: Ints) -> RankedLists:
         """Return some lists, each as often as it is named."""
         own = self.starts[lists], self.lengths[lists], self.shown[lists]
-        return Lists(*own, self.scores, self.rival)
+        return RankedLists(*own, self.scores, self.rival)
 
-    def groups(self) -> Iterator[tuple[Ints, Group]]:
+    def groups(self) -> Iterator[tuple[Ints, ListBlock]]:
         """Gather lists of similar length, with their numbers."""
         classes = np.ceil(2 * np.log2(np.maximum(self.lengths, 4)))
         for value in np.unique(classes):
@@ -79,11 +79,11 @@ class Lists:
                 at = np.where(held, self.starts[some, None] + np.arange(width), 0)
                 scores = np.where(held, self.scores[at], -np.inf)
                 rival = None if self.rival is None else self.rival[at]
-                yield some, Group(held, self.shown[some], scores, rival)
+                yield some, ListBlock(held, self.shown[some], scores, rival)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class ListBlock:
     """Lists of similar length, filled up at the end.
 
     Attributes:
@@ -119,17 +119,17 @@ class Shared:
 
 
 @runtime_checkable
-class Selection(Protocol):
+class DrawnPolicy(Protocol):
     """A policy that draws which documents are shown, from all that could be."""
 
     @property
     def share(self) -> float:
         """Share of the sessions whose lists it draws."""
 
-    def orders(self, group: Group, rng: Rng) -> Ints:
+    def orders(self, group: ListBlock, rng: Rng) -> Ints:
         """``[n, width]`` the place that each rank shows, for one session of each."""
 
-    def chances(self, group: Group) -> Floats:
+    def chances(self, group: ListBlock) -> Floats:
         """``[n, width, depth]`` probability that a place is shown at each rank."""
 
 
@@ -153,7 +153,7 @@ class Policy(Protocol):
         """The place that each rank shows, for one list of each of ``lengths``: flat."""
 
 
-AnyPolicy = Policy | Selection
+AnyPolicy = Policy | DrawnPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,10 @@ class PolicyKind:
 
 
 def placements(
-    policies: Sequence[AnyPolicy], lists: Lists, sessions: NDArray[Any], rng: Rng | None
+    policies: Sequence[AnyPolicy],
+    lists: RankedLists,
+    sessions: NDArray[Any],
+    rng: Rng | None,
 ) -> Iterator[Placements]:
     """Where documents are shown, and in how many of each query's ``sessions``."""
     lengths = lists.shown
@@ -187,11 +190,13 @@ def placements(
         taken = rng.multinomial(sessions, [*shares, rest])[:, :-1]
     # A list of one document cannot be changed.
     taken = taken * (lists.lengths > 1)[:, None]
-    drawn = np.array([isinstance(policy, Selection) for policy in changing], dtype=bool)
+    drawn = np.array(
+        [isinstance(policy, DrawnPolicy) for policy in changing], dtype=bool
+    )
     rests = sessions - taken[:, drawn].sum(axis=1)
     stays = rests[query].astype(np.float64 if rng is None else np.int64)
     for policy, changed in zip(changing, taken.T, strict=True):
-        if isinstance(policy, Selection):
+        if isinstance(policy, DrawnPolicy):
             yield _drawn(policy, lists, changed, rng)
             continue
         for block in policy.moved(lengths, changed * (lengths > 1), rng):
@@ -201,7 +206,7 @@ def placements(
 
 
 def _drawn(
-    policy: Selection, lists: Lists, sessions: NDArray[Any], rng: Rng | None
+    policy: DrawnPolicy, lists: RankedLists, sessions: NDArray[Any], rng: Rng | None
 ) -> Placements:
     """Where a policy shows documents in the sessions that it draws."""
     if rng is None:
@@ -224,7 +229,7 @@ def _drawn(
     return Placements(query, cell // depth, cell % depth + 1, counts[some])
 
 
-def _chances(policy: Selection, lists: Lists) -> Floats:
+def _chances(policy: DrawnPolicy, lists: RankedLists) -> Floats:
     """``[n_places, depth]`` probability that each document is at each rank."""
     depth = int(lists.shown.max(initial=0))
     chances = np.zeros((int(lists.lengths.sum()), depth))
@@ -237,7 +242,7 @@ def _chances(policy: Selection, lists: Lists) -> Floats:
     return chances
 
 
-def drawn_places(policy: Selection, lists: Lists, rng: Rng) -> Ints:
+def drawn_places(policy: DrawnPolicy, lists: RankedLists, rng: Rng) -> Ints:
     """The place that each rank shows, for one session of each of ``lists``: flat."""
     places = np.empty(int(lists.shown.sum()), dtype=np.int64)
     starts = np.cumsum(lists.shown) - lists.shown
@@ -248,14 +253,14 @@ def drawn_places(policy: Selection, lists: Lists, rng: Rng) -> Ints:
     return places
 
 
-def one_list_each(policies: Sequence[AnyPolicy], lists: Lists, rng: Rng) -> Ints:
+def one_list_each(policies: Sequence[AnyPolicy], lists: RankedLists, rng: Rng) -> Ints:
     """The place that each rank shows, policies taking their shares of ``lists``."""
     number, place = list_places(lists.shown)
     kind, below = rng.random(len(lists.shown)), 0.0
     for policy in policies:
         if policy.share > 0:
             taken = (kind >= below) & (kind < below + policy.share)
-            if isinstance(policy, Selection):
+            if isinstance(policy, DrawnPolicy):
                 moved = drawn_places(policy, lists, rng)
             else:
                 moved = policy.places(lists.shown, rng)
@@ -264,7 +269,7 @@ def one_list_each(policies: Sequence[AnyPolicy], lists: Lists, rng: Rng) -> Ints
     return place
 
 
-def probability(policies: Sequence[AnyPolicy], lists: Lists) -> Floats:
+def probability(policies: Sequence[AnyPolicy], lists: RankedLists) -> Floats:
     """``[n_places, depth]`` probability that a session shows a document at each rank.
 
     Documents of ``lists`` follow each other. Exact wherever the policies' are.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from affinerank.clicks.policies.policy import Group, PolicyKind, Shared
+from affinerank.clicks.policies.policy import ListBlock, PolicyKind, Shared
 from affinerank.support.arrays import Bools, Floats, Ints, Rng
 from affinerank.support.errors import ConfigError
 
@@ -21,12 +21,12 @@ MOST_ROUNDS = 10  # all ways in which coins fall are enumerated; beyond, some ar
 class TeamDraft(Shared):
     """Interleave the list with that of the next ranker."""
 
-    def orders(self, group: Group, rng: Rng) -> Ints:
+    def orders(self, group: ListBlock, rng: Rng) -> Ints:
         """Toss a coin in each round."""
         rounds = (group.depth + 1) // 2
         return _picked(group, rng.random((len(group.held), rounds)) < 0.5)
 
-    def chances(self, group: Group) -> Floats:
+    def chances(self, group: ListBlock) -> Floats:
         """Take the mean over all falls of coins, or some and their opposites."""
         (n, width), depth = group.held.shape, group.depth
         rounds = (depth + 1) // 2
@@ -43,7 +43,7 @@ class TeamDraft(Shared):
         return chances
 
 
-def _picked(group: Group, coins: Bools) -> Ints:
+def _picked(group: ListBlock, coins: Bools) -> Ints:
     """``[n, depth]`` places in the order in which rankers pick them."""
     if group.rival is None:
         raise ConfigError("interleaving needs a second ranker (--ranker, twice)")

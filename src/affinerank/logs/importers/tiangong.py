@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from affinerank.logs.importers.json_lines import numbered_lines, read_id, read_numbers
 from affinerank.logs.importers.ubi import UBI_CLICKS, import_ubi
 from affinerank.support.errors import DataError
-from affinerank.support.files import PathLike, written_whole
+from affinerank.support.files import PathLike, atomic_write
 
 __all__ = ["UBI_CLICKS", "ImportedLog", "import_ubi", "read_tiangong"]
 
@@ -39,7 +39,7 @@ class ImportedLog:
 
     def save(self, path: PathLike) -> None:
         """Write the log as Parquet."""
-        with written_whole(Path(path)) as aside:
+        with atomic_write(Path(path)) as aside:
             pq.write_table(self.table, aside, compression="zstd")
 
 

@@ -32,7 +32,7 @@ from affinerank.logs.importers.json_lines import (
 )
 from affinerank.logs.importers.ubi_joins import FINDINGS, LOG, STEPS
 from affinerank.support.errors import DataError
-from affinerank.support.files import PathLike, scratch_folder, written_whole
+from affinerank.support.files import PathLike, atomic_write, scratch_folder
 from affinerank.support.limits import MAX_RANK
 
 UBI_CLICKS = ("click", "item_click", "product_click", "result_click")
@@ -141,7 +141,7 @@ def import_ubi(
             if connection.raw_sql(f"SELECT count({name}) FROM sessions").fetchone()[0]  # noqa: S608
         ]
         log = LOG.format(more="".join(f", {name}" for name in optional))
-        unfinished = stack.enter_context(written_whole(Path(target)))
+        unfinished = stack.enter_context(atomic_write(Path(target)))
         copy_to(log, unfinished, connection.table("shown"), "COMPRESSION zstd")
     return findings
 

@@ -19,7 +19,7 @@ TENSORS = ("weights", "known", "share")  # of a batch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lists:
+class RaggedLists:
     """Lists of unequal length, whose documents follow one another.
 
     Attributes:
@@ -33,7 +33,7 @@ class Lists:
     longest: int
 
     @classmethod
-    def of(cls, sizes: Ints, device: torch.device | str = "cpu") -> Lists:
+    def of(cls, sizes: Ints, device: torch.device | str = "cpu") -> RaggedLists:
         """Build lists of these sizes."""
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         longest = int(sizes.max(initial=0))
@@ -71,7 +71,7 @@ class Batch:
     weights: Tensor
     known: Tensor
     share: Tensor
-    lists: Lists
+    lists: RaggedLists
 
     @property
     def gains(self) -> Tensor:
@@ -83,7 +83,7 @@ class Batch:
         for name in TENSORS:
             getattr(self, name).copy_(getattr(other, name))
 
-    def at(self, rows: Tensor, lists: Lists) -> Batch:
+    def at(self, rows: Tensor, lists: RaggedLists) -> Batch:
         """Select the documents ``rows``; those beyond ``lists`` are never known."""
         known = self.known[:, rows] & lists.inside(len(rows))
         return Batch(self.weights[:, rows], known, self.share[:, rows], lists)
@@ -121,11 +121,11 @@ def with_gradient(scores: Tensor, loss: Tensor, gradient: Tensor) -> Tensor:
 
 
 def over_lists(
-    values: Tensor, lists: Lists, how: Literal["sum", "max", "min"]
+    values: Tensor, lists: RaggedLists, how: Literal["sum", "max", "min"]
 ) -> Tensor:
     """Reduce ``values [n, n_docs]`` to ``[n, n_lists]``.
 
-    >>> lists = Lists.of(np.array([2, 1]))
+    >>> lists = RaggedLists.of(np.array([2, 1]))
     >>> over_lists(torch.tensor([[1.0, 2.0, 4.0]]), lists, "sum").tolist()
     [[3.0, 4.0]]
     """
@@ -137,7 +137,7 @@ def over_lists(
     return reduced.view(n, len(lists.sizes))
 
 
-def to_documents(values: Tensor, lists: Lists) -> Tensor:
+def to_documents(values: Tensor, lists: RaggedLists) -> Tensor:
     """Give each document the value of its list, ``[n, n_lists]`` to ``[n, n_docs]``."""
     sizes = torch.diff(lists.offsets)
     total = int(lists.sizes.sum())

@@ -19,13 +19,13 @@ from safetensors.torch import save
 from torch import Tensor
 
 from affinerank.support.errors import DataError
-from affinerank.support.files import one_line, written_whole
+from affinerank.support.files import atomic_write, one_line
 
 
 def write_state(path: Path, mark: str, state: Mapping[str, Tensor]) -> None:
     """Keep the state, in place of the one before; ``mark`` identifies the training."""
     tensors = {name: tensor.cpu().contiguous() for name, tensor in state.items()}
-    with written_whole(path) as aside:
+    with atomic_write(path) as aside:
         # Not save_file: it writes beside the file first, under a name of its own.
         aside.write_bytes(save(tensors, metadata={"fingerprint": mark}))
 

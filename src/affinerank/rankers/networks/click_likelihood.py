@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from affinerank.rankers.likelihood import LEAST_RATE
-from affinerank.rankers.networks.batches import Lists
+from affinerank.rankers.networks.batches import RaggedLists
 from affinerank.rankers.targets import ClickTargets
 
 
@@ -28,10 +28,10 @@ class ClickBatch:
 
     values: Tensor
     scale: Tensor
-    lists: Lists
+    lists: RaggedLists
 
     @classmethod
-    def of(cls, targets: ClickTargets, lists: Lists) -> ClickBatch:
+    def of(cls, targets: ClickTargets, lists: RaggedLists) -> ClickBatch:
         """Move clicks to the device of the lists; the scale is 1."""
         arrays = [getattr(targets, field.name) for field in fields(targets)]
         values = torch.from_numpy(np.stack(arrays)).to(lists.offsets.device)
@@ -50,7 +50,7 @@ class ClickBatch:
         size = (slope.square().sum(dim=1) / shown).sqrt()
         return replace(self, scale=1.0 / size.clamp(min=1e-12))
 
-    def at(self, rows: Tensor, lists: Lists) -> ClickBatch:
+    def at(self, rows: Tensor, lists: RaggedLists) -> ClickBatch:
         """Select the documents ``rows``; those beyond ``lists`` were never shown."""
         values = self.values[:, :, rows]
         values[:2] *= lists.inside(len(rows))[:, None]

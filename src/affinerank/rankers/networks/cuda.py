@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from affinerank.rankers.networks.batches import Batch, Lists
+from affinerank.rankers.networks.batches import Batch, RaggedLists
 
 BLOCK = tl.constexpr(32)
 ACROSS = tl.constexpr(32)
@@ -86,7 +86,7 @@ def lambda_pairs(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     return value.sum(dim=1), slope
 
 
-def count_ranks(scores: Tensor, known: Tensor, lists: Lists) -> Tensor:
+def count_ranks(scores: Tensor, known: Tensor, lists: RaggedLists) -> Tensor:
     """Rank each document in its list among the known ones, ``[n, n_docs]``, from 0.
 
     Of equal scores, the document that comes first is ranked first.
@@ -96,7 +96,7 @@ def count_ranks(scores: Tensor, known: Tensor, lists: Lists) -> Tensor:
     return ranks
 
 
-def _launch(kernel: Any, lists: Lists, *tensors: Tensor) -> None:
+def _launch(kernel: Any, lists: RaggedLists, *tensors: Tensor) -> None:
     """Run programs by list, network and block of documents, if there are any."""
     n_networks, n_docs = tensors[0].shape
     blocks = triton.cdiv(lists.longest, BLOCK.value)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from affinerank.rankers.networks.batches import Lists
+from affinerank.rankers.networks.batches import RaggedLists
 from affinerank.rankers.networks.click_likelihood import ClickBatch, click_loss
 from affinerank.rankers.networks.model import on_device, score_blocks
 from affinerank.rankers.targets import ClickTargets, Targets, Validation
@@ -31,7 +31,7 @@ class HeldOut:
 
     def __init__(self, validation: Validation, device: torch.device | str) -> None:
         self.offsets = validation.offsets
-        self.lists = Lists.of(np.diff(self.offsets), device)
+        self.lists = RaggedLists.of(np.diff(self.offsets), device)
         self.worth, self.known = self._worth(validation.targets)
 
     def change(self, i: int, targets: Targets) -> None:
@@ -78,7 +78,7 @@ class HeldOutClicks(HeldOut):
 
     def __init__(self, validation: Validation, device: torch.device | str) -> None:
         clicks: Any = validation.targets
-        lists = Lists.of(np.diff(validation.offsets), device)
+        lists = RaggedLists.of(np.diff(validation.offsets), device)
         self.batch = ClickBatch.of(clicks, lists)
 
     def judge(self, scores: Tensor, first: int = 0) -> Tensor:

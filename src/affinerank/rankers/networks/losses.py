@@ -30,8 +30,8 @@ from affinerank.rankers.networks.batches import Batch, with_gradient
 from affinerank.rankers.networks.pl_rank import Sampling, pl_rank
 from affinerank.rankers.rank_bounds import dcg_bound, svm_rank
 from affinerank.support.errors import DataError
-from affinerank.support.registry import Table
-from affinerank.support.settings import Spec
+from affinerank.support.registry import Registry
+from affinerank.support.settings import EntrySpec
 
 PAIRS_AT_ONCE = 1 << 22  # bounds the pair tensors, on long lists and many networks
 
@@ -69,7 +69,7 @@ class Loss:
     @classmethod
     def named(cls, text: str) -> Loss:
         """Return the row that a text names, with its options."""
-        spec = Spec.parse(text)
+        spec = EntrySpec.parse(text)
         row = LOSSES[spec.name]
         options: Any = spec.settings(row.options)
         if isinstance(options, NoOptions):
@@ -117,7 +117,7 @@ def softmax(scores: Tensor, batch: Batch) -> Tensor:
     return total
 
 
-LOSSES: Table[Loss] = Table(
+LOSSES: Registry[Loss] = Registry(
     "loss",
     Loss("lambda", "LambdaLoss", lambda_loss),
     Loss("squared", "Squared error", squared_error, centred=True),

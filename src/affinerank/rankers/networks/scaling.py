@@ -12,7 +12,7 @@ from torch import Tensor
 from affinerank.rankers.networks.batches import (
     TENSORS,
     Batch,
-    Lists,
+    RaggedLists,
     over_lists,
     to_documents,
 )
@@ -20,7 +20,7 @@ from affinerank.rankers.targets import Targets
 from affinerank.support.errors import DataError
 
 
-def scaled(targets: Targets, lists: Lists, *, centred: bool = False) -> Batch:
+def scaled(targets: Targets, lists: RaggedLists, *, centred: bool = False) -> Batch:
     """Do what :func:`scaled_tensors` does, one ranker at a time, in double precision.
 
     The result lies on the device of ``lists``.
@@ -43,7 +43,7 @@ def scaled_tensors(
     weights: Tensor,
     known: Tensor,
     share: Tensor,
-    lists: Lists,
+    lists: RaggedLists,
     *,
     centred: bool = False,
     first: int = 0,

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from affinerank.rankers.likelihood import mean_score
-from affinerank.rankers.networks.batches import Batch, Lists
+from affinerank.rankers.networks.batches import Batch, RaggedLists
 from affinerank.rankers.networks.checkpoint import (
     fingerprint,
     restore_state,
@@ -76,7 +76,7 @@ class Sample:
     """
 
     rows: Tensor
-    lists: Lists
+    lists: RaggedLists
     n_queries: Tensor
     salts: Tensor
 
@@ -116,7 +116,7 @@ class NetworkTrainer:
         self.squares = torch.full_like(self.flat, settings.initial_accumulator)
         self.loss = Loss.named(settings.loss)
         self.steps = 0
-        self.lists = Lists.of(np.diff(offsets), self.device)
+        self.lists = RaggedLists.of(np.diff(offsets), self.device)
         self.learnt: Batch | ClickBatch
         self.value: Callable[[Tensor, Any], Tensor] = self.loss.value
         mixed = [mixed_seed(seed) for seed in seeds]
@@ -206,7 +206,7 @@ class NetworkTrainer:
         for i, (query, end) in enumerate(pairwise(ends)):
             first, last = offsets[query], offsets[end]
             here = bounds[query : end + 1] - first
-            lists = Lists(sizes[query:end], here, self.lists.longest)
+            lists = RaggedLists(sizes[query:end], here, self.lists.longest)
             filling = -(last - first) % self.rounded
             own = filled[first : last + filling]
             yield Sample(own, lists, n_queries[i], salts[i])
@@ -219,7 +219,12 @@ class NetworkTrainer:
         return self.replayed.call(learn, *given) if self.replayed else learn(*given)
 
     def _learn_from(
-        self, lists: Lists, rows: Tensor, offsets: Tensor, n: Tensor, salts: Tensor
+        self,
+        lists: RaggedLists,
+        rows: Tensor,
+        offsets: Tensor,
+        n: Tensor,
+        salts: Tensor,
     ) -> Tensor:
         numbers = rows.to(torch.int32)
         parameters = [view.detach().requires_grad_() for view in self.parameters()]

@@ -29,7 +29,7 @@ from affinerank.research.statements.paper import (
 )
 from affinerank.research.worlds import PRODUCTION, TRUE
 from affinerank.support.arrays import Floats
-from affinerank.support.settings import Spec
+from affinerank.support.settings import EntrySpec
 
 LEVEL = 0.05  # of tests at each point, one-sided, corrected by Holm
 TOP, TOP_CLICKS = 5, 1e5  # documents shown, and clicks, of the statement on cutoffs
@@ -55,7 +55,7 @@ def _mild(panel: Panel) -> bool:
 
 
 def _top(panel: Panel) -> bool:
-    return Traffic.of(Spec.parse(panel.policy)).top_k == TOP
+    return Traffic.of(EntrySpec.parse(panel.policy)).top_k == TOP
 
 
 def _gap(

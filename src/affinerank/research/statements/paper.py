@@ -32,7 +32,7 @@ from affinerank.research.curves import (
 from affinerank.research.results import Result
 from affinerank.research.worlds import TRUE, Cell
 from affinerank.support.arrays import Bools, Floats
-from affinerank.support.settings import Spec
+from affinerank.support.settings import EntrySpec
 
 SETTLED = 15.0  # clicks per query by which naive has converged: 3e5 in the paper
 MANY = 55.0  # clicks per query: a little more than 1e6 in the paper
@@ -220,7 +220,7 @@ def p_values(summary: Summary) -> Floats:
 
 def clipping_gain(summary: Summary) -> Floats:
     """What clipping adds to affine at the fewest clicks."""
-    specs = {Spec.parse(point.place.estimator) for point in summary.points}
+    specs = {EntrySpec.parse(point.place.estimator) for point in summary.points}
     clipped = [str(s) for s in specs if s.name == AFFINE[0] and s.parameters]
     gains = [_ends(_lead(summary, (name, TRUE), AFFINE))[:, 0] for name in clipped]
     return np.stack(gains, axis=1) if gains else np.empty(0)
