@@ -28,7 +28,7 @@ import numpy as np
 from affinerank.bias import METHODS, Estimate, EstimationSettings
 from affinerank.bias.gauge import click_model_error
 from affinerank.bias.mixture.comparison import hold_against_log
-from affinerank.bias.pooling import LEAST_CLICKS
+from affinerank.bias.pooling import MIN_CLICKS
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
@@ -179,7 +179,7 @@ def doubted(rows: ClickRows, click_model: TrustModel, seed: int) -> dict[str, bo
     for name, model in given.items():
         if name == "right" or not np.allclose(model.beta, click_model.beta):
             rng = stage_rng("held out", seed)
-            doubt = hold_against_log(rows, model, LEAST_CLICKS, rng)
+            doubt = hold_against_log(rows, model, MIN_CLICKS, rng)
             found[name] = doubt is not None and doubt.clear
     return found
 

@@ -81,8 +81,8 @@ def main() -> None:
                 settings={options.ranker: settings},
             )
             given = list(zip(worlds, logs, folds, strict=True))
-            judged = [measured(*one, relevance) for one in given]
-            report(f"{kind}, {each:g} clicks per query", judged)
+            evaluated = [measured(*one, relevance) for one in given]
+            report(f"{kind}, {each:g} clicks per query", evaluated)
 
 
 def drawn(
@@ -106,9 +106,12 @@ def measured(
         weights = weigh(rows, name, world.click_model, folds=own)
         if name == ESTIMATOR:
             ratio = (relevance - weights.weight) ** 2 / weights.variance
-            kappa = np.asarray(weights.kappa)
+            own_click_share = np.asarray(weights.own_click_share)
             known = weights.known
-            fifth = np.digitize(kappa, np.quantile(kappa[known], [0.2, 0.4, 0.6, 0.8]))
+            fifth = np.digitize(
+                own_click_share,
+                np.quantile(own_click_share[known], [0.2, 0.4, 0.6, 0.8]),
+            )
             found["all"] = float(ratio[known].mean())
             for i in range(5):
                 found[f"fifth {i + 1}"] = float(ratio[known & (fifth == i)].mean())
@@ -121,9 +124,9 @@ def measured(
     return found
 
 
-def report(title: str, judged: list[dict[str, float]]) -> None:
+def report(title: str, evaluated: list[dict[str, float]]) -> None:
     by: dict[str, list[float]] = defaultdict(list)
-    for one in judged:
+    for one in evaluated:
         for name, value in one.items():
             by[name].append(value)
     print(title)

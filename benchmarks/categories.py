@@ -76,11 +76,13 @@ def values(queries: int, clicks: float, run: int, ranker: str) -> dict[str, floa
     counts = simulate_counts(simulation, sessions, rng=stage_rng("clicks", run))
     found = {}
     for name, how in treated(ranker).items():
-        own, judged = data, test
+        own, evaluated = data, test
         if name == WITHOUT:
-            own, judged = (d.select_features(d.feature_names[:-1]) for d in (own, test))
+            own, evaluated = (
+                d.select_features(d.feature_names[:-1]) for d in (own, test)
+            )
         if name == "codes as numbers":
-            own, judged = (replace(d, categories={}) for d in (own, test))
+            own, evaluated = (replace(d, categories={}) for d in (own, test))
         trained = train(
             counts,
             own,
@@ -92,7 +94,9 @@ def values(queries: int, clicks: float, run: int, ranker: str) -> dict[str, floa
             **how,
         )
         (made,) = trained.rankers.values()
-        found[name] = float(evaluate_scores(score(made, judged), judged, ABOVE).mean)
+        found[name] = float(
+            evaluate_scores(score(made, evaluated), evaluated, ABOVE).mean
+        )
     return found
 
 

@@ -33,9 +33,9 @@ from affinerank.pipeline.compare import (
     Candidate,
     Choice,
     ChoiceSettings,
-    Judged,
+    Evaluated,
+    evaluate_all,
     hold_out,
-    judge_all,
     train_chosen,
 )
 from affinerank.pipeline.production import train_production_ranker
@@ -119,31 +119,31 @@ def one(
         name: float(evaluate_scores(score(ranker, test), test, above).mean)
         for name, ranker in {**rankers, KEEP: production}.items()
     }
-    judged = judge_all(scores, rows, click_model)
-    by_click_model = [row for row in judged if row.judge == CORRECTION]
-    choice = Choice(judged, settings.candidates)
+    evaluated = evaluate_all(scores, rows, click_model)
+    by_click_model = [row for row in evaluated if row.evaluator == CORRECTION]
+    choice = Choice(evaluated, settings.candidates)
     taken = {"auto": choice.best, **others(by_click_model, settings)}
     return {"taken": taken, "seconds": seconds, "value": value}
 
 
-def others(judged: Sequence[Judged], settings: ChoiceSettings) -> dict[str, str]:
+def others(evaluated: Sequence[Evaluated], settings: ChoiceSettings) -> dict[str, str]:
     """What rules take that `auto` could have had, of the judge with the users."""
 
-    def led(over: str, among: Sequence[Judged]) -> Judged:
+    def led(over: str, among: Sequence[Evaluated]) -> Evaluated:
         """Largest lead over a candidate, less half its standard error."""
         return max(
             among, key=lambda row: row.over[over][0] - ERRORS * row.over[over][1]
         )
 
     default, naive = (Candidate(e, NETWORK).name for e in (ESTIMATOR, BASELINE))
-    best = led(default, judged)
+    best = led(default, evaluated)
     gain, error = best.over[KEEP]
-    ranked = [row for row in judged if row.candidate != KEEP]
+    ranked = [row for row in evaluated if row.candidate != KEEP]
     return {
-        "users alone": Choice(judged, settings.candidates).best,
+        "users alone": Choice(evaluated, settings.candidates).best,
         "keep unless sure": best.candidate if gain > ERRORS * error else KEEP,
         "lead over naive": led(naive, ranked).candidate,
-        "highest gain": max(judged, key=lambda row: row.over[KEEP][0]).candidate,
+        "highest gain": max(evaluated, key=lambda row: row.over[KEEP][0]).candidate,
         f"always {default}": default,
     }
 

@@ -87,7 +87,7 @@ CASES = (
         "train with a checkpoint",
         f"train counts.parquet --click-model click-model.json --data {WORLD} -o new "
         f"{NETWORK} "
-        "--estimator affine --recipe paper --set epochs=40 --checkpoint kept",
+        "--estimator affine --tuning none --set epochs=40 --checkpoint kept",
         ("new",),
         ("kept",),
     ),
@@ -140,7 +140,7 @@ def prepared(folder: Path) -> Path:
         f"simulate {WORLD} --clicks 2e4 --log log.parquet --counts counts.parquet "
         "--save-click-model click-model.json",
         f"train counts.parquet --click-model click-model.json --data {WORLD} -o ranker "
-        f"--estimator affine --recipe paper {NETWORK}",
+        f"--estimator affine --tuning none {NETWORK}",
     ):
         done = run(words, folder)
         if done.returncode:

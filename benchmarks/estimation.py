@@ -42,7 +42,7 @@ from affinerank.bias.mixture.estimate import fit_mixture
 from affinerank.bias.mixture.fit import first_guess
 from affinerank.bias.mixture.population import population_of
 from affinerank.bias.mixture.search import aligned_fit
-from affinerank.bias.pooling import LEAST_CLICKS, pool_cells, pool_ranks
+from affinerank.bias.pooling import MIN_CLICKS, pool_cells, pool_ranks
 from affinerank.bias.regression_em.estimate import fit_em
 from affinerank.bias.regression_em.run import Run
 from affinerank.clicks.models.trust import TrustModel
@@ -297,7 +297,7 @@ def covariate_iv(
 ) -> tuple[TrustModel, int]:
     """Slope and intercept of clicks on a prediction from other queries' clicks."""
     pools = pool_ranks(rows)
-    docs = population_of(rows, pool_cells(rows, pools, LEAST_CLICKS)).halved(rng)
+    docs = population_of(rows, pool_cells(rows, pools, MIN_CLICKS)).halved(rng)
     rough = aligned_fit(docs, first_guess(docs)).levels
     about = predict_relevance(docs, rough, features)
     z, seen, clicks = about.features[docs.doc_of_row], docs.impressions, docs.clicks

@@ -34,7 +34,7 @@ from affinerank.defaults import (
     ESTIMATOR,
     METHOD,
     NETWORK,
-    PAPER,
+    NO_TUNING,
     TUNING,
 )
 from affinerank.estimators import ESTIMATORS
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--policy", default="fixed")
     parser.add_argument("--etas", type=int, nargs="+", default=ETAS)
     parser.add_argument("--estimators", nargs="+", default=ALL)
-    parser.add_argument("--recipe", default=TUNING, choices=(TUNING, PAPER))
+    parser.add_argument("--tuning", default=TUNING, choices=(TUNING, NO_TUNING))
     parser.add_argument("--together", type=int, default=2, help="Runs trained at once.")
     parser.add_argument("--set", nargs="*", default=[], help="Settings of the ranker.")
     parser.add_argument("--keep", type=Path, default=Path("few-clicks.jsonl"))
@@ -123,7 +123,7 @@ def measured(options: argparse.Namespace, runs: Sequence[int]) -> list[dict[str,
                     own = [e for e in estimators if e in asked]
                     cells += [Cell(*log, e, known, kind, run) for e in own]
     settings: Any = from_pairs(RANKERS[kind].settings, options.set)
-    found = world.measure(cells, settings, recipe=options.recipe)
+    found = world.measure(cells, settings, tuning=options.tuning)
     return [
         {
             "data": name,

@@ -38,7 +38,7 @@ def main() -> None:
         [found] = world.measure([cell], settings, early_stopping=True)
         seconds = time.perf_counter() - start
         name = Point(cell, ()).whole_method
-        value = f"{found.early_ndcg or found.ndcg:.3f}".removeprefix("0")
+        value = f"{found.held_out_ndcg or found.ndcg:.3f}".removeprefix("0")
         sys.stdout.write(f"| {name} | {seconds:.1f} | {value} |\n")
         sys.stdout.flush()
 

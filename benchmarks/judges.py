@@ -35,8 +35,8 @@ from affinerank.pipeline.compare import (
     KEEP,
     Choice,
     ChoiceSettings,
+    evaluate_all,
     hold_out,
-    judge_all,
 )
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.second_evaluator import second_evaluator
@@ -116,9 +116,9 @@ def measured(
         click_model = click_model_of(given, int(data.docs_per_query.max()))
     settings = ChoiceSettings((QUICK,), seed=run)
     by_candidate, rows, _ = hold_out(counts, data, click_model, settings=settings)
-    judged = judge_all(by_candidate, rows, click_model)
+    evaluated = evaluate_all(by_candidate, rows, click_model)
     scores = {c.estimator: by_candidate[c.name] for c in settings.candidates}
-    by_click_model = [row for row in judged if row.judge == CORRECTION]
+    by_click_model = [row for row in evaluated if row.evaluator == CORRECTION]
     rankers = train(
         counts, data, click_model, ranker=QUICK, estimators=COMPARED, seeds=[run]
     ).rankers
@@ -129,7 +129,7 @@ def measured(
     }
     taken = {
         rule: choice.trained.estimator if choice.best != KEEP else KEEP
-        for rule, table in (("auto", judged), ("users alone", by_click_model))
+        for rule, table in (("auto", evaluated), ("users alone", by_click_model))
         for choice in [Choice(table, settings.candidates)]
     }
     verdicts = [

@@ -62,7 +62,7 @@ from affinerank.support.errors import AffineRankError
 from affinerank.support.lists import ranks_by_score
 from affinerank.support.seeds import stage_rng
 
-LOG, JUDGED, LABELLED = (  # disjoint
+LOG, EVALUATED, LABELLED = (  # disjoint
     ("yahoo-like:300", "train"),
     ("yahoo-like:1500", "test"),
     ("yahoo-like:6000", "validation"),  # what a near-ideal logger learns from
@@ -244,13 +244,13 @@ def attempted(cell: tuple[Setting, int]) -> Run:
 def measured(setting: Setting, seed: int) -> Run:
     """Simulate a log, learn from it by every estimator, and judge by labels."""
     started = time.perf_counter()
-    data, judged = part(*LOG), part(*JUDGED)
-    labels = relevance_of(judged, setting.relevance, ABOVE)
+    data, evaluated = part(*LOG), part(*EVALUATED)
+    labels = relevance_of(evaluated, setting.relevance, ABOVE)
 
     def value(scores: Floats) -> float:
-        return MAIN_METRIC(scores, labels, judged.offsets).mean
+        return MAIN_METRIC(scores, labels, evaluated.offsets).mean
 
-    logged = logged_scores(setting.logger, (data, judged), seed)
+    logged = logged_scores(setting.logger, (data, evaluated), seed)
     counts, given, test = simulated(setting, [own for own, _ in logged], seed)
     run: Run = {"setting": setting, "seed": seed, "independence": test and test.p}
     values = {LOGGED: float(np.mean([value(scores) for _, scores in logged]))}
@@ -261,7 +261,7 @@ def measured(setting: Setting, seed: int) -> Run:
         run["took"] = KEEP if choice.best == KEEP else choice.trained.estimator
         click_model = given or trained.click_model
         (ranker,) = trained.rankers.values()
-        own = value(score(ranker, judged))
+        own = value(score(ranker, evaluated))
         values[AUTO] = values[LOGGED] if choice.best == KEEP else own
     except AffineRankError as error:
         run |= {"took": REFUSED, "why": str(error)}
@@ -271,7 +271,7 @@ def measured(setting: Setting, seed: int) -> Run:
             ranker = train(
                 counts, data, click_model, ranker=QUICK, estimators=[name], seeds=[seed]
             ).rankers[name, seed]
-            values[name] = value(score(ranker, judged))
+            values[name] = value(score(ranker, evaluated))
         except AffineRankError as error:
             run[f"{name} refused"] = str(error)
     doubt = check_click_model_against_log(counts, given) if given else None

@@ -106,13 +106,13 @@ def measure(log: Log, rng: Rng) -> tuple[float, ...]:
         doc_ids=np.arange(N_QUERIES * N_DOCS),
         feature_names=("score",),
     )
-    judged = evaluate_from_clicks(
+    evaluated = evaluate_from_clicks(
         {"new": READY_MADE}, clicked(log, rng), data, CLICK_MODEL
     )
-    [row] = judged.rankers
+    [row] = evaluated.rankers
     difference = row.found["against_logged"]
-    otherwise = decide(difference, judged.clicks, row.second["against_logged"])
-    movement = judged.movement
+    otherwise = decide(difference, evaluated.clicks, row.second["against_logged"])
+    movement = evaluated.movement
     estimate = (difference.least + difference.most) / 2
     return (
         movement.moved.share,

@@ -40,12 +40,22 @@ RENAMED_IN: dict[str, dict[str, str]] = {"reproduce": {"users": "click_model_fro
 RENAMED: dict[str, str] = {
     "users": "click_model",
     "users_estimated": "click_model_estimated",
+    "early_epoch": "held_out_epoch",
+    "early_ndcg": "held_out_ndcg",
+    "judge": "evaluator",
+    "judged": "evaluated",
+    "learnt_from": "training_queries",
+    "least_clicks": "min_clicks",
+    "least_documents": "min_documents",
+    "recipe": "tuning",
+    "second_judge": "second_evaluator",
 }
 # Old words in texts: new ones.
 REWORDED: dict[str, str] = {
     "affinerank-users": "affinerank-click-model",
     "--users": "--click-model",
     "users.json": "click-model.json",
+    "chosen": "held-out",
 }
 # What another run says differently, without a change of the code.
 VOLATILE = {"seconds", "cpu_seconds", "timings", "peak_memory_mb", "commit", "versions"}

@@ -86,7 +86,7 @@ def learning(args: argparse.Namespace) -> None:
         given: dict[str, Any] = {
             "ranker": "mlp",
             "settings": settings,
-            "recipe": "paper",
+            "tuning": "paper",
             "seeds": [run],
         }
         trained = ar.train(

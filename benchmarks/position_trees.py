@@ -65,7 +65,7 @@ def value_of(
         ranker="lightgbm",
         settings=ar.ranker_settings("lightgbm", settings),
         estimators=["naive"],
-        recipe="chosen" if trees is None else "paper",
+        tuning="held-out" if trees is None else "paper",
     )
     [ranker] = trained.rankers.values()
     if data.test is None:

@@ -126,7 +126,10 @@ def yandex(source: Path, folder: Path, _replicates: int) -> None:
     train, test = (log.filter(part=name) for name in ("train", "test"))
     pages = train["session_id"].unique(maintain_order=True)
     inner = train["session_id"].is_in(pages.gather_every(5).implode())
-    found = [judged(train.filter(~inner), train.filter(inner)), judged(train, test)]
+    found = [
+        evaluated(train.filter(~inner), train.filter(inner)),
+        evaluated(train, test),
+    ]
     print("\n  log-likelihood per impression, perplexity; a fifth of train, and test")
     best = found[1]["user browsing model"]
     for name, chosen in found[0].items():
@@ -157,13 +160,13 @@ def last_click(log: pl.DataFrame) -> pl.Series:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class Evaluated:
     """How likely a model finds the clicks of pages, ``[n_pages, DEPTH]``."""
 
     log_likelihood: Floats
 
     @classmethod
-    def of(cls, rate: Floats, clicked: Floats) -> Judged:
+    def of(cls, rate: Floats, clicked: Floats) -> Evaluated:
         """Judge click rates, page after page."""
         rate = np.clip(rate, 1e-6, 1 - 1e-6)
         value = np.log(np.where(clicked > 0, rate, 1 - rate))
@@ -175,13 +178,13 @@ class Judged:
         perplexity = np.exp(-self.log_likelihood.mean(axis=0)).mean()
         return f"{self.log_likelihood.mean():.4f} {perplexity:.4f}"
 
-    def less(self, other: Judged) -> str:
+    def less(self, other: Evaluated) -> str:
         """Mean difference per impression, and its standard error over pages."""
         each = (self.log_likelihood - other.log_likelihood).mean(axis=1)
         return f"{each.mean():+.5f} +- {each.std() / np.sqrt(len(each)):.5f}"
 
 
-def judged(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, Judged]:
+def evaluated(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, Evaluated]:
     """Fit every model to some pages, and judge it by others."""
     seen, shown = rows_of_pages(train, test)
     found = {}
@@ -199,7 +202,7 @@ def judged(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, Judged]:
             relevance = ar.weigh(rows, estimator, click_model).weight[shown.doc]
             title = f"affine by {name}, {estimator.split('(')[0]}"
             found[title] = alpha * relevance + beta
-    return {name: Judged.of(rate, shown.clicks) for name, rate in found.items()}
+    return {name: Evaluated.of(rate, shown.clicks) for name, rate in found.items()}
 
 
 def rows_of_pages(train: pl.DataFrame, test: pl.DataFrame) -> list[ar.ClickRows]:
@@ -486,7 +489,7 @@ def open_bandit(source: Path, folder: Path, _replicates: int) -> None:
         f"  click rates by rank: {row(clicks / n, 4)} (p = {p:.2f} for no difference)"
     )
     as_a_user(folder)
-    estimated(folder, "--least-clicks", "20")
+    estimated(folder, "--min-clicks", "20")
 
 
 def tiangong(source: Path, folder: Path, _replicates: int) -> None:

@@ -36,7 +36,7 @@ from affinerank.pipeline.train import ranker_settings, train
 from affinerank.rankers import score
 from affinerank.support.seeds import stage_rng
 
-LOG, JUDGED = "yahoo-like:300", "yahoo-like:1500"  # its test queries: disjoint
+LOG, EVALUATED = "yahoo-like:300", "yahoo-like:1500"  # its test queries: disjoint
 TRUE = {
     "right": CLICK_MODEL,
     "cascade": "cascade",
@@ -69,7 +69,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     data, test = (
         DataSource.parse(LOG).read("train"),
-        DataSource.parse(JUDGED).read("test"),
+        DataSource.parse(EVALUATED).read("test"),
     )
     cells = product(range(*options.runs), options.clicks, options.click_model)
     for run, clicks, click_model in cells:
@@ -100,7 +100,7 @@ def one(
     scored, unseen = (_with_score(part, production) for part in (data, test))
     how = ranker_settings(options.ranker, SMALL[options.ranker], run)
     settings = ChoiceSettings(
-        (options.ranker,), how, (options.estimator,), seed=run, recipe="paper"
+        (options.ranker,), how, (options.estimator,), seed=run, tuning="none"
     )
     given = click_model_of(TRUE["right"], depth)
 

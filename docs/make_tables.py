@@ -33,13 +33,13 @@ from affinerank.research.curves import (
 )
 from affinerank.research.plan import read_plan
 from affinerank.research.results import PLAN, Result, load_results
-from affinerank.research.statements.ours import judge_ours
+from affinerank.research.statements.ours import check_our_statements
 from affinerank.research.statements.paper import (
     OTHERS,
     SOFT_MIN_MAX,
     SOFTMAX,
     allowed_p,
-    judge_statements,
+    check_statements,
 )
 from affinerank.research.worlds import PRODUCTION, TRUE
 
@@ -48,7 +48,7 @@ DOCS = ROOT / "docs"
 WIDTH = 116
 BLOCK = re.compile(r"<!-- table: (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 MISSING = "*There is no committed run yet.*"
-JUDGES = {"paper": judge_statements, "ours": judge_ours}
+CHECKS = {"paper": check_statements, "ours": check_our_statements}
 Lines = list[str]
 
 
@@ -98,12 +98,12 @@ def figure(run: str, name: str, text: str) -> Lines:
 
 def statements(run: str, whose: str) -> Lines:
     """Statements with verdict, numbers and rule, as a list."""
-    judged = [(s, f) for s, f in JUDGES[whose](run_of(run)) if f.verdict]
-    if not judged:
+    evaluated = [(s, f) for s, f in CHECKS[whose](run_of(run)) if f.verdict]
+    if not evaluated:
         return ["None of them was measured."] if run_of(run) else []
-    words = Counter(str(found.verdict) for _, found in judged)
+    words = Counter(str(found.verdict) for _, found in evaluated)
     lines = ["; ".join(f"{word}: {count}" for word, count in words.most_common()), ""]
-    for statement, found in judged:
+    for statement, found in evaluated:
         lines += wrapped(f"- **{found.verdict}**: {statement.text}", "  ")
         for number in (*found.numbers, f"holds if {statement.rule}"):
             lines += wrapped(f"    - {number}", "      ")
@@ -178,7 +178,7 @@ def _early(point: Point | None) -> str:
     """Mean after the held-out epoch, or the last where there is none."""
     if point is None:
         return ""
-    return short(point.mean if point.early_mean is None else point.early_mean)
+    return short(point.mean if point.held_out_mean is None else point.held_out_mean)
 
 
 def field(run: str, data: str, policy: str) -> Lines:
@@ -217,7 +217,7 @@ def _log(point: Point) -> tuple[str, float]:
 
 
 def _value(point: Point) -> float:
-    return point.mean if point.early_mean is None else point.early_mean
+    return point.mean if point.held_out_mean is None else point.held_out_mean
 
 
 def _bold(value: float | None, best: float, free: bool) -> str:
@@ -603,7 +603,7 @@ def failed_statements(synthetic: str, real: str) -> Lines:
     """How many of the paper's statements failed, on synthetic and on real labels."""
     failed = {}
     for run in (synthetic, real):
-        verdicts = [f.verdict for _, f in judge_statements(run_of(run)) if f.verdict]
+        verdicts = [f.verdict for _, f in check_statements(run_of(run)) if f.verdict]
         failed[run] = f"{verdicts.count('failed')} of {len(verdicts)}"
     said = (
         f"Of the paper's statements that could be judged, {failed[synthetic]} fail on "

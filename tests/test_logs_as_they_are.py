@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWar
 
 Capture = pytest.CaptureFixture[str]
 SMALL = NetworkSettings(hidden=(4,), epochs=2, device="cpu")
-TREES = TreeSettings(trees=2, leaves=3, least_documents=2, threads=1)
+TREES = TreeSettings(trees=2, leaves=3, min_documents=2, threads=1)
 
 
 def log_with_features(n_sessions: int = 60) -> pa.Table:
@@ -140,10 +140,10 @@ def test_a_log_with_features_per_session_goes_from_count_to_evaluate(
     assert "price is missing 20 times (8.3%)" in " ".join(
         capsys.readouterr().out.split()
     )
-    judge = ["evaluate", str(model), "--data", str(log), "--relevant-above", "0"]
-    judged = answered(capsys, *judge, *by_session)
-    assert 0 < judged["rankers"][0]["mean"] <= 1
-    assert judged["left_out"] + judged["queries"] == 60
+    evaluator = ["evaluate", str(model), "--data", str(log), "--relevant-above", "0"]
+    evaluated = answered(capsys, *evaluator, *by_session)
+    assert 0 < evaluated["rankers"][0]["mean"] <= 1
+    assert evaluated["left_out"] + evaluated["queries"] == 60
 
 
 def test_a_list_id_is_a_column_of_parquet(capsys: Capture, tmp_path: Path) -> None:

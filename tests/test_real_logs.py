@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 from benchmarks.real_logs import (
     PREDICTED,
-    Judged,
+    Evaluated,
     Lists,
     browsing_rates,
     by_click_model,
+    evaluated,
     hotel_lists,
-    judged,
     last_click,
     listwise,
     read_hotels,
@@ -39,7 +39,7 @@ def test_the_last_click_above_is_that_of_the_same_page() -> None:
 
 
 def test_a_coin_has_perplexity_two() -> None:
-    coin = Judged.of(np.full(20, 0.5), np.arange(20.0) % 2)
+    coin = Evaluated.of(np.full(20, 0.5), np.arange(20.0) % 2)
     assert coin.line == "-0.6931 2.0000"  # log(1 / 2)
 
 
@@ -104,7 +104,7 @@ def test_drawn_lists_are_whole() -> None:
 @pytest.mark.slow
 def test_the_last_click_predicts_yandex_as_a_user_browsing_model_does() -> None:
     log = read_pages(ROOT / "yandex")
-    found = judged(*(log.filter(part=name) for name in ("train", "test")))
+    found = evaluated(*(log.filter(part=name) for name in ("train", "test")))
     value = {name: each.log_likelihood.mean() for name, each in found.items()}
     by_context = value["affine by rank and last click, mixture-based"]
     assert by_context >= -0.3250

@@ -117,10 +117,10 @@ def test_trust_in_the_first_rank_is_taken_off() -> None:
             "affine",
             ranker,
             click_model=CLICK_MODEL,
-            recipe="paper",
+            tuning="none",
             settings=few[ranker],
         )
-        naive = AffineRanker("naive", ranker, recipe="paper", settings=few[ranker]).fit(
+        naive = AffineRanker("naive", ranker, tuning="none", settings=few[ranker]).fit(
             **table
         )
         affine.fit(**table)
@@ -207,7 +207,7 @@ def test_the_order_of_rows_does_not_matter(ranker: str, named: bool) -> None:
         "affine",
         ranker,
         click_model=CLICK_MODEL,
-        recipe="paper",
+        tuning="none",
         settings=SMALL[ranker],
     )
     first, second = clone(model).fit(**table), clone(model).fit(**shuffled)
@@ -221,7 +221,7 @@ def test_a_list_has_the_same_scores_alone_and_among_others(ranker: str) -> None:
         "affine",
         ranker,
         click_model=CLICK_MODEL,
-        recipe="paper",
+        tuning="none",
         settings=SMALL[ranker],
     ).fit(**table)
     among = scores(model, table)
@@ -241,7 +241,7 @@ def test_impressions_one_by_one_are_their_counts() -> None:
     single["clicks"] = nth < single["clicks"]
     del single["impressions"]
     model = AffineRanker(
-        "affine", "mlp", click_model=CLICK_MODEL, recipe="paper", settings=SMALL["mlp"]
+        "affine", "mlp", click_model=CLICK_MODEL, tuning="none", settings=SMALL["mlp"]
     )
     counted, one_by_one = clone(model).fit(**table), clone(model).fit(**single)
     np.testing.assert_array_equal(scores(counted, table), scores(one_by_one, table))
@@ -296,7 +296,7 @@ def test_pandas_polars_arrow_and_numpy_agree(ranker: str) -> None:
         "affine",
         ranker,
         click_model=CLICK_MODEL,
-        recipe="paper",
+        tuning="none",
         settings=SMALL[ranker],
     ).fit(**table)
     expected = scores(by_numpy, table)
@@ -313,7 +313,7 @@ def test_pandas_polars_arrow_and_numpy_agree(ranker: str) -> None:
             "affine",
             ranker,
             click_model=CLICK_MODEL,
-            recipe="paper",
+            tuning="none",
             settings=SMALL[ranker],
         )
         model.fit(frame(matrix), **given)
@@ -326,7 +326,7 @@ def test_pandas_polars_arrow_and_numpy_agree(ranker: str) -> None:
 
 def test_ids_of_any_kind_name_the_same_queries() -> None:
     table = rows(n_queries=15)
-    model = AffineRanker("naive", "mlp", recipe="paper", settings=SMALL["mlp"])
+    model = AffineRanker("naive", "mlp", tuning="none", settings=SMALL["mlp"])
     expected = scores(clone(model).fit(**table), table)
     for kind in (np.float64, np.uint8, object, "category"):
         as_kind = {**table, "qid": pd.Series(table["qid"] - 100).astype(kind)}
@@ -344,7 +344,7 @@ def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
         "affine",
         "lightgbm",
         click_model=CLICK_MODEL,
-        recipe="paper",
+        tuning="none",
         settings={"trees": 20, "leaves": 4},
     )
     model.fit(**table)
@@ -380,11 +380,11 @@ def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
 def test_score_on_queries_learnt_from_warns() -> None:
     table = rows(n_queries=15)
     model = AffineRanker(
-        "affine", "mlp", click_model=CLICK_MODEL, recipe="paper", settings=SMALL["mlp"]
+        "affine", "mlp", click_model=CLICK_MODEL, tuning="none", settings=SMALL["mlp"]
     ).fit(**table)
     with pytest.warns(AffineRankWarning, match="15 of 15 queries were learnt from"):
         model.score(**table)
-    naive = AffineRanker("naive", "mlp", recipe="paper", settings=SMALL["mlp"]).fit(
+    naive = AffineRanker("naive", "mlp", tuning="none", settings=SMALL["mlp"]).fit(
         **table
     )
     with pytest.raises(ConfigError, match="naive estimator was fitted without"):
@@ -399,7 +399,7 @@ def test_a_search_by_queries_in_two_processes() -> None:
         "affine",
         "lightgbm",
         click_model=CLICK_MODEL,
-        recipe="paper",
+        tuning="none",
         settings=SMALL["lightgbm"],
     )
     sizes = [{"trees": trees, "leaves": 4} for trees in (2, 20)]
@@ -432,7 +432,7 @@ def test_fitted_estimators_travel_between_processes(ranker: str) -> None:
         "affine",
         ranker,
         click_model=CLICK_MODEL,
-        recipe="paper",
+        tuning="none",
         settings=SMALL[ranker],
     )
     with config_context(enable_metadata_routing=True):
@@ -462,7 +462,7 @@ def test_it_stands_at_the_end_of_a_pipeline() -> None:
                 "affine",
                 "mlp",
                 click_model=CLICK_MODEL,
-                recipe="paper",
+                tuning="none",
                 settings=SMALL["mlp"],
             ),
         )
@@ -470,7 +470,7 @@ def test_it_stands_at_the_end_of_a_pipeline() -> None:
         there = model.predict(table["X"], qid=table["qid"])
     scaled = {**table, "X": StandardScaler().fit_transform(table["X"])}
     alone = AffineRanker(
-        "affine", "mlp", click_model=CLICK_MODEL, recipe="paper", settings=SMALL["mlp"]
+        "affine", "mlp", click_model=CLICK_MODEL, tuning="none", settings=SMALL["mlp"]
     ).fit(**scaled)
     np.testing.assert_array_equal(there, scores(alone, scaled))
 
@@ -480,7 +480,7 @@ def test_a_pipeline_of_frames_is_searched_cloned_and_kept(tmp_path: Path) -> Non
     names = ["price", "rating", "age", "sales"]
     frame = pd.DataFrame(table["X"], columns=names)
     columns = {name: c for name, c in table.items() if name not in ("X", "clicks")}
-    how: dict[str, Any] = {"recipe": "paper", "settings": SMALL["lightgbm"]}
+    how: dict[str, Any] = {"tuning": "none", "settings": SMALL["lightgbm"]}
     with config_context(enable_metadata_routing=True):
         whole = make_pipeline(
             StandardScaler(),
@@ -511,7 +511,7 @@ def test_a_saved_estimator_is_loaded_and_exported(
         "affine",
         ranker,
         click_model=CLICK_MODEL,
-        recipe="paper",
+        tuning="none",
         settings=SMALL[ranker],
     ).fit(frame, **table)
     folder, target = tmp_path / "model", tmp_path / "ranker.onnx"
@@ -538,7 +538,7 @@ def test_missing_values_are_taken(ranker: str) -> None:
         "affine",
         ranker,
         click_model=CLICK_MODEL,
-        recipe="paper",
+        tuning="none",
         settings=SMALL[ranker],
     )
     with warnings.catch_warnings():  # networks say what was put in their place
@@ -550,7 +550,7 @@ def test_missing_values_are_taken(ranker: str) -> None:
 def test_rows_of_several_queries_without_qid_warn() -> None:
     table = rows(n_queries=15)
     model = AffineRanker(
-        "affine", "mlp", click_model=CLICK_MODEL, recipe="paper", settings=SMALL["mlp"]
+        "affine", "mlp", click_model=CLICK_MODEL, tuning="none", settings=SMALL["mlp"]
     ).fit(**table)
     assert model.longest_list_ == N_DOCS
     model.predict(table["X"][: 2 * N_DOCS])
@@ -585,7 +585,7 @@ def test_rows_that_cannot_be_are_refused(changed: dict[str, Any], message: str) 
             "affine",
             "mlp",
             click_model=CLICK_MODEL,
-            recipe="paper",
+            tuning="none",
             settings=SMALL["mlp"],
         ).fit(**table)
 
@@ -651,7 +651,7 @@ def clicks_of(y: Any) -> Any:
 def test_the_checks_of_scikit_learn_pass_but_for_those_expected(ranker: str) -> None:
     """Checks know nothing of queries and ranks, so a subclass makes them up."""
     small = {"mlp": {"epochs": 1, "hidden": (4,)}}
-    small["lightgbm"] = {"trees": 2, "least_documents": 1}
+    small["lightgbm"] = {"trees": 2, "min_documents": 1}
     model = WithColumns(ranker=ranker, click_model=CLICK_MODEL, settings=small[ranker])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AffineRankWarning)
@@ -693,7 +693,7 @@ def scores():
     found = []
     for kind, settings in SMALL.items():
         own = AffineRanker(
-            "affine", kind, users=USERS, recipe="paper", settings=settings
+            "affine", kind, users=USERS, tuning="none", settings=settings
         )
         found += [own.fit(**given).predict(given["X"], qid=given["qid"])]
     return np.stack(found)
@@ -724,7 +724,7 @@ def test_workers_of_joblib_train_the_same(ranker: str, backend: str) -> None:
         ranker=ranker,
         click_model=CLICK_MODEL,
         settings=SMALL[ranker],
-        recipe="paper",
+        tuning="none",
     )
     alone = clone(own).fit(**given).predict(given["X"], qid=given["qid"])
     workers = Parallel(n_jobs=2, backend=backend)

@@ -115,9 +115,9 @@ def test_queries_with_text_ids_that_the_ranker_learnt_from_are_left_out(
     train_part = counts.select("split", "train")
     click_model = ar.load_click_model(counted / "click-model.json")
     queries = set(train_part.table["query_id"].to_pylist())
-    assert set(ranker.learnt_from) == queries
+    assert set(ranker.training_queries) == queries
     # As if it had learnt from five of them.
-    ranker = replace(ranker, learnt_from=ranker.learnt_from[:5])
+    ranker = replace(ranker, training_queries=ranker.training_queries[:5])
     said = f"5 of {len(queries)} queries were left out"
     with pytest.warns(ar.AffineRankWarning, match=said):
         found = ar.feature_importance(ranker, train_part, data, click_model)

@@ -182,7 +182,7 @@ MISTAKES = [
     ("export model --to opensearch -o x.json", "blend", "train --for opensearch"),
     ("train all.parquet PRODUCTS --for elastic -o new", "elastic", "elasticsearch"),
     # Too few clicks.
-    ("estimate few.parquet PRODUCTS -o few.json", "too few", "--least-clicks"),
+    ("estimate few.parquet PRODUCTS -o few.json", "too few", "--min-clicks"),
     ("train few.parquet PRODUCTS -o new", "too few", "--estimator naive"),
     # A word where numbers are expected.
     ("count word_as_rank.csv LOG", "rank is not a whole number", "--bad-rows drop"),

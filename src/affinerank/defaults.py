@@ -5,8 +5,8 @@ from __future__ import annotations
 ESTIMATOR = "posterior"
 EVALUATOR = "posterior(prior=rank)"  # of clicks on queries without rankers of others
 CORRECTION = "affine"  # unbiased: what rankings are evaluated by
-TUNING = "chosen"
-PAPER = "paper"
+TUNING = "held-out"  # learning rate and length by held-out queries
+NO_TUNING = "none"
 LABELS = "full-information"
 BASELINE = "naive"  # what other estimators are compared with
 CLICK_MODEL = "trust"

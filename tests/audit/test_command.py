@@ -72,7 +72,7 @@ def test_audit_answers_in_json(audited: tuple[dict[str, Any], Path]) -> None:
     assert about["usable"]["dropped"]["sessions"] > 0
     first = about["first_rank"]
     parts = ("another_first", "first_stays", "undecided")
-    assert first["judged"] == sum(first[name] for name in parts)
+    assert first["evaluated"] == sum(first[name] for name in parts)
 
 
 def test_audit_prints_what_it_found(

@@ -7,7 +7,7 @@ import pytest
 
 from affinerank.audit import first_rank
 from affinerank.audit.facts import facts_of
-from affinerank.audit.first_rank import FirstRank, judge_first_rank
+from affinerank.audit.first_rank import FirstRank, evaluate_first_rank
 from affinerank.bias.pooling import RankPools
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.counts import ClickCounts
@@ -35,7 +35,7 @@ def shown(
     )
 
 
-def judged(
+def evaluated(
     rows: ClickRows, alpha: list[float], beta: list[float], variance: list[float]
 ) -> FirstRank:
     """Judge by users whose alpha, then beta, have these variances."""
@@ -43,7 +43,7 @@ def judged(
         alpha=np.array(alpha), beta=np.array(beta), identified="gauge"
     )
     pools = RankPools(np.arange(len(alpha)), rows.by_rank(rows.impressions))
-    return judge_first_rank(rows, *click_model.at(rows), np.diag(variance), pools)
+    return evaluate_first_rank(rows, *click_model.at(rows), np.diag(variance), pools)
 
 
 def test_documents_that_should_come_first_are_truly_better(world: World) -> None:
@@ -82,8 +82,8 @@ def test_the_error_of_users_enters_by_the_slope_of_relevance() -> None:
     by_alpha = (relevance(0.5 + step, 0.1) - relevance(0.5 - step, 0.1)) / (2 * step)
     by_beta = (relevance(0.5, 0.1 + step) - relevance(0.5, 0.1 - step)) / (2 * step)
     assert slopes[[1, 3]] == pytest.approx([by_alpha, by_beta], rel=1e-6)
-    sure = judged(rows, [1.0, 0.5], [0.0, 0.1], [0.0] * 4)
-    unsure = judged(rows, [1.0, 0.5], [0.0, 0.1], [0.0, 0.01, 0.0, 0.04])
+    sure = evaluated(rows, [1.0, 0.5], [0.0, 0.1], [0.0] * 4)
+    unsure = evaluated(rows, [1.0, 0.5], [0.0, 0.1], [0.0, 0.01, 0.0, 0.04])
     assert sure.difference == pytest.approx([relevance(0.5, 0.1) - 20 / 50])
     added = 0.01 * by_alpha**2 + 0.04 * by_beta**2
     assert unsure.error**2 == pytest.approx(sure.error**2 + added)
@@ -93,7 +93,7 @@ def test_the_first_stays_only_if_it_beats_those_that_are_hardly_known() -> None:
     """Clicks speak against the third, but its alpha may be anything."""
     rows = shown(["a", "b", "c"], [1, 2, 3], [1000] * 3, [800, 600, 100])
     # slope -.1 / .5^2 = -.4, so an error of .8 for .2 - .8 = -.6
-    found = judged(rows, [1.0, 1.0, 0.5], [0.0] * 3, [0.0, 0.0, 4.0, 0.0, 0.0, 0.0])
+    found = evaluated(rows, [1.0, 1.0, 0.5], [0.0] * 3, [0.0, 0.0, 4.0, 0.0, 0.0, 0.0])
     assert found.challenger.tolist() == [2]
     assert found.difference / found.error == pytest.approx(-0.75, abs=0.01)
     assert found.stays.tolist() == [False]
@@ -106,7 +106,7 @@ def test_the_best_of_many_has_to_be_better_by_more(rivals: int, better: bool) ->
     rows = shown(
         list("abcdef"[:depth]), list(range(1, depth + 1)), [1000] * depth, clicks
     )
-    found = judged(rows, [1.0] * depth, [0.0] * depth, [0.0] * 2 * depth)
+    found = evaluated(rows, [1.0] * depth, [0.0] * depth, [0.0] * 2 * depth)
     # z = .041 / sqrt(.24 / 1000 + .2465 / 1000) = 1.86: p = .03 for one, .16 for five
     assert found.difference / found.error == pytest.approx(1.86, abs=0.01)
     assert found.better.tolist() == [better]
@@ -115,7 +115,7 @@ def test_the_best_of_many_has_to_be_better_by_more(rivals: int, better: bool) ->
 
 def test_a_query_is_judged_by_what_it_shows_first_most_often() -> None:
     rows = shown(["a", "b", "b", "c"], [1, 1, 2, 3], [30, 40, 20, 19], [9, 8, 4, 19])
-    found = judged(rows, [1.0, 0.5, 0.2], [0.0] * 3, [0.0] * 6)
+    found = evaluated(rows, [1.0, 0.5, 0.2], [0.0] * 3, [0.0] * 6)
     assert (found.first.tolist(), found.challenger.tolist()) == ([1], [0])
     never_first = replace(rows, rank=rows.rank + 1)
-    assert not len(judged(never_first, [1.0] * 4, [0.0] * 4, [0.0] * 8).query)
+    assert not len(evaluated(never_first, [1.0] * 4, [0.0] * 4, [0.0] * 8).query)

@@ -193,14 +193,14 @@ def test_ranks_with_few_clicks_share_their_values_which_is_noted(
 ) -> None:
     _, counts = still
     clicks = np.bincount(counts.rank, counts.clicks)[1:]
-    settings = EstimationSettings(least_clicks=float(clicks[3] + 1))
+    settings = EstimationSettings(min_clicks=float(clicks[3] + 1))
     found = estimate_click_model(counts, data, settings=settings)
     assert found.pools.shared == ("4-5",)
     assert found.click_model.provenance["pooled_ranks"] == ["4-5"]
     assert found.notes[0] == "few clicks: ranks 4-5 share their values"
     assert found.click_model.depth == 5
     assert found.click_model.estimated is not None
-    assert found.click_model.estimated.least_clicks == settings.least_clicks
+    assert found.click_model.estimated.min_clicks == settings.min_clicks
     assert found.by_rank()[3]["clicks"] == clicks[3] + clicks[4]
 
 
@@ -212,18 +212,18 @@ def once(data: RankingDataset, click_model: TrustModel, seed: int = 0) -> ClickC
 
 def test_too_little_is_named_with_what_is_missing(data: RankingDataset) -> None:
     counts = once(data, TrustModel.paper(depth=5))
-    few = EstimationSettings(least_clicks=10)
+    few = EstimationSettings(min_clicks=10)
     with pytest.raises(DataError, match="clicks alone cannot separate"):
         estimate_click_model(counts, settings=few)
     # With features there is an estimate, and a warning of what it rests on.
     with pytest.warns(AffineRankWarning, match=r"identify too little: |do not differ"):
         assert estimate_click_model(counts, data, settings=few).weak_ranks
-    asked = EstimationSettings(method="mixture", least_clicks=10)
+    asked = EstimationSettings(method="mixture", min_clicks=10)
     found = estimate_click_model(counts, data, settings=asked)
     assert found.why == "requested"
     assert found.weak_ranks
     assert any(", ".join(found.weak_ranks) in note for note in found.notes)
-    moved = EstimationSettings(method="interventions", least_clicks=10)
+    moved = EstimationSettings(method="interventions", min_clicks=10)
     with pytest.raises(DataError, match=r"^0 of .* shown at several ranks"):
         estimate_click_model(counts, data, settings=moved)
 
@@ -319,10 +319,8 @@ def test_settings_that_mean_nothing_are_rejected(
         EstimationSettings(replicates=1)
     with pytest.raises(ConfigError, match="sigmoid needs features: give --data"):
         estimate_click_model(still[1], settings=EstimationSettings(method="sigmoid"))
-    with pytest.raises(ConfigError, match="least_clicks must be 0 or more"):
-        estimate_click_model(
-            still[1], data, settings=EstimationSettings(least_clicks=-1)
-        )
+    with pytest.raises(ConfigError, match="min_clicks must be 0 or more"):
+        estimate_click_model(still[1], data, settings=EstimationSettings(min_clicks=-1))
 
 
 def test_counts_of_nothing_are_rejected(still: tuple[TrustModel, ClickCounts]) -> None:

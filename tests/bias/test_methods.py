@@ -71,7 +71,7 @@ def test_refits_are_fits_without_the_rest(
     whole = method.fit(rows, features, SETTINGS, no_progress)
     np.testing.assert_array_equal(first.click_model.alpha, whole.click_model.alpha)
     half = rows.select(rows.query % 2 == 0)
-    fewer = replace(SETTINGS, least_clicks=SETTINGS.least_clicks / 2)
+    fewer = replace(SETTINGS, min_clicks=SETTINGS.min_clicks / 2)
     again = method.refit(half, features, fewer, rng, first).click_model
     assert again.depth == 5
     np.testing.assert_allclose(again.alpha, whole.click_model.alpha, rtol=0.5)

@@ -80,7 +80,7 @@ def test_a_rank_of_a_pool_of_its_own_that_was_never_seen_has_its_own_mean() -> N
 
 
 def test_what_cannot_be_pooled_is_refused() -> None:
-    with pytest.raises(ConfigError, match="least_clicks must be 0 or more, got -1"):
+    with pytest.raises(ConfigError, match="min_clicks must be 0 or more, got -1"):
         pools_of([(1, 9, 3)], -1)
     with pytest.raises(DataError, match="no impressions"):
         pool_ranks(click_rows([], [], [], [], []))

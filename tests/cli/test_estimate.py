@@ -166,7 +166,7 @@ REFUSED: list[tuple[list[str], str]] = [
     (["--data", "nothing-like:5"], "no built-in world 'nothing-like'"),
     (["--data", "yahoo-like:80@5"], "of documents that the data have no features"),
     (["--method", "interventions"], "0 of 399 documents were shown at several ranks"),
-    (["--least-clicks", "1e7"], "clicks are too few to tell ranks apart"),
+    (["--min-clicks", "1e7"], "clicks are too few to tell ranks apart"),
 ]
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 def trained(
     small_log: tuple[str, str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, tuple[str, str, str]]:
-    """Trees on counts of queries of which some were held out by the recipe."""
+    """Trees on counts of queries of which some were held out by the tuning."""
     counts, click_model, world = small_log
     folder = tmp_path_factory.mktemp("importance") / "trees"
     asked = [
@@ -90,9 +90,9 @@ def test_validation_says_what_features_are_worth(
     assert max(row["loss"] for row in rows) > 0
     with pytest.raises(ar.DataError, match="did not learn from"):
         ar.feature_importance(ranker, clicks, data.train, known)
-    fresh = replace(ranker, learnt_from=ranker.learnt_from[:20])
+    fresh = replace(ranker, training_queries=ranker.training_queries[:20])
     found = ar.feature_importance(fresh, clicks, data.train, known)
-    assert 0 < found.queries <= len(ranker.learnt_from) - 20
+    assert 0 < found.queries <= len(ranker.training_queries) - 20
     assert found.frame().num_rows == len(ranker.features)
 
 
@@ -109,7 +109,7 @@ def test_nothing_held_out_is_refused(
         click_model,
         "--importance",
     ]
-    asked += ["--ranker", "lightgbm", "--recipe", "paper", "-o", str(tmp_path / "m")]
+    asked += ["--ranker", "lightgbm", "--tuning", "none", "-o", str(tmp_path / "m")]
     assert main(asked) == 2
     assert "importance needs held-out queries" in capsys.readouterr().err
     assert not (tmp_path / "m").exists()

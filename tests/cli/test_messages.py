@@ -127,7 +127,7 @@ def test_features_that_tell_nothing_apart_are_named(
     log, counts = log_of(tmp_path / "log.csv", *rows), str(tmp_path / "counts.parquet")
     assert main(["count", log, "-o", counts]) == 0
     words = ["train", counts, "--data", str(tmp_path / "data.parquet"), "--ranker"]
-    words += ["lightgbm", "--estimator", "naive", "--recipe", "paper", "--set"]
+    words += ["lightgbm", "--estimator", "naive", "--tuning", "none", "--set"]
     assert main([*words, "trees=2", "-o", str(tmp_path / "model")]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "1 features are the same for all documents of each query" in printed

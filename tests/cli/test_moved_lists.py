@@ -46,7 +46,7 @@ def evaluate(folder: Path, counts: str, *options: object) -> None:
     run("evaluate", model, *known, "--counts", folder / counts, *options)
 
 
-def judged(folder: Path, counts: str, captured: Captured) -> dict[str, Any]:
+def evaluated(folder: Path, counts: str, captured: Captured) -> dict[str, Any]:
     captured.readouterr()
     evaluate(folder, counts, "--json")
     about: dict[str, Any] = json.loads(captured.readouterr().out)
@@ -58,10 +58,10 @@ def test_personal_lists_cannot_be_decided(folder: Path, capsys: Captured) -> Non
     write_parquet(log.data(), folder / "data.parquet")
     pq.write_table(log.table(), folder / "log.parquet")
     run("count", folder / "log.parquet", "-o", folder / "counts.parquet")
-    about = judged(folder, "counts.parquet", capsys)
+    about = evaluated(folder, "counts.parquet", capsys)
     [row] = about["rankers"]
     assert row["against_logged"]["verdict"] == "cannot be decided"
-    assert row["second_judge"]["verdict"] == "cannot be decided"
+    assert row["second_evaluator"]["verdict"] == "cannot be decided"
     movement = about["movement"]
     assert movement["limit"] < movement["share_low"] < movement["share"]
     assert movement["far_limit"] < movement["far_share_low"]
@@ -84,7 +84,7 @@ def test_a_column_declares_that_documents_moved_at_random(
     counted = folder / "counts.parquet"
     run("count", folder / "log.parquet", "-o", counted, "--holdout", 0.5, *mapped)
     assert "in lists drawn at random" in capsys.readouterr().out
-    about = judged(folder, "counts.parquet", capsys)
+    about = evaluated(folder, "counts.parquet", capsys)
     assert about["movement"]["randomised_share"] == 1
     assert about["movement"]["share"] is None
     assert about["rankers"][0]["against_logged"]["obstacle"] is None
@@ -96,7 +96,7 @@ def test_counts_without_the_declaration_are_undeclared(
     log = swapped_lists(np.random.default_rng(0), 3_000)
     write_parquet(log.data(), folder / "data.parquet")
     log.counts().save(folder / "before.parquet")
-    about = judged(folder, "before.parquet", capsys)
+    about = evaluated(folder, "before.parquet", capsys)
     assert about["movement"]["unexplained"]
     [row] = about["rankers"]
     assert row["against_logged"]["verdict"] == "cannot be decided"
@@ -118,7 +118,7 @@ def test_the_latest_production_is_the_baseline_and_is_named(
     run("count", folder / "log.parquet", "-o", folder / "counts.parquet")
     counts = ClickCounts.load(folder / "counts.parquet")
     assert counts.ranker_times == {"retired": (0, 1_999), "present": (3_400, 3_999)}
-    about = judged(folder, "counts.parquet", capsys)
+    about = evaluated(folder, "counts.parquet", capsys)
     assert about["production"] == "present"
     assert about["baseline"] == "production (ranker present, the latest)"
     assert "(ranker present, the latest)" in about["conclusions"][0]

@@ -104,7 +104,7 @@ def test_a_new_ranker_has_a_value_and_a_verdict(
     assert text.count("over queries (future ones)") == 3
     assert "verdict on future queries" in text
     assert f"by {RANKS}, not users" in text
-    assert row["second_judge"]["verdict"] in ("better", "undecided")
+    assert row["second_evaluator"]["verdict"] in ("better", "undecided")
 
 
 def test_documents_never_shown_are_predicted_and_without_a_model_leave_bounds(
@@ -224,7 +224,7 @@ def test_queries_that_the_model_learnt_from_are_left_out(
         text = capsys.readouterr().out
         assert "left out: 20 queries that the rankers learnt from" in text
     every = tuple(str(name) for name in test.query_ids)
-    replace(ranker, learnt_from=every).save(tmp_path / "all")
+    replace(ranker, training_queries=every).save(tmp_path / "all")
     for more in ([], by_clicks):
         assert main(["evaluate", str(tmp_path / "all"), *plain[2:], *more]) == 2
         fault = capsys.readouterr().err

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--save-click-model", at / "click-model.json")  # fmt: skip
     run("train", at / "first.parquet", "--data", "yahoo-like:40", "--click-model",
         at / "click-model.json", "--ranker", "lightgbm", "--estimator", "policy-aware",
-        "--recipe", "paper", "--set", "trees=5", "-o", at / "model")  # fmt: skip
+        "--tuning", "none", "--set", "trees=5", "-o", at / "model")  # fmt: skip
     run("rank", at / "model", "--data", "yahoo-like:40", "--split", "train",
         "-o", at / "scores.parquet")  # fmt: skip
     run("simulate", *seen, "--ranker", at / "model", "--sessions", 3000,

@@ -52,9 +52,9 @@ def test_a_ranker_of_the_past_is_judged_by_what_came_later(
     assert late["clicks"] == plain["clicks"]
     of = ["--data", WORLD, "--click-model", "click-model.json"]
     train = ["train", "a.parquet", *of, "--ranker", "lightgbm", "--set", "trees=9"]
-    answered(capsys, *train, "--recipe", "paper", "-o", "model")
-    judge = ["evaluate", "model", *of, "--metric", "DCG@3", "--counts"]
-    held = answered(capsys, *judge, "b.parquet")
+    answered(capsys, *train, "--tuning", "none", "-o", "model")
+    evaluator = ["evaluate", "model", *of, "--metric", "DCG@3", "--counts"]
+    held = answered(capsys, *evaluator, "b.parquet")
     assert (held["left_out"], held["user_buckets"]) == (0, 30)
     assert held["units"].startswith("the value of an average click, times relevance")
     [row] = held["rankers"]
@@ -65,7 +65,7 @@ def test_a_ranker_of_the_past_is_judged_by_what_came_later(
     )
     assert "production (the logged order)" in held["conclusions"][0]
     # Without a holdout, the queries of the first week are left out of the second.
-    other = answered(capsys, *judge, "c.parquet")
+    other = answered(capsys, *evaluator, "c.parquet")
     assert other["left_out"] + held["queries"] == 60
     assert (other["queries"], other["user_buckets"]) == (held["queries"], None)
     labels = answered(

@@ -60,7 +60,7 @@ def test_affine_beats_the_others_and_nears_full_information() -> None:
             seeds=[seed],
             ranker="mlp",
             settings=SMALL,
-            recipe="paper",
+            tuning="none",
         )
         for (name, _), fitted in trained.rankers.items():
             means[name].append(evaluate_scores(score(fitted, test), test, 2.0).mean)
@@ -92,7 +92,7 @@ def test_affine_nears_full_information_on_mq2008() -> None:
             seeds=[seed],
             ranker="mlp",
             settings=SMALL,
-            recipe="paper",
+            tuning="none",
             relevant_above=0,
         )
         affine, full = (
@@ -122,7 +122,7 @@ NETWORK = [
     "--set",
     "device=cpu",
 ]
-PLAIN = ["--estimator", "affine", "--recipe", "paper", *NETWORK]
+PLAIN = ["--estimator", "affine", "--tuning", "none", *NETWORK]
 
 
 def test_train_and_evaluate_from_the_command_line(
@@ -151,13 +151,13 @@ def test_train_and_evaluate_from_the_command_line(
     assert main([*arguments, *fixed, "-o", str(tmp_path / "fixed")]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rankers"]
     assert row["learning_rate"] == 0.01
-    paper = ["--estimator", "affine", "--recipe", "paper", "--json"]
+    paper = ["--estimator", "affine", "--tuning", "none", "--json"]
     assert main([*arguments, *paper, "-o", str(tmp_path / "paper")]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rankers"]
     assert row["epochs"] == 2
     assert "learning_rate" not in row
     both = ["--estimator", "naive", "--estimator", "affine", "--clip", "10/sqrt(n)"]
-    both += ["--recipe", "paper"]
+    both += ["--tuning", "none"]
     assert main([*arguments, *both, "-o", str(tmp_path / "two")]) == 0
     assert "naive" in capsys.readouterr().out
     models = [str(tmp_path / "two" / "naive"), str(tmp_path / "two" / "affine")]
@@ -261,7 +261,7 @@ def test_repeating_a_training_over_seeds_keeps_the_data(
         (["--estimator", "magic"], "there is no estimator 'magic'"),
         (["--clip", "ten"], "clip must be a number or a rule"),
         (["--clip", "0.1"], "posterior does not divide by alpha"),
-        (["--recipe", "magic"], "recipe must be chosen or paper"),
+        (["--tuning", "magic"], "tuning must be held-out or none"),
         (["--set", "hidden=many"], "hidden[0] must be a whole number, got 'many'"),
         (["--set", "loss=hinge"], "there is no loss 'hinge'"),
         (["--set", "loops=3"], "there is no key 'loops'"),

@@ -65,8 +65,8 @@ def test_trees_are_trained_evaluated_and_read_by_any_lightgbm(
     assert {row["trees"] for row in about["rankers"]} <= {1, 2, 3, 4}  # chosen
     models = [row["written"] for row in about["rankers"]]
     assert main(["evaluate", *models, "--data", world, "--json"]) == 0
-    judged = json.loads(capsys.readouterr().out)["rankers"]
-    assert [row["ranker"] for row in judged] == ["production", *models]
+    evaluated = json.loads(capsys.readouterr().out)["rankers"]
+    assert [row["ranker"] for row in evaluated] == ["production", *models]
     written = json.loads((target / "affine" / "ranker.json").read_text())
     assert written["kind"] == "lightgbm"
     assert written["provenance"]["estimator"] == "affine"

@@ -48,8 +48,8 @@ def test_weights_are_the_scores_of_each_querys_own_fold_as_chances() -> None:
     # One impression does not tell how far relevance varies.
     np.testing.assert_allclose(found.variance[:4], RHO_GUESS * mean * (1 - mean))
     assert found.slope is None
-    assert found.kappa is not None
-    assert not found.kappa.any()
+    assert found.own_click_share is not None
+    assert not found.own_click_share.any()
 
 
 def test_own_clicks_change_nothing() -> None:

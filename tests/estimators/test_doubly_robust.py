@@ -51,8 +51,8 @@ OWN = intervention_aware.weigh(Evidence(ROWS, CLICK_MODEL, options=ClipOptions()
 def test_without_a_threshold_own_clicks_decide_where_there_are_some() -> None:
     found, shown = by(0), OWN.known
     np.testing.assert_allclose(found.weight[shown], OWN.weight[shown])
-    assert found.kappa is not None
-    np.testing.assert_allclose(found.kappa, shown)
+    assert found.own_click_share is not None
+    np.testing.assert_allclose(found.own_click_share, shown)
     np.testing.assert_allclose(found.weight[~shown], PREDICTED.weight[~shown])
     np.testing.assert_allclose(found.variance[~shown], PREDICTED.variance[~shown])
     assert found.known.all()
@@ -68,13 +68,17 @@ def test_weights_are_the_written_out_sums() -> None:
     found = by(0.4)
     a = 2 * 0.5 + 5 * 0.4
     s = 3 - 2 * 0.4 - 5 * 0.1
-    kappa = a / (0.4 * 10)
+    own_click_share = a / (0.4 * 10)
     r = PREDICTED.weight[1]
-    assert found.weight[1] == pytest.approx(r + kappa * (s / a - r))
-    assert found.kappa is not None
-    np.testing.assert_allclose(found.kappa, [1, kappa, 0, 1])  # 4.8 > 4, 3 < 4
+    assert found.weight[1] == pytest.approx(r + own_click_share * (s / a - r))
+    assert found.own_click_share is not None
+    np.testing.assert_allclose(
+        found.own_click_share, [1, own_click_share, 0, 1]
+    )  # 4.8 > 4, 3 < 4
     clicking = smoothed_variance(ROWS)[2:4].sum() / a**2
-    variance = (1 - kappa) ** 2 * PREDICTED.variance[1] + kappa**2 * clicking
+    variance = (1 - own_click_share) ** 2 * PREDICTED.variance[
+        1
+    ] + own_click_share**2 * clicking
     assert found.variance[1] == pytest.approx(variance)
 
 
@@ -94,9 +98,9 @@ def test_weights_move_with_the_gauge() -> None:
     plain, shifted = by(0.4), by(0.4, moved)
     np.testing.assert_allclose(shifted.weight, (plain.weight - t) / a)
     np.testing.assert_allclose(shifted.variance, plain.variance / a**2)
-    assert plain.kappa is not None
-    assert shifted.kappa is not None
-    np.testing.assert_allclose(shifted.kappa, plain.kappa)
+    assert plain.own_click_share is not None
+    assert shifted.own_click_share is not None
+    np.testing.assert_allclose(shifted.own_click_share, plain.own_click_share)
 
 
 def test_what_it_cannot_do_without_is_asked_for() -> None:

@@ -55,9 +55,9 @@ def test_the_posterior_of_one_document_is_that_by_hand(
     found = mixture_based.weigh(Evidence(rows, click_model))
     np.testing.assert_allclose(found.weight, [mean, prior, 0.0], atol=1e-12)
     np.testing.assert_allclose(found.variance, [variance, before, 0.0], atol=1e-12)
-    assert found.kappa is not None
+    assert found.own_click_share is not None
     expected = [max(1 - variance / before, 0), 0, 0]
-    np.testing.assert_allclose(found.kappa, expected, atol=1e-12)
+    np.testing.assert_allclose(found.own_click_share, expected, atol=1e-12)
     assert found.known.tolist() == [True, True, False]
     assert found.slope is None
 

@@ -87,9 +87,9 @@ def weigh(
     return posterior.weigh(Evidence(rows, click_model, folds=halves(scores)))
 
 
-def kappa_of(weights: Weights) -> Floats:
-    assert weights.kappa is not None
-    return weights.kappa
+def own_click_share_of(weights: Weights) -> Floats:
+    assert weights.own_click_share is not None
+    return weights.own_click_share
 
 
 def moved_by(click_model: TrustModel, a: float, t: float) -> TrustModel:
@@ -136,7 +136,7 @@ def test_own_clicks_count_in_full_once_there_are_many() -> None:
     relevance, scores = relevance_and_scores()
     few = simulated(relevance, 3)
     many = replace(few, impressions=few.impressions * 1e6, clicks=few.clicks * 1e6)
-    before, after = (kappa_of(weigh(rows, scores)) for rows in (few, many))
+    before, after = (own_click_share_of(weigh(rows, scores)) for rows in (few, many))
     shown = few.by_doc(few.impressions) > 0
     assert np.all((before[shown] > 0) & (before[shown] < 0.9))
     assert np.all((after[shown] > 1 - 1e-3) & (after[shown] <= 1))
@@ -190,10 +190,10 @@ def test_a_prior_that_knows_nothing_leaves_the_corrected_click() -> None:
     rows = simulated(relevance, 10)
     link = RelevanceScale.of(CLICK_MODEL, rows)
     mean, shown = expit(scores), rows.by_doc(rows.impressions) > 0
-    found, _, kappa = shrink(link, mean, np.full(rows.n_docs, 1e9))
+    found, _, own_click_share = shrink(link, mean, np.full(rows.n_docs, 1e9))
     own = affine.weigh(Evidence(rows, CLICK_MODEL, options=affine.AffineOptions()))
     np.testing.assert_allclose(found[shown], own.weight[shown], atol=1e-9)
-    np.testing.assert_allclose(kappa[shown], 1.0)
+    np.testing.assert_allclose(own_click_share[shown], 1.0)
     assert np.ptp(own.weight[shown]) > 1
 
 
@@ -201,10 +201,10 @@ def test_a_prior_that_knows_all_leaves_the_clicks_out() -> None:
     relevance, scores = relevance_and_scores()
     mean = expit(scores)
     link = RelevanceScale.of(CLICK_MODEL, simulated(relevance, 1000))
-    found, variance, kappa = shrink(link, mean, np.zeros_like(mean))
+    found, variance, own_click_share = shrink(link, mean, np.zeros_like(mean))
     np.testing.assert_array_equal(found, mean)
     assert not variance.any()
-    assert not kappa.any()
+    assert not own_click_share.any()
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -216,7 +216,7 @@ def test_two_documents_at_two_ranks_written_out(sign: int) -> None:
     doc, rank = np.array([0, 0, 1, 1]), np.array([1, 2, 1, 2])
     rows = rows_of(doc, rank, n.ravel(), c.ravel(), np.array([0, 0]))
     link = RelevanceScale(rows, np.tile(alpha, 2), np.tile(beta, 2))
-    relevance, variance, kappas = shrink(link, m, u)
+    relevance, variance, own_click_shares = shrink(link, m, u)
     for d in range(2):
         h = []
         for k in range(2):
@@ -225,9 +225,9 @@ def test_two_documents_at_two_ranks_written_out(sign: int) -> None:
         s = [(c[d, k] - n[d, k] * beta[k]) / (n[d, k] * alpha[k]) for k in range(2)]
         s_d = (h[0] * s[0] + h[1] * s[1]) / (h[0] + h[1])
         v_d = 1 / (h[0] + h[1])
-        kappa = u[d] / (u[d] + v_d)
-        assert kappas[d] == pytest.approx(kappa)
-        assert relevance[d] == pytest.approx(m[d] + kappa * (s_d - m[d]))
+        own_click_share = u[d] / (u[d] + v_d)
+        assert own_click_shares[d] == pytest.approx(own_click_share)
+        assert relevance[d] == pytest.approx(m[d] + own_click_share * (s_d - m[d]))
         assert variance[d] == pytest.approx(u[d] * v_d / (u[d] + v_d))
 
 
@@ -243,9 +243,9 @@ def test_rows_without_a_slope_drop_out() -> None:
     alone = RelevanceScale(rows.select(first), alpha[first], beta[first])
     for with_them, without in zip(found, shrink(alone, mean, variance), strict=True):
         np.testing.assert_array_equal(with_them, without)
-    relevance, left, kappa = found
-    assert (relevance[1], left[1], kappa[1]) == (0.7, 0.1, 0.0)
-    assert kappa[0] > 0
+    relevance, left, own_click_share = found
+    assert (relevance[1], left[1], own_click_share[1]) == (0.7, 0.1, 0.0)
+    assert own_click_share[0] > 0
 
 
 def test_a_click_counts_against_a_document_where_alpha_is_negative() -> None:
@@ -283,7 +283,9 @@ def test_weights_move_with_the_gauge_and_kappa_stays(
     # As exact as the optimum of the prior is found.
     np.testing.assert_allclose(shifted.weight, (plain.weight - t) / a, atol=1e-5 / a)
     np.testing.assert_allclose(shifted.variance, plain.variance / a**2, rtol=1e-4)
-    np.testing.assert_allclose(kappa_of(shifted), kappa_of(plain), atol=1e-5)
+    np.testing.assert_allclose(
+        own_click_share_of(shifted), own_click_share_of(plain), atol=1e-5
+    )
     if known:
         np.testing.assert_array_equal(plain.weight, weigh(rows, scores).weight)
 

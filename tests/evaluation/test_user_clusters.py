@@ -46,7 +46,7 @@ def drawn(rng: Rng, alike: float, sessions: int = 20) -> ClickCounts:
     )
 
 
-def judged(counts: ClickCounts) -> tuple[ClickRows, Weights, UserClusters]:
+def evaluated(counts: ClickCounts) -> tuple[ClickRows, Weights, UserClusters]:
     rows = join_counts(counts)
     clusters = UserClusters(join_counts(counts, by_user=True))
     return rows, weigh(rows, CORRECTION, KNOWN), clusters
@@ -95,7 +95,7 @@ def test_clustered_intervals_cover_where_others_do_not(alike: float) -> None:
     covered: dict[str, list[bool]] = {"sessions": [], "users": []}
     effects: list[Any] = []
     for _ in range(runs):
-        rows, weights, clusters = judged(drawn(rng, alike))
+        rows, weights, clusters = evaluated(drawn(rng, alike))
         truth = float(rows.share @ (RELEVANCE @ GIVEN[:DEPTH]))
         plain = estimate(weights, GIVEN, rows.query_of_doc)
         wide = clusters.widen(plain, rows, weights, GIVEN)

@@ -37,7 +37,7 @@ def test_relevance_is_divided_evenly_and_few_impressions_are_not_judged(
         ["hat", "d", "4"],
         ["hat", "e", "0"],
     ]
-    assert about["judged"] == 4
+    assert about["evaluated"] == 4
     assert about["left out"].startswith("1 documents with fewer than 10")
     assert about["grades"] == "0: 2, 1: 0, 2: 1, 3: 0, 4: 1"
 
@@ -45,7 +45,7 @@ def test_relevance_is_divided_evenly_and_few_impressions_are_not_judged(
 def test_qrels_are_what_trec_tools_read(tmp_path: Path) -> None:
     path = tmp_path / "clicks.qrels"
     hats = LABELS.filter(pa.array([False, False, True, True, True]))
-    save_judgments(hats, path, to="qrels", grades=1, least_impressions=1)
+    save_judgments(hats, path, to="qrels", grades=1, min_impressions=1)
     assert path.read_text() == "hat 0 d 1\nhat 0 e 0\nhat 0 f 0\n"
     with pytest.raises(DataError, match=r"'red shoes' holds a space.*quepid"):
         save_judgments(LABELS, tmp_path / "other", to="qrels")
@@ -54,7 +54,7 @@ def test_qrels_are_what_trec_tools_read(tmp_path: Path) -> None:
 
 def test_the_workbench_gets_ratings_by_query(tmp_path: Path) -> None:
     path = tmp_path / "judgments.json"
-    save_judgments(LABELS, path, to="opensearch", least_impressions=50)
+    save_judgments(LABELS, path, to="opensearch", min_impressions=50)
     found = json.loads(path.read_text())
     assert found["type"] == "IMPORT_JUDGMENT"
     only = {"query": "red shoes", "ratings": [{"docId": "b,c", "rating": "2"}]}
@@ -63,7 +63,7 @@ def test_the_workbench_gets_ratings_by_query(tmp_path: Path) -> None:
 
 def test_nothing_to_judge_is_said(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no document has 100 impressions"):
-        save_judgments(LABELS, tmp_path / "x", to="quepid", least_impressions=100)
+        save_judgments(LABELS, tmp_path / "x", to="quepid", min_impressions=100)
 
 
 def test_the_command_writes_them(

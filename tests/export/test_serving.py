@@ -88,7 +88,7 @@ def test_what_is_trained_for_an_engine_is_exported_to_it(
     ]
     train += ["--ranker", ranker, "--estimator", "affine", "-o", str(tmp_path / "m")]
     if ranker == "lightgbm":
-        train += ["--set", "trees=10", "--recipe", "paper"]
+        train += ["--set", "trees=10", "--tuning", "none"]
     if (engine, ranker) == ("elasticsearch", "linear-model"):
         assert main(train) == 2
         return

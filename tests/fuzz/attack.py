@@ -85,7 +85,7 @@ def attack(case: Case, folder: Path) -> Result:
     if pid == 0:
         _command(argv, folder)
     _, status, usage = os.wait4(pid, 0)
-    result = _judged(case, folder, status, usage.ru_maxrss * 1024)
+    result = _evaluated(case, folder, status, usage.ru_maxrss * 1024)
     result.rss, result.seconds = usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime
     return result
 
@@ -118,7 +118,7 @@ def _command(argv: list[str], folder: Path) -> None:
         os._exit(code)
 
 
-def _judged(case: Case, folder: Path, status: int, rss: int) -> Result:
+def _evaluated(case: Case, folder: Path, status: int, rss: int) -> Result:
     """Judge by how the process ended, then by what it left."""
     said = (folder / "stderr").read_text(errors="replace")
     lines = [line for line in said.splitlines() if line.startswith("affinerank: ")]

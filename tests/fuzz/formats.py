@@ -457,7 +457,7 @@ DEBIAS = (
 TRAIN = (
     "train in/counts.parquet --data in/features.parquet --click-model "
     "in/click-model.json "
-    "--ranker linear-model --set steps=3 --recipe paper -o out/model"
+    "--ranker linear-model --set steps=3 --tuning none -o out/model"
 )
 ESTIMATE = "estimate in/counts.parquet -o out/click-model.json"
 AUDIT = "audit in/counts.parquet -o out/audit.html"

@@ -35,7 +35,7 @@ def objects() -> dict[str, Any]:
     click_model = ar.TrustModel.paper(depth=200)
     trees = ar.TreeSettings(trees=2)
     trained = ar.train(
-        counts, data, click_model, ranker="lightgbm", recipe="paper", settings=trees
+        counts, data, click_model, ranker="lightgbm", tuning="none", settings=trees
     )
     ranker = next(iter(trained.rankers.values()))
     ndcg = ar.Metric.parse("nDCG@10")
@@ -56,7 +56,9 @@ def objects() -> dict[str, Any]:
         "ranker": ranker,
         "labels": ar.evaluate_rankers(rankers, test, metric=ndcg),
         "clicks": ar.evaluate_from_clicks(
-            {"ours": replace(ranker, learnt_from=())},  # as if it had not seen them
+            {
+                "ours": replace(ranker, training_queries=())
+            },  # as if it had not seen them
             *(counts, data, click_model),
             settings=settings,
         ),

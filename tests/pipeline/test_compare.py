@@ -22,7 +22,7 @@ from affinerank.defaults import (
     BASELINE,
     CORRECTION,
     ESTIMATOR,
-    PAPER,
+    NO_TUNING,
     QUICK,
     RANKER,
 )
@@ -36,9 +36,9 @@ from affinerank.pipeline.compare import (
     Candidate,
     Choice,
     ChoiceSettings,
-    Judged,
+    Evaluated,
+    evaluate_all,
     hold_out,
-    judge_all,
     parse_budget,
     train_chosen,
 )
@@ -60,7 +60,7 @@ TREES = ChoiceSettings(
 NETWORK = ChoiceSettings(
     ("mlp",),
     settings=NetworkSettings(hidden=(8,), epochs=2, device="cpu"),
-    recipe=PAPER,
+    tuning=NO_TUNING,
 )
 
 
@@ -102,7 +102,7 @@ def two_documents(
     return counts, data
 
 
-def judged(
+def evaluated(
     clicks: list[tuple[int, int]],
     click_model: ClickModel,
     default: Floats,
@@ -112,7 +112,7 @@ def judged(
     """Judge by these clicks two rankers of lists of two documents."""
     rows = join_counts(*two_documents(clicks, times))
     scores = {DEFAULT: default, CORRECTED: correction}
-    return Choice(judge_all(scores, rows, click_model), CANDIDATES[:2])
+    return Choice(evaluate_all(scores, rows, click_model), CANDIDATES[:2])
 
 
 def compare(
@@ -126,7 +126,7 @@ def compare(
     scores, rows, parts = hold_out(
         counts, data, click_model, settings=settings, progress=progress
     )
-    table = judge_all(scores, rows, click_model)
+    table = evaluate_all(scores, rows, click_model)
     return Choice(table, settings.candidates, settings.folds, parts)
 
 
@@ -140,7 +140,7 @@ def test_leads_and_shortfalls_are_the_written_out_sums() -> None:
     So the second judge sees click rates by rank, to the power 0.85.
     """
     click_model = up_to_gauge([0.5, 0.25], [0.2, 0.0])
-    found = judged(
+    found = evaluated(
         [(4, 5), (6, 1), (2, 3), (7, 4)], click_model, KEPT, TURNED, times=10**6
     )
     first, second = np.array([4, 6, 2, 7]) / 10, np.array([5, 1, 3, 4]) / 10
@@ -150,16 +150,16 @@ def test_leads_and_shortfalls_are_the_written_out_sums() -> None:
         CORRECTION: (second / 0.25 - (first - 0.2) / 0.5) * STEP,
         RANKS: (second / bias[1] - first / bias[0]) * STEP,
     }
-    for row, judge in zip(found.of(CORRECTED), values, strict=True):
-        assert row.judge == judge
-        error = values[judge].std(ddof=1) / sqrt(4)
+    for row, evaluator in zip(found.of(CORRECTED), values, strict=True):
+        assert row.evaluator == evaluator
+        error = values[evaluator].std(ddof=1) / sqrt(4)
         for name in (DEFAULT, KEEP):
-            expected = (values[judge].mean(), error)
+            expected = (values[evaluator].mean(), error)
             assert row.over[name] == pytest.approx(expected, rel=1e-4)
         assert row.over[CORRECTED] == (0, 0)
     # Keeping is short by the gain of turning less half its error, where above 0.
-    for row, judge in zip(found.of(KEEP), values, strict=True):
-        gain, error = values[judge].mean(), values[judge].std(ddof=1) / sqrt(4)
+    for row, evaluator in zip(found.of(KEEP), values, strict=True):
+        gain, error = values[evaluator].mean(), values[evaluator].std(ddof=1) / sqrt(4)
         assert row.short == pytest.approx(
             max(gain - error / 2, 0) / abs(gain), rel=1e-4
         )
@@ -177,8 +177,8 @@ def test_the_default_stays_unless_led_by_half_a_standard_error(
     # Means of 0.25 and 0.75, with errors of 0.85 and 1.11.
     assert (difference.mean() > error / 2) == (taken == CORRECTED)
     click_model = TrustModel.position_bias([0.5, 0.5])
-    found = judged([(4, s) for s in second], click_model, KEPT, TURNED)
-    of_users = [row for row in found.judged if row.judge == CORRECTION]
+    found = evaluated([(4, s) for s in second], click_model, KEPT, TURNED)
+    of_users = [row for row in found.evaluated if row.evaluator == CORRECTION]
     by_click_model = Choice(of_users, CANDIDATES[:2])
     assert by_click_model.best == taken
 
@@ -196,23 +196,25 @@ def test_keeping_the_logged_ranking_is_taken_where_both_judges_say_so() -> None:
     assert found.advice.startswith(f"{KEEP}: no candidate beats it")
     assert found.to_dict()["advice"] == found.advice
     assert found.disagreement is None
-    other = judged([(1, 5), (2, 5), (2, 4), (4, 4)], click_model, TURNED, TURNED)
+    other = evaluated([(1, 5), (2, 5), (2, 4), (4, 4)], click_model, TURNED, TURNED)
     assert other.advice is None
     assert "advice" not in other.to_dict()
 
 
-def _by(judge: str, rows: ClickRows, click_model: ClickModel) -> list[Judged]:
+def _by(evaluator: str, rows: ClickRows, click_model: ClickModel) -> list[Evaluated]:
     """Judge turning all lists round by these users."""
     over = {DEFAULT: over_logged(TURNED, rows, DCG_10), KEEP: np.zeros(rows.n_docs)}
     weights = weigh(rows, CORRECTION, click_model)
-    return module._judge_candidates(judge, weights, over, rows.query_of_doc)
+    return module._judge_candidates(evaluator, weights, over, rows.query_of_doc)
 
 
 def row(
-    judge: str, candidate: str, short: float, **over: tuple[float, float]
-) -> Judged:
+    evaluator: str, candidate: str, short: float, **over: tuple[float, float]
+) -> Evaluated:
     names = {"default": DEFAULT, "naive": NAIVE, "keep": KEEP}
-    return Judged(judge, candidate, {names[k]: v for k, v in over.items()}, short)
+    return Evaluated(
+        evaluator, candidate, {names[k]: v for k, v in over.items()}, short
+    )
 
 
 def test_the_worse_judge_decides() -> None:
@@ -256,8 +258,8 @@ def test_the_gauge_of_the_users_changes_no_choice() -> None:
     leads = []
     for a, t in ((1.0, 0.0), (3.0, 0.4)):
         click_model = up_to_gauge(a * alpha, beta + t * alpha)
-        found = judged([(4, 5), (6, 1), (2, 3), (7, 4)], click_model, KEPT, TURNED)
-        rows = [row for row in found.judged if row.judge == CORRECTION]
+        found = evaluated([(4, 5), (6, 1), (2, 3), (7, 4)], click_model, KEPT, TURNED)
+        rows = [row for row in found.evaluated if row.evaluator == CORRECTION]
         leads.append([np.array(row.over[DEFAULT]) * a for row in rows])
         leads[-1] += [np.array([row.short, 0.0]) for row in rows]
     np.testing.assert_allclose(leads[0], leads[1], atol=1e-12)
@@ -298,7 +300,7 @@ def world(
 
 def test_what_corrects_is_found_where_naive_learns_the_logged_order() -> None:
     found = compare(*world(), settings=TREES)
-    names = [row.candidate for row in found.judged]
+    names = [row.candidate for row in found.evaluated]
     compared = [f"{name}, {TREE_RANKER}" for name in COMPARED]
     assert names == 2 * [*compared, KEEP]
     assert found.trained.estimator in (ESTIMATOR, CORRECTION)
@@ -319,7 +321,7 @@ def test_an_ideal_logged_ranking_is_kept_and_a_ranker_written_with_the_advice() 
     assert name == (ESTIMATOR, 0)
     assert ranker.provenance["choice"] == choice.to_dict()
     assert choice.to_dict()["advice"] == choice.advice
-    assert len(ranker.learnt_from) == data.n_queries
+    assert len(ranker.training_queries) == data.n_queries
 
 
 def test_counts_by_context_and_segment_are_compared_as_their_sums() -> None:
@@ -342,7 +344,7 @@ def test_counts_by_context_and_segment_are_compared_as_their_sums() -> None:
     found = [
         compare(c, data, click_model, settings=ChoiceSettings((QUICK,))) for c in both
     ]
-    for rows in zip(*(each.judged for each in found), strict=True):
+    for rows in zip(*(each.evaluated for each in found), strict=True):
         for row in rows[1:]:
             if not row.candidate.startswith(ESTIMATOR):
                 assert row.over[KEEP] == pytest.approx(rows[0].over[KEEP], rel=1e-6)
@@ -356,7 +358,7 @@ def test_nothing_is_judged_by_queries_it_learnt_from(
 
     def watched(ranker: Ranker, unseen: RankingDataset) -> Floats:
         ids = [str(query) for query in unseen.query_ids]
-        assert not set(ranker.learnt_from) & set(ids)
+        assert not set(ranker.training_queries) & set(ids)
         scored.extend(ids)
         return score(ranker, unseen)
 
@@ -373,7 +375,7 @@ def test_seeds_alone_decide_and_queries_that_were_not_issued_change_nothing() ->
         compare(issued, d, click_model, settings=NETWORK) for d in (few, few, data)
     ]
     assert found[0] == found[1]
-    for one, other in zip(found[0].judged, found[2].judged, strict=True):
+    for one, other in zip(found[0].evaluated, found[2].evaluated, strict=True):
         assert one.over[KEEP] == pytest.approx(other.over[KEEP], rel=1e-6)
 
 
@@ -405,11 +407,11 @@ def test_a_small_budget_learns_from_few_queries_and_judges_by_a_part(
     sizes: list[tuple[int, int]] = []
 
     def watched(ranker: Ranker, unseen: RankingDataset) -> Floats:
-        sizes.append((len(ranker.learnt_from), unseen.n_queries))
+        sizes.append((len(ranker.training_queries), unseen.n_queries))
         return score(ranker, unseen)
 
     monkeypatch.setattr(module, "score", watched)
-    settings = ChoiceSettings(("mlp",), NETWORK.settings, budget=14.0, recipe=PAPER)
+    settings = ChoiceSettings(("mlp",), NETWORK.settings, budget=14.0, tuning=NO_TUNING)
     monkeypatch.setattr(module, "monotonic", count(step=14.0).__next__)
     assert compare(counts, data, click_model, settings=settings).parts == 1
     assert sizes == [(35, 20)] * 3  # 14 x 15 documents are those of 35 queries
@@ -475,10 +477,10 @@ def test_auto_trains_the_best_and_keeps_the_table(
     assert row["estimator"] == (ESTIMATOR if "advice" in found else best)
     names = [each["candidate"] for each in found["candidates"]]
     assert names == 2 * [*(f"{name}, mlp" for name in COMPARED), KEEP]
-    assert {each["judge"] for each in found["candidates"]} == {CORRECTION, RANKS}
+    assert {each["evaluator"] for each in found["candidates"]} == {CORRECTION, RANKS}
     ranker = load_ranker(target)
     assert ranker.provenance["choice"] == found
-    assert len(ranker.learnt_from) == 60  # refitted on all of them
+    assert len(ranker.training_queries) == 60  # refitted on all of them
     assert main([*arguments, "-o", f"{target}2"]) == 0
     printed = capsys.readouterr().out
     assert "3 of 3 parts" in printed

@@ -57,11 +57,11 @@ def test_labels_are_the_weights_of_documents_sorted_by_id(name: str) -> None:
     assert labels["impressions"].to_pylist() == [[5, 0, 5, 8, 16][i] for i in seen]
     assert labels["clicks"].to_pylist() == [[4, 0, 0, 3, 7][i] for i in seen]
     np.testing.assert_allclose(labels["relevance"], weights.weight[seen])
-    if weights.kappa is None:
+    if weights.own_click_share is None:
         error = standard_error(weights, rows)[seen]
         np.testing.assert_allclose(labels["standard_error"], error)
     else:
-        np.testing.assert_allclose(labels["own_clicks"], weights.kappa[seen])
+        np.testing.assert_allclose(labels["own_clicks"], weights.own_click_share[seen])
         deviation = np.sqrt(weights.variance[seen])
         np.testing.assert_allclose(labels["standard_deviation"], deviation)
     assert labels.schema.metadata[b"affinerank.estimator"].decode() == name

@@ -52,7 +52,9 @@ class Held:
     production: Ranker
     better: Ranker
 
-    def judge(self, click_model: TrustModel | None, **settings: Any) -> dict[str, Any]:
+    def evaluator(
+        self, click_model: TrustModel | None, **settings: Any
+    ) -> dict[str, Any]:
         """Judge the better ranker; return its row, and what holds for all."""
         found = evaluate_from_clicks(
             {"better": self.better},
@@ -84,35 +86,35 @@ def test_needs_decide_which_users_an_estimator_is_asked_with(
     row = ESTIMATORS[name]
     if row.needs == "labels":
         with pytest.raises(ConfigError, match=f"{name} needs labels"):
-            held.judge(KNOWN, estimator=name)
+            held.evaluator(KNOWN, estimator=name)
         return
-    known = held.judge(KNOWN, estimator=name)
+    known = held.evaluator(KNOWN, estimator=name)
     assert known["value"]["estimate"] - known["logged"]["estimate"] == pytest.approx(
         known["against_logged"]["estimate"]
     )
     assert not known["users_estimated"]
     if row.needs_click_model:
         with pytest.raises(ConfigError, match=f"{name} needs a click model"):
-            held.judge(None, estimator=name)
+            held.evaluator(None, estimator=name)
     if row.needs == "examination":
         with pytest.raises(ConfigError, match=f"{name} needs users that are known"):
-            held.judge(GAUGE, estimator=name)
+            held.evaluator(GAUGE, estimator=name)
     if row.needs == "gauge":
-        found = held.judge(GAUGE, estimator=name, replicates=2)
+        found = held.evaluator(GAUGE, estimator=name, replicates=2)
         assert found["users_estimated"]
         assert found["refits"]["replicates"] == 2
         assert "value" not in found
     if row.needs == "nothing":
-        assert held.judge(GAUGE, estimator=name) == known
-        assert "second_judge" not in held.judge(None, estimator=name)
+        assert held.evaluator(GAUGE, estimator=name) == known
+        assert "second_evaluator" not in held.evaluator(None, estimator=name)
 
 
 def test_an_estimator_of_ones_own_is_judged_by_like_any_other(held: Held) -> None:
     with ESTIMATORS.added(BENT):
         own, plain = (
-            held.judge(KNOWN, estimator=name) for name in (BENT.name, CORRECTION)
+            held.evaluator(KNOWN, estimator=name) for name in (BENT.name, CORRECTION)
         )
-        estimated = held.judge(GAUGE, estimator=BENT.name, replicates=2)
+        estimated = held.evaluator(GAUGE, estimator=BENT.name, replicates=2)
     assert own["value"] == plain["value"]
     names = ("impressions", "effective_impressions", "top_percent_share")
     assert all(own[name] is None for name in names)
@@ -121,8 +123,8 @@ def test_an_estimator_of_ones_own_is_judged_by_like_any_other(held: Held) -> Non
 
 
 def test_options_of_an_estimator_are_read(held: Held) -> None:
-    plain = held.judge(KNOWN)
-    clipped = held.judge(KNOWN, estimator=f"{CORRECTION}(clip=0.05)")
+    plain = held.evaluator(KNOWN)
+    clipped = held.evaluator(KNOWN, estimator=f"{CORRECTION}(clip=0.05)")
     assert clipped["effective_impressions"] > plain["effective_impressions"]
     assert clipped["value"] != plain["value"]
 
@@ -147,7 +149,7 @@ def test_the_gain_is_the_difference_whatever_the_gauge(held: Held) -> None:
         for click_model in (KNOWN, GAUGE)
     ]
     assert gains[0] == pytest.approx(gains[1], rel=1e-9)
-    found = held.judge(GAUGE, replicates=2)
+    found = held.evaluator(GAUGE, replicates=2)
     assert found["against_logged"]["estimate"] == pytest.approx(gains[0], rel=1e-9)
 
 
@@ -158,7 +160,7 @@ def test_one_ranker_of_several_that_logged_is_production(held: Held) -> None:
     simulation = prepare_simulation(held.data, rankers=both, traffic=traffic)
     counts = simulate_counts(simulation, 20_000, rng=np.random.default_rng(0))
     mixed = replace(held, counts=counts)
-    found, other = mixed.judge(KNOWN), mixed.judge(KNOWN, production="new")
+    found, other = mixed.evaluator(KNOWN), mixed.evaluator(KNOWN, production="new")
     assert (found["production"], other["production"]) == ("old", "new")
     assert other["against_production"]["estimate"] == pytest.approx(0, abs=1e-12)
     # The log holds both: the new ranker is ahead of it by 0.6 of its lead.
@@ -167,15 +169,15 @@ def test_one_ranker_of_several_that_logged_is_production(held: Held) -> None:
     words = "better is better than production (ranker old, the one with most sessions)"
     assert found["conclusions"][0].startswith(words)
     # The second judge compares with the same ranker.
-    second = [row["second_judge"]["estimate"] for row in (found, other)]
+    second = [row["second_evaluator"]["estimate"] for row in (found, other)]
     assert second[0] > 0
     assert second[1] == pytest.approx(0, abs=1e-12)
-    gauged = mixed.judge(GAUGE, replicates=2)["against_production"]
+    gauged = mixed.evaluator(GAUGE, replicates=2)["against_production"]
     assert gauged["estimate"] == pytest.approx(
         lead * mean_alpha(join_counts(counts, held.data), KNOWN), rel=0.02
     )
     with pytest.raises(ConfigError, match=r"no ranker 'x' .* there are new, old"):
-        mixed.judge(KNOWN, production="x")
+        mixed.evaluator(KNOWN, production="x")
 
 
 def test_users_that_cannot_be_refitted_and_queries_learnt_from_are_rejected(
@@ -183,9 +185,9 @@ def test_users_that_cannot_be_refitted_and_queries_learnt_from_are_rejected(
 ) -> None:
     slow = replace(GAUGE, estimated=EstimatedBy(EM))
     with pytest.raises(ConfigError, match=f"estimated by {EM}, which is too slow"):
-        held.judge(slow)
+        held.evaluator(slow)
     seen = tuple(str(name) for name in held.data.query_ids)
-    leaky = replace(held.better, learnt_from=seen)
+    leaky = replace(held.better, training_queries=seen)
     every = f"learnt from all {len(seen)} queries .*'{seen[0]}' for one"
     with pytest.raises(DataError, match=every):
         evaluate_from_clicks({"leaky": leaky}, held.counts, held.data, KNOWN)
@@ -198,11 +200,11 @@ def test_what_two_judges_dispute_cannot_be_decided(
     chance = np.random.default_rng(0).random(held.data.n_docs)
     monkeypatch.setattr("affinerank.pipeline.evaluate_clicks.score", lambda *_: chance)
     wrong = TrustModel.paper(eta=2, depth=120)
-    found = [held.judge(click_model) for click_model in (KNOWN, wrong)]
+    found = [held.evaluator(click_model) for click_model in (KNOWN, wrong)]
     assert found[0]["against_logged"]["verdict"] == "worse"
     assert found[1]["against_logged"]["over_queries"]["low"] > 0
     assert found[1]["against_logged"]["verdict"] == "cannot be decided"
     assert found[1]["against_logged"]["clicks_needed"] is None
     for row in found:
-        assert row["second_judge"]["verdict"] == "worse"
-        assert row["second_judge"]["judge"] == RANKS
+        assert row["second_evaluator"]["verdict"] == "worse"
+        assert row["second_evaluator"]["evaluator"] == RANKS

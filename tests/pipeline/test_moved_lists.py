@@ -25,7 +25,7 @@ from affinerank.pipeline.evaluate_clicks import (
 )
 
 
-def judge(log: Log, counts: ClickCounts, **settings: Any) -> ClickEvaluation:
+def evaluator(log: Log, counts: ClickCounts, **settings: Any) -> ClickEvaluation:
     return evaluate_from_clicks(
         {"ready-made": READY_MADE},
         counts,
@@ -35,23 +35,23 @@ def judge(log: Log, counts: ClickCounts, **settings: Any) -> ClickEvaluation:
     )
 
 
-def verdicts(judged: ClickEvaluation) -> set[str]:
+def verdicts(evaluated: ClickEvaluation) -> set[str]:
     """Every verdict that is given anywhere."""
-    [row] = judged.to_dict()["rankers"]
-    names = ("against_logged", "against_production", "second_judge")
+    [row] = evaluated.to_dict()["rankers"]
+    names = ("against_logged", "against_production", "second_evaluator")
     return {row[name]["verdict"] for name in names if name in row}
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_personal_lists_are_never_beaten_with_confidence(seed: int) -> None:
     log = personal_lists(np.random.default_rng(seed))
-    judged = judge(log, log.counts())
-    lead = judged.rankers[0].found["against_logged"]
+    evaluated = evaluator(log, log.counts())
+    lead = evaluated.rankers[0].found["against_logged"]
     # What clicks say is wrong, with confidence.
     assert log.lead < -0.05
     assert lead.queries.low > 0
-    assert verdicts(judged) == {"cannot be decided"}
-    [sentence] = judged.to_dict()["conclusions"]
+    assert verdicts(evaluated) == {"cannot be decided"}
+    [sentence] = evaluated.to_dict()["conclusions"]
     assert "is better than production by" not in sentence
     assert "cannot be decided" in sentence
     for column in ("ranker", "segment", "policy", "propensity"):
@@ -61,32 +61,33 @@ def test_personal_lists_are_never_beaten_with_confidence(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_production_that_improved_is_never_beaten_with_confidence(seed: int) -> None:
     log = improved_production(np.random.default_rng(seed))
-    judged = judge(log, log.counts())
+    evaluated = evaluator(log, log.counts())
     assert log.lead < 0
-    assert verdicts(judged) == {"cannot be decided"}
+    assert verdicts(evaluated) == {"cannot be decided"}
 
 
 def test_few_sessions_show_personal_lists_too() -> None:
     """Four sessions of each query, so that a document is shown four times."""
     log = personal_lists(np.random.default_rng(0), n_sessions=4 * N_QUERIES)
-    movement = judge(log, log.counts()).movement
+    movement = evaluator(log, log.counts()).movement
     assert movement.unexplained
 
 
 def test_fixed_lists_are_decided() -> None:
     log = fixed_lists(np.random.default_rng(0))
-    judged = judge(log, log.counts())
+    evaluated = evaluator(log, log.counts())
     assert log.lead > 0
-    assert judged.movement.moved.share == 0
-    assert judged.rankers[0].decide("against_logged", 1, judged.movement).verdict == (
-        "better"
-    )
+    assert evaluated.movement.moved.share == 0
+    assert evaluated.rankers[0].decide(
+        "against_logged", 1, evaluated.movement
+    ).verdict == ("better")
 
 
 def test_swaps_are_decided_where_the_log_declares_them_alone() -> None:
     log = swapped_lists(np.random.default_rng(0))
     silent, declared = (
-        judge(log, log.counts(randomised=randomised)) for randomised in (False, True)
+        evaluator(log, log.counts(randomised=randomised))
+        for randomised in (False, True)
     )
     assert verdicts(silent) == {"cannot be decided"}
     assert silent.movement.randomised_share == 0
@@ -97,10 +98,10 @@ def test_swaps_are_decided_where_the_log_declares_them_alone() -> None:
 
 def test_what_moved_between_named_rankers_is_declared() -> None:
     log = improved_production(np.random.default_rng(0), named=True)
-    judged = judge(log, log.counts())
-    assert judged.movement.moved.share == 0
+    evaluated = evaluator(log, log.counts())
+    assert evaluated.movement.moved.share == 0
     obstacles = {
-        judged.rankers[0].decide(name, 1, judged.movement).obstacle
+        evaluated.rankers[0].decide(name, 1, evaluated.movement).obstacle
         for name in ("against_logged", "against_production")
     }
     assert "lists moved for unknown reasons" not in obstacles
@@ -111,22 +112,22 @@ def test_what_moved_within_a_named_ranker_is_not() -> None:
     log = personal_lists(np.random.default_rng(0))
     by_chance = np.random.default_rng(1).integers(0, 2, len(log.query))
     named = Log(log.query, log.order, log.clicked, log.scores, log.lead, by_chance)
-    assert verdicts(judge(named, named.counts())) == {"cannot be decided"}
+    assert verdicts(evaluator(named, named.counts())) == {"cannot be decided"}
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_updates_of_an_index_are_decided(seed: int) -> None:
     """Two documents of each query enter or leave, and others shift by a rank."""
     log = updated_index(np.random.default_rng(seed), updates=2)
-    judged = judge(log, log.counts())
-    assert 0.05 < judged.movement.moved.share < 0.25
-    assert not judged.movement.unexplained
-    assert "better" in verdicts(judged)
+    evaluated = evaluator(log, log.counts())
+    assert 0.05 < evaluated.movement.moved.share < 0.25
+    assert not evaluated.movement.unexplained
+    assert "better" in verdicts(evaluated)
 
 
 def test_plain_data_carry_the_verdict_the_share_and_the_limit() -> None:
     log = personal_lists(np.random.default_rng(0))
-    about = judge(log, log.counts()).to_dict()
+    about = evaluator(log, log.counts()).to_dict()
     movement = about["movement"]
     assert movement["unexplained"]
     assert 0 < movement["limit"] < movement["share_low"] < movement["share"] < 0.5
@@ -146,12 +147,12 @@ def test_estimated_users_make_no_difference() -> None:
         identified="gauge",
         estimated=EstimatedBy("two-level"),
     )
-    judged = evaluate_from_clicks(
+    evaluated = evaluate_from_clicks(
         {"ready-made": READY_MADE},
         log.counts(),
         log.data(),
         estimated,
         settings=ClickEvaluationSettings(replicates=2),
     )
-    assert judged.refits is not None
-    assert verdicts(judged) == {"cannot be decided"}
+    assert evaluated.refits is not None
+    assert verdicts(evaluated) == {"cannot be decided"}

@@ -19,11 +19,11 @@ def world() -> RankingDataset:
 
 def test_a_production_ranker_learns_from_twenty_queries(world: RankingDataset) -> None:
     ranker = train_production_ranker(world, seed=3)
-    assert len(set(ranker.learnt_from)) == 20
+    assert len(set(ranker.training_queries)) == 20
     again = train_production_ranker(world, seed=3)
     np.testing.assert_array_equal(score(ranker, world), score(again, world))
     other = train_production_ranker(world, seed=4)
-    assert ranker.learnt_from != other.learnt_from
+    assert ranker.training_queries != other.training_queries
 
 
 def test_it_scores_a_query_alike_alone_and_among_others(world: RankingDataset) -> None:

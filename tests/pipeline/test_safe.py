@@ -66,7 +66,7 @@ def test_few_clicks_keep_production_and_many_leave_it(
     data, simulation, own = world
     short = {"mlp": ["hidden=4", "epochs=3"], "lightgbm": TREES}
     how = ranker_settings(ranker, short[ranker])
-    settings = ChoiceSettings((ranker,), how, ("affine",), recipe="paper")
+    settings = ChoiceSettings((ranker,), how, ("affine",), tuning="none")
     given: Any = {"production": FEATURE, "settings": settings}
     rng = np.random.default_rng(0)
     few = simulate_counts(simulation, 90, rng=rng)
@@ -127,7 +127,7 @@ def test_a_blend_with_production_keeps_no_importance_of_what_was_learnt(
     data, simulation, _ = world
     counts = simulate_counts(simulation, 90, rng=np.random.default_rng(0))
     how = ranker_settings("lightgbm", TREES)
-    settings = ChoiceSettings(("lightgbm",), how, ("affine",), recipe="paper")
+    settings = ChoiceSettings(("lightgbm",), how, ("affine",), tuning="none")
     trained = train_safe(
         counts, data, simulation.click_model, production=FEATURE, settings=settings
     )
@@ -165,7 +165,7 @@ def test_documents_without_a_score_of_production_are_refused(
     words += [
         "--estimator",
         "affine",
-        "--recipe",
+        "--tuning",
         "paper",
         "--click-model",
         click_model,

@@ -44,14 +44,16 @@ def test_it_finds_what_wrong_users_hide(policy: str, name: str) -> None:
     over = over_logged(chance, rows, DCG_10)
     query = rows.query_of_doc
     truth = rows.share @ np.bincount(query, relevance * over, minlength=rows.n_queries)
-    judge, weights = second_evaluator(rows, [chance], WRONG)
-    assert judge == name
+    evaluator, weights = second_evaluator(rows, [chance], WRONG)
+    assert evaluator == name
     found = [
         estimate(w, over, query) for w in (weigh(rows, CORRECTION, WRONG), weights)
     ]
     assert found[0].queries.low > 0 > truth
     assert found[1].queries.high < 0
-    if judge == SWAPS:  # and it knows by how much, up to the factor that is the gauge
+    if (
+        evaluator == SWAPS
+    ):  # and it knows by how much, up to the factor that is the gauge
         better = over_logged(relevance + chance, rows, DCG_10)
         ratio = estimate(weights, better, query).least / found[1].least
         expected = estimate(weigh(rows, CORRECTION, TRUE), better, query).least
@@ -63,8 +65,8 @@ def test_users_estimated_from_swaps_are_not_judged_by_them_again() -> None:
     rows, _, chance = clicks("rotate(share=0.3)")
     gauge = TrustModel(alpha=TRUE.alpha, beta=TRUE.beta, identified="gauge")
     click_model = replace(gauge, estimated=EstimatedBy(METHOD_FROM_SWAPS))
-    judge, _ = second_evaluator(rows, [chance], click_model)
-    assert judge == RANKS
+    evaluator, _ = second_evaluator(rows, [chance], click_model)
+    assert evaluator == RANKS
 
 
 def test_few_clicks_are_judged_by_rank_effects() -> None:

@@ -1,4 +1,4 @@
-"""The recipe: which rate and length are chosen, and what is then trained."""
+"""Tuning: which rate and length are chosen, and what is then trained."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,6 +103,6 @@ def test_too_few_queries_are_all_learnt_from() -> None:
     assert [call.n_queries for call in calls.made] == [9]
 
 
-def test_what_is_no_recipe_is_rejected() -> None:
-    with pytest.raises(ConfigError, match="recipe must be chosen or paper"):
+def test_another_word_for_tuning_is_rejected() -> None:
+    with pytest.raises(ConfigError, match="tuning must be held-out or none"):
         require_tuning("magic")

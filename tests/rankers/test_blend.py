@@ -26,7 +26,7 @@ from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.ranker import Member, Ranker, score
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 
-SMALL = BlendSettings(trees=20, leaves=6, learning_rate=0.2, least_documents=5)
+SMALL = BlendSettings(trees=20, leaves=6, learning_rate=0.2, min_documents=5)
 BRANDS = ("nike", "puma", "asics", "hoka")
 
 
@@ -71,7 +71,7 @@ def test_a_blend_is_the_same_after_its_folder(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         score(again, two_lists()), score(blend(), two_lists())
     )
-    assert (again.kind, again.learnt_from) == ("blend", ("q1",))
+    assert (again.kind, again.training_queries) == ("blend", ("q1",))
     assert again.provenance == {"estimator": "affine"}
     # A member is a ranker of its own.
     alone = load_ranker(tmp_path / "model" / "plain")
@@ -274,7 +274,7 @@ def test_engines_refuse_a_blend_and_name_what_serves(
 def test_a_member_that_cannot_learn_is_left_out_with_a_warning() -> None:
     counts, data = world(n_queries=12)
     click_model = TrustModel.paper(depth=8)
-    settings = replace(SMALL, least_documents=100)
+    settings = replace(SMALL, min_documents=100)
     with pytest.warns(AffineRankWarning, match="does without its member trees"):
         trained = train(
             counts, data, click_model, settings=settings, estimators=["affine"]

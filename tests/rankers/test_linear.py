@@ -23,7 +23,7 @@ from affinerank.rankers.linear import (
     fit_linear,
 )
 from affinerank.rankers.loading import load_ranker
-from affinerank.rankers.networks.held_out import judge_of
+from affinerank.rankers.networks.held_out import evaluator_of
 from affinerank.rankers.targets import ClickTargets
 from affinerank.support.errors import ConfigError, DataError
 
@@ -153,18 +153,18 @@ def test_held_out_queries_choose_the_ridge(by: str) -> None:
     if by == "weights":
         learnt = [targets(some) for some in noisy]
     held = Validation(FEATURES, learnt[1], OFFSETS)
-    judge = judge_of(held, "cpu")
+    evaluator = evaluator_of(held, "cpu")
     tried = LinearSettings(ridge=(1.0, 1e5, 100.0, 1e3), patience=9)
     found = fitted(learnt[0], tried, validation=held)
     alone = [
         fitted(learnt[0], LinearSettings(ridge=(ridge,))).model
         for ridge in (1e5, 1e3, 100.0, 1.0)
     ]
-    values = [judge.value(0, one.predict(FEATURES)) for one in alone]
+    values = [evaluator.value(0, one.predict(FEATURES)) for one in alone]
     np.testing.assert_allclose(found.trace, values, rtol=1e-4)
-    assert found.chosen_at == int(np.argmax(found.trace)) + 1
+    assert found.best_length == int(np.argmax(found.trace)) + 1
     assert found.report["best_held_out"] == max(found.trace)
-    assert found.report["ridge"] == (1e5, 1e3, 100.0, 1.0)[found.chosen_at - 1]
+    assert found.report["ridge"] == (1e5, 1e3, 100.0, 1.0)[found.best_length - 1]
     assert found.kept is found.chosen
     np.testing.assert_allclose(numbers(found.model), numbers(alone[-1]), atol=2e-2)
 
@@ -175,13 +175,17 @@ def test_strengths_after_one_without_gain_are_not_tried() -> None:
     worse = fitted(targets(), LinearSettings(ridge=strengths), validation=opposite)
     more = LinearSettings(ridge=strengths, patience=2)
     patient = fitted(targets(), more, validation=opposite)
-    assert len(worse.trace) == worse.chosen_at + 1  # type: ignore[operator]
+    assert len(worse.trace) == worse.best_length + 1  # type: ignore[operator]
     assert len(patient.trace) > len(worse.trace)
 
 
 def test_without_validation_the_third_of_six_is_taken() -> None:
     plain = fitted(targets(), LinearSettings())
-    assert (plain.chosen, plain.chosen_at, plain.report) == (None, None, {"ridge": 300})
+    assert (plain.chosen, plain.best_length, plain.report) == (
+        None,
+        None,
+        {"ridge": 300},
+    )
 
 
 def test_a_constant_feature_has_no_coefficient() -> None:

@@ -131,7 +131,7 @@ def test_a_saved_ranker_is_the_same_when_loaded(tmp_path: Path, kind: str) -> No
         loaded: Any = load_ranker(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(FEATURES), ranker.predict(FEATURES))
     assert (loaded.kind, loaded.mapping) == (kind, ranker.mapping)
-    assert (loaded.provenance, loaded.learnt_from) == ({"seed": 6}, ("q1", "q2"))
+    assert (loaded.provenance, loaded.training_queries) == ({"seed": 6}, ("q1", "q2"))
     assert loaded.model.about() == ranker.model.about()
     assert loaded.model.files() == ranker.model.files()
     names = sorted(path.name for path in (tmp_path / "model").iterdir())
@@ -176,10 +176,10 @@ def test_scores_of_data_are_those_of_their_mapped_features() -> None:
     scores = score(ranker, data)
     expected = ranker.predict(ranker.mapping.apply(data).features)
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
-    judged = evaluate_scores(scores, data, 2.0)
+    evaluated = evaluate_scores(scores, data, 2.0)
     binary = (labels > 2.0).astype(float)
     np.testing.assert_array_equal(
-        judged.values, Metric("nDCG", 10)(scores, binary, data.offsets).values
+        evaluated.values, Metric("nDCG", 10)(scores, binary, data.offsets).values
     )
 
 
@@ -213,7 +213,7 @@ def edited(folder: Path, **changes: Any) -> Path:
 def test_a_folder_must_say_all_that_its_format_has(tmp_path: Path) -> None:
     for i, (key, message) in enumerate(
         {
-            "learnt_from": "learnt_from must be a list of queries",
+            "training_queries": "learnt_from must be a list of queries",
             "scaling": "scaling must be one of list, data, none",
             "categories": "categories must be an object",
         }.items()
@@ -259,8 +259,8 @@ def test_what_fills_missing_values_is_saved_with_the_ranker(tmp_path: Path) -> N
         ({"seeds": []}, "seeds must be one whole number"),
         ({"seeds": [1.5]}, "seeds must be one whole number"),
         ({"provenance": 3}, "provenance must be an object"),
-        ({"learnt_from": 3}, "learnt_from must be a list of queries"),
-        ({"learnt_from": [[]]}, "learnt_from must be a list of queries"),
+        ({"training_queries": 3}, "learnt_from must be a list of queries"),
+        ({"training_queries": [[]]}, "learnt_from must be a list of queries"),
     ],
 )
 def test_a_changed_folder_is_rejected(
@@ -331,7 +331,7 @@ def test_every_kind_learns_from_what_is_known_and_says_what_was_chosen() -> None
     small: dict[str, Any] = {
         mlp.ROW.name: NetworkSettings(**few),  # type: ignore[arg-type]
         trees.ROW.name: trees.TreeSettings(trees=4),
-        xgboost.ROW.name: xgboost.XGBoostSettings(trees=4, least_documents=5),
+        xgboost.ROW.name: xgboost.XGBoostSettings(trees=4, min_documents=5),
         linear.ROW.name: linear.LinearSettings(ridge=(10.0, 30.0, 100.0, 300.0)),
     }
     for name, settings in small.items():  # rivals have tests of their own
@@ -346,9 +346,9 @@ def test_every_kind_learns_from_what_is_known_and_says_what_was_chosen() -> None
         assert len(fitted) == 2
         for one, wanted in zip(fitted, weights, strict=True):
             assert one.kept is one.chosen
-            assert one.chosen_at is not None
-            assert one.chosen_at in range(1, 5)
-            assert one.trace[one.chosen_at - 1] == max(one.trace)
+            assert one.best_length is not None
+            assert one.best_length in range(1, 5)
+            assert one.trace[one.best_length - 1] == max(one.trace)
             assert all(np.isfinite(value) for value in one.report.values())
             assert np.corrcoef(one.kept.predict(features), wanted)[0, 1] > 0.3
 

@@ -122,7 +122,7 @@ def networks() -> Pairs:
     yield "networks/patience/losses", losses_of(epochs)
     yield "networks/patience/predictions", predicted(fitted, unseen)
     scores = torch.from_numpy(predicted(fitted, validation.features))
-    yield "networks/patience/validation", HeldOut(validation, "cpu").judge(scores)
+    yield "networks/patience/validation", HeldOut(validation, "cpu").evaluator(scores)
 
 
 def trained_networks() -> Pairs:
@@ -137,7 +137,7 @@ def trained_networks() -> Pairs:
             estimators=ESTIMATORS,
             seeds=[3],
             clip=CLIP,
-            recipe="paper",
+            tuning="none",
         )
     yield f"{at}/losses", losses_of(epochs)
     for (name, _), ranker in trained.rankers.items():
@@ -179,7 +179,7 @@ def trees() -> Pairs:
     for i, name in enumerate(names):
         at = f"trees/patience/{name}"
         yield f"{at}/predictions", fitted[i].kept.predict(unseen)
-        yield f"{at}/trees", fitted[i].chosen_at
+        yield f"{at}/trees", fitted[i].best_length
         yield f"{at}/held_out", fitted[i].trace
     yield from trained_trees()
 
@@ -196,7 +196,7 @@ def trained_trees() -> Pairs:
         estimators=["affine"],
         seeds=[3],
         clip=CLIP,
-        recipe="paper",
+        tuning="none",
         scaling="list",
     )
     scores = ar.score(trained.rankers["affine", 3], split_of("test"))
@@ -227,7 +227,7 @@ def sklearn() -> Pairs:
                 "naive" if who == "naive" else "affine",
                 ranker,
                 click_model=click_model if who == "known" else None,
-                recipe="paper",
+                tuning="none",
                 scaling="list",
                 settings=settings,
                 random_state=3,

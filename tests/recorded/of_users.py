@@ -199,10 +199,10 @@ def off_policy() -> Pairs:
     counts, click_model = held_out_log()
     for estimator in ("affine", "ips", "bayes-ips", "naive"):
         own = ClickEvaluationSettings(estimator=estimator)
-        yield from judged_by_clicks(f"known/{estimator}", counts, click_model, own)
+        yield from evaluated_by_clicks(f"known/{estimator}", counts, click_model, own)
     weights = RankWeights.of_metric(ar.Metric("P", 5))
     own = ClickEvaluationSettings(rank_weights=weights)
-    yield from judged_by_clicks("known/precision", counts, click_model, own)
+    yield from evaluated_by_clicks("known/precision", counts, click_model, own)
     for who, model in (
         ("known", click_model),
         ("estimated", estimated("features").click_model),
@@ -216,7 +216,9 @@ def off_policy_estimated() -> Pairs:
     (counts, _), click_model = held_out_log(), estimated("features").click_model
     own = ClickEvaluationSettings(replicates=4, seed=2)
     learnt = (many_counts("wide"), split_of("train", WIDE))
-    for name, found in judged_by_clicks("estimated", counts, click_model, own, learnt):
+    for name, found in evaluated_by_clicks(
+        "estimated", counts, click_model, own, learnt
+    ):
         if name.endswith("/rests_on"):
             # Version 0.1 counted impressions whose weight is 0 up to rounding, too.
             never_shown, _, effective, _ = found
@@ -229,7 +231,7 @@ def rivals() -> dict[str, ar.Ranker]:
     return {"one": production(1), "two": production(2)}
 
 
-def judged_by_clicks(
+def evaluated_by_clicks(
     name: str,
     counts: ar.ClickCounts,
     click_model: ar.TrustModel,
@@ -272,7 +274,7 @@ def interval_found(at: str, found: dict[str, Any]) -> Pairs:
             yield f"{at}/clicks_needed", "None"
 
 
-def judged() -> Pairs:
+def evaluated() -> Pairs:
     rankers = {f"p{seed}": production(seed) for seed in (0, 1, 2)}
     for text in ("nDCG@10", "DCG@5", "nDCG(gain=exponential)@5", "P@5", "RR", "ARP"):
         metric, at = ar.Metric.parse(text), f"judged/{text}"

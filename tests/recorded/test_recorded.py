@@ -51,7 +51,7 @@ GROUPS: dict[str, Callable[[], Pairs]] = {
     "mixture/": of_users.mixtures,
     "offpolicy/": of_users.off_policy,
     "offpolicy/estimated/": of_users.off_policy_estimated,
-    "judged/": of_users.judged,
+    "judged/": of_users.evaluated,
     "audit/": of_users.audits,
     "swaps/": of_users.swaps,
 }

@@ -32,14 +32,16 @@ def measured(
     made = []
     for run in range(2):
         cell = Cell("world", None, None, None, "production", None, None, run)
-        made.append(replace(result_of(cell, 0.5), early_ndcg=None, early_epoch=None))
+        made.append(
+            replace(result_of(cell, 0.5), held_out_ndcg=None, held_out_epoch=None)
+        )
         for policy in policies:
             for i, (estimator, click_model_from) in enumerate(NAMES):
                 cell = Cell(
                     "world", MODEL, policy, 1e4, estimator, click_model_from, "mlp", run
                 )
                 value = result_of(cell, 0.6 + i / 100 + run / 10)
-                made.append(replace(value, early_ndcg=value.ndcg - 0.2))
+                made.append(replace(value, held_out_ndcg=value.ndcg - 0.2))
     return made
 
 
@@ -67,7 +69,7 @@ def test_methods_are_drawn_at_the_epoch_that_held_out_clicks_chose(
 def test_without_a_held_out_epoch_the_last_is_drawn(
     result_of: Callable[..., Result],
 ) -> None:
-    results = [replace(r, early_ndcg=None) for r in measured(result_of)]
+    results = [replace(r, held_out_ndcg=None) for r in measured(result_of)]
     drawn = draw("figure4", results)
     rows = {row["series"]: row["y"] for row in rows_of(drawn)}
     assert rows["Affine"] == pytest.approx(0.65)

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from affinerank.research.results import Result
-from affinerank.research.statements.ours import OURS, RIVALS, at_most_clicks, judge_ours
+from affinerank.research.statements.ours import (
+    OURS,
+    RIVALS,
+    at_most_clicks,
+    check_our_statements,
+)
 from affinerank.research.statements.paper import Finding
 from affinerank.research.worlds import Cell
 
@@ -48,9 +53,11 @@ def measured(result_of: Callable[..., Result]) -> Callable[..., list[Result]]:
 
 def findings(results: list[Result], beginning: str) -> list[Finding]:
     """What became of a statement, with known and with estimated users."""
-    judged = judge_ours(results)
+    evaluated = check_our_statements(results)
     return [
-        found for s, found in judged if s.text.startswith(f"The posterior {beginning}")
+        found
+        for s, found in evaluated
+        if s.text.startswith(f"The posterior {beginning}")
     ]
 
 
@@ -61,17 +68,17 @@ def verdicts(results: list[Result], beginning: str) -> list[str | None]:
 def test_all_hold_where_the_posterior_leads(
     measured: Callable[..., list[Result]],
 ) -> None:
-    judged = judge_ours(measured())
-    assert len(judged) == len(OURS) == 14
-    assert {found.verdict for _, found in judged} == {"held"}
+    evaluated = check_our_statements(measured())
+    assert len(evaluated) == len(OURS) == 14
+    assert {found.verdict for _, found in evaluated} == {"held"}
 
 
 def test_nothing_is_said_where_the_posterior_was_not_measured(
     measured: Callable[..., list[Result]],
 ) -> None:
     results = [r for r in measured() if r.cell.estimator != "posterior"]
-    assert {found.verdict for _, found in judge_ours(results)} == {None}
-    assert {found.verdict for _, found in judge_ours([])} == {None}
+    assert {found.verdict for _, found in check_our_statements(results)} == {None}
+    assert {found.verdict for _, found in check_our_statements([])} == {None}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +104,7 @@ def test_a_statement_holds_up_to_its_bound(
     measured: Callable[..., list[Result]],
 ) -> None:
     # Levels do not stop early: the held-out epoch adds .001 to all others.
-    results = [replace(r, early_ndcg=None) for r in measured(**changed)]
+    results = [replace(r, held_out_ndcg=None) for r in measured(**changed)]
     assert verdicts(results, beginning) == [verdict, verdict]
 
 
@@ -106,7 +113,7 @@ def test_one_point_that_is_surely_bad_is_enough(
 ) -> None:
     def at(results: list[Result], lead: float) -> list[Result]:
         return [
-            replace(r, ndcg=0.70 + lead, early_ndcg=0.70 + lead)
+            replace(r, ndcg=0.70 + lead, held_out_ndcg=0.70 + lead)
             if (r.cell.estimator, r.cell.clicks, r.cell.policy)
             == ("naive", 1e4, "fixed")
             else r
@@ -134,7 +141,7 @@ def test_estimated_users_are_judged_by_themselves(
     measured: Callable[..., list[Result]],
 ) -> None:
     results = [
-        replace(r, ndcg=0.5, early_ndcg=0.5)
+        replace(r, ndcg=0.5, held_out_ndcg=0.5)
         if r.cell.click_model_from == "mixture"
         else r
         for r in measured()

@@ -15,7 +15,7 @@ from affinerank.research.cells import cells_of
 from affinerank.research.curves import Summary, points_of
 from affinerank.research.report import report_page
 from affinerank.research.results import load_results, load_run
-from affinerank.research.statements.paper import AFFINE, below_full, judge_statements
+from affinerank.research.statements.paper import AFFINE, below_full, check_statements
 from affinerank.research.worlds import Cell
 
 pytestmark = pytest.mark.slow
@@ -125,7 +125,7 @@ def nearest_to_the_best() -> tuple[int, int, int]:
             continue
         log = replace(cell, estimator="", click_model_from=None, ranker=None, run=0)
         method = (cell.estimator, str(cell.click_model_from), str(cell.ranker))
-        value = result.ndcg if result.early_ndcg is None else result.early_ndcg
+        value = result.ndcg if result.held_out_ndcg is None else result.held_out_ndcg
         values.setdefault(log, {}).setdefault(method, []).append(value)
     leads, ahead, any_posterior = 0, 0, 0
     for methods in values.values():
@@ -225,6 +225,6 @@ def test_pages_say_how_many_resamples_bands_are_from() -> None:
 def test_the_readme_says_how_many_statements_of_the_paper_fail() -> None:
     said = page_text("../README.md")
     for run in ("paper-run", "real-run"):
-        found = [f for _, f in judge_statements(load_results(DOCS / run)) if f.verdict]
+        found = [f for _, f in check_statements(load_results(DOCS / run)) if f.verdict]
         failed = sum(each.verdict == "failed" for each in found)
         assert f"{failed} of {len(found)}" in said

@@ -106,10 +106,10 @@ def test_every_cell_has_one_row_with_all_that_it_depends_on(undisturbed: Path) -
         assert len(result.digest) == 32
         assert result.queries == 40
         trained = result.cell.estimator != "production"
-        assert (result.early_ndcg is not None) == trained
+        assert (result.held_out_ndcg is not None) == trained
         assert (result.seconds > 0) == trained
         if trained:
-            assert result.early_epoch in (1, 2)
+            assert result.held_out_epoch in (1, 2)
         if result.cell.clicks is not None:
             assert result.clicks_drawn == pytest.approx(result.cell.clicks, rel=0.2)
     digests = {(r.cell.run, r.digest) for r in results}
@@ -225,7 +225,7 @@ def test_regression_em_gives_a_ranker_and_users_for_each_activation(
     for result in results:
         assert 0 < result.ndcg < 1
         assert len(result.alpha) == len(result.beta) > 10
-        assert result.early_epoch in (1, 2)
+        assert result.held_out_epoch in (1, 2)
 
 
 def test_trees_cutoffs_and_swaps_go_through_a_plan(tmp_path: Path) -> None:

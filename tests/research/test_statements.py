@@ -9,7 +9,7 @@ import pytest
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.research.coordinates import settings_of
 from affinerank.research.results import Result
-from affinerank.research.statements.paper import STATEMENTS, Finding, judge_statements
+from affinerank.research.statements.paper import STATEMENTS, Finding, check_statements
 from affinerank.research.worlds import Cell
 
 pytestmark = pytest.mark.slow
@@ -19,12 +19,12 @@ VERDICTS = {"held": True, "failed": False, None: None}
 
 def held(results: list[Result]) -> dict[str, bool | None]:
     """Whether statements held; what held at one epoch alone is no answer here."""
-    return {s.text: VERDICTS[f.verdict] for s, f in judge_statements(results)}
+    return {s.text: VERDICTS[f.verdict] for s, f in check_statements(results)}
 
 
 def finding(results: list[Result], beginning: str) -> Finding:
-    judged = judge_statements(results)
-    return next(found for s, found in judged if s.text.startswith(beginning))
+    evaluated = check_statements(results)
+    return next(found for s, found in evaluated if s.text.startswith(beginning))
 
 
 def at_epoch(results: list[Result], value: float, *, early: bool) -> list[Result]:
@@ -32,7 +32,7 @@ def at_epoch(results: list[Result], value: float, *, early: bool) -> list[Result
 
     def moved(r: Result) -> Result:
         own = value + (r.cell.run - 1.5) * 1e-4
-        return replace(r, early_ndcg=own) if early else replace(r, ndcg=own)
+        return replace(r, held_out_ndcg=own) if early else replace(r, ndcg=own)
 
     affine = ("affine", "true")
     return [
@@ -58,7 +58,7 @@ def test_a_statement_that_holds_at_one_epoch_says_at_which(
 def test_without_held_out_clicks_the_last_epoch_decides(
     paper_results: list[Result],
 ) -> None:
-    last = [replace(r, early_ndcg=None, early_epoch=None) for r in paper_results]
+    last = [replace(r, held_out_ndcg=None, held_out_epoch=None) for r in paper_results]
     found = finding(last, "Affine outperforms")
     assert found.verdict == "held"
     (number,) = found.numbers
@@ -187,7 +187,9 @@ def replaced(
 ) -> list[Result]:
     moved = value + 0.001
     return [
-        replace(r, ndcg=value + r.cell.run * 1e-4, early_ndcg=moved + r.cell.run * 1e-4)
+        replace(
+            r, ndcg=value + r.cell.run * 1e-4, held_out_ndcg=moved + r.cell.run * 1e-4
+        )
         if (r.cell.estimator, r.cell.click_model_from) == (estimator, click_model_from)
         else r
         for r in results
@@ -237,7 +239,7 @@ def test_a_naive_estimator_that_still_gains_has_not_converged(
         replace(
             r,
             ndcg=r.ndcg + (r.cell.clicks or 0) * 1e-8,
-            early_ndcg=r.ndcg + (r.cell.clicks or 0) * 1e-8,
+            held_out_ndcg=r.ndcg + (r.cell.clicks or 0) * 1e-8,
         )
         if r.cell.estimator == "naive"
         else r

@@ -78,7 +78,7 @@ def test_labels_are_learnt_from_without_clicks(world: World) -> None:
     full = Cell("tiny", None, None, None, "full-information", None, "mlp", 0)
     found = world.measure([full], NETWORK, early_stopping=True)[0]
     assert (found.sessions, found.clicks_drawn, found.alpha) == (None, None, ())
-    assert found.early_epoch in (1, 2)
+    assert found.held_out_epoch in (1, 2)
     assert 0 < found.ndcg < 1
 
 
@@ -86,8 +86,8 @@ def test_a_method_that_ranks_gives_its_ranker_or_its_users(world: World) -> None
     joint = replace(CELL, click_model_from="soft-min-max")
     assert trained_jointly(joint)
     first = world.measure([joint], NETWORK, early_stopping=True)[0]
-    assert first.early_epoch == 2  # it never rests
-    assert first.early_ndcg == first.ndcg
+    assert first.held_out_epoch == 2  # it never rests
+    assert first.held_out_ndcg == first.ndcg
     # Another estimator, or ranker, or new networks learn with the users it estimates.
     clipped = replace(joint, estimator="affine(clip=0.1)")
     fresh = replace(joint, click_model_from="soft-min-max(fresh=true)")
@@ -95,7 +95,7 @@ def test_a_method_that_ranks_gives_its_ranker_or_its_users(world: World) -> None
     assert not any(map(trained_jointly, cells))
     found = world.measure(cells, NETWORK, early_stopping=True)
     for other in found[:2]:
-        assert other.early_ndcg is not None
+        assert other.held_out_ndcg is not None
         np.testing.assert_allclose(first.alpha, other.alpha, rtol=1e-5)
     assert found[1].alpha != found[2].alpha
     assert len({one.ndcg for one in (first, *found)}) == 4
@@ -127,7 +127,9 @@ def test_new_networks_learn_from_affine_weights(
     weights = weigh(seen[0].rows, "affine", seen[0].click_model)
     lists = world._lists("train", [weights])
     (fitted,) = fit_all("mlp", lists, seeds=[3], settings=NETWORK)
-    assert world._judged([fitted.model])[0].mean == pytest.approx(found.ndcg, abs=1e-9)
+    assert world._evaluated([fitted.model])[0].mean == pytest.approx(
+        found.ndcg, abs=1e-9
+    )
 
 
 def test_runs_may_share_a_production_ranker(world: World) -> None:
@@ -173,7 +175,7 @@ def test_trees_learn_beside_each_other(world: World) -> None:
     ]
     found = world.measure(cells, TREES, early_stopping=True)
     assert found[0].ndcg != found[1].ndcg
-    assert all(one.early_epoch in range(1, 6) for one in found)
+    assert all(one.held_out_epoch in range(1, 6) for one in found)
 
 
 def test_production_alone_trains_nothing(world: World) -> None:

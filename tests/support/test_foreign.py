@@ -88,8 +88,8 @@ def test_all_of_them_through_the_commands(
         *("estimate", counts, "--data", WORLD, "--method", "rates", "-o", estimated),
     )
     assert found["method"] == "rates"
-    judged = answered(capsys, "evaluate", model, "--data", WORLD)
-    assert 0 < judged["rankers"][-1]["mean"] < 1
+    evaluated = answered(capsys, "evaluate", model, "--data", WORLD)
+    assert 0 < evaluated["rankers"][-1]["mean"] < 1
     held = str(tmp_path / "held.parquet")
     answered(
         capsys,

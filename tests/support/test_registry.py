@@ -24,8 +24,8 @@ DEPTH, SESSIONS, QUERIES, SIZE = 5, 40_000, 30, 8
 SMALL = {
     "mlp": ("hidden=8", "epochs=4", "device=cpu", "learning_rate=0.1"),
     "two-tower": ("hidden=8", "epochs=4", "device=cpu", "learning_rate=0.1"),
-    "xgboost": ("trees=8", "leaves=4", "least_documents=2", "learning_rate=0.3"),
-    "lightgbm": ("trees=8", "leaves=4", "least_documents=2", "learning_rate=0.3"),
+    "xgboost": ("trees=8", "leaves=4", "min_documents=2", "learning_rate=0.3"),
+    "lightgbm": ("trees=8", "leaves=4", "min_documents=2", "learning_rate=0.3"),
 }
 
 
@@ -165,5 +165,5 @@ def test_a_ranker_is_the_same_after_its_folder(name: str, tmp_path: Path) -> Non
     mapping = FeatureMapping(("a", "b", "c"))
     Ranker(name, model, mapping, {"why": "a test"}, ("q",)).save(tmp_path / "model")
     again: Any = load_ranker(tmp_path / "model")
-    assert (again.kind, again.learnt_from) == (name, ("q",))
+    assert (again.kind, again.training_queries) == (name, ("q",))
     np.testing.assert_array_equal(again.predict(features), model.predict(features))

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from affinerank.audit.facts import Facts
 from affinerank.audit.findings import Block, Column, Question, Section
-from affinerank.audit.first_rank import LEAST_IMPRESSIONS, FirstRank
+from affinerank.audit.first_rank import MIN_IMPRESSIONS, FirstRank
 
 EXAMPLES = 10
 QUESTION = Question("first_rank", "Is something better hidden below rank 1?", False)
@@ -34,14 +34,14 @@ def first_rank(facts: Facts) -> Section:
         if facts.estimate is not None:
             why = "The estimate has no bands, so what is clear cannot be told."
         if found is not None:
-            often = f"{LEAST_IMPRESSIONS} times or more each"
+            often = f"{MIN_IMPRESSIONS} times or more each"
             why = f"No query showed its first document and another one {often}."
-        return Section(QUESTION, "unknown", (why,), {"judged": 0})
+        return Section(QUESTION, "unknown", (why,), {"evaluated": 0})
     n, better, stays = len(found.query), int(found.better.sum()), int(found.stays.sum())
     undecided, likelier = n - better - stays, int(np.sum(found.difference > 0))
     says = (
         f"{n:,} of {found.n_queries:,} queries show documents often enough to be "
-        f"judged ({LEAST_IMPRESSIONS} impressions each). For {better:,} of them "
+        f"judged ({MIN_IMPRESSIONS} impressions each). For {better:,} of them "
         f"another document is clearly better than the one shown first, for {stays:,} "
         f"the first is clearly the best, and {undecided:,} are undecided.",
         f"Of the {better:,}, 5 % at most are expected to be wrong. The estimate alone, "
@@ -50,7 +50,7 @@ def first_rank(facts: Facts) -> Section:
     examples = _examples(facts, found)
     numbers = {
         "queries": found.n_queries,
-        "judged": n,
+        "evaluated": n,
         "another_first": better,
         "first_stays": stays,
         "undecided": undecided,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from affinerank.audit.assumption_tests import DEPENDENT, Assumption, check_assumptions
-from affinerank.audit.first_rank import FirstRank, judge_first_rank
+from affinerank.audit.first_rank import FirstRank, evaluate_first_rank
 from affinerank.bias import Estimate, EstimationSettings
 from affinerank.bias.mixture.comparison import best_model
 from affinerank.bias.overlap import Overlap, overlap_of
@@ -170,7 +170,7 @@ def facts_of(
             facts.average = average_click_model(estimate, detailed)
             if bands.covariance is not None:
                 known = bands.covariance, estimate.pools
-                facts.first = judge_first_rank(*facts.average, *known)
+                facts.first = evaluate_first_rank(*facts.average, *known)
             facts.labels = debias(
                 merged, estimate.click_model, data=data, seed=seed, progress=progress
             )

@@ -31,7 +31,7 @@ from affinerank.estimators.correction import corrected, standard_error
 from affinerank.support.arrays import Bools, Floats, Ints
 from affinerank.support.large_arrays import blocks
 
-LEAST_IMPRESSIONS = 20
+MIN_IMPRESSIONS = 20
 LEVEL = 0.05
 
 
@@ -76,7 +76,7 @@ class FirstRank:
         return self.click_rates[:, 1] - self.click_rates[:, 0]
 
 
-def judge_first_rank(
+def evaluate_first_rank(
     rows: ClickRows, alpha: Floats, beta: Floats, covariance: Floats, pools: RankPools
 ) -> FirstRank:
     """Compare the documents shown first with those below.
@@ -94,10 +94,10 @@ def judge_first_rank(
     top = rows.select(rows.rank == 1)
     shown_first = top.by_doc(top.impressions)
     _, at, _ = _best(shown_first, query_of)
-    enough = rows.by_doc(rows.impressions) >= LEAST_IMPRESSIONS
+    enough = rows.by_doc(rows.impressions) >= MIN_IMPRESSIONS
     leader = at[query_of]
-    judged = enough & enough[leader] & (shown_first[leader] > 0)
-    rivals = np.flatnonzero(judged & (leader != np.arange(rows.n_docs)))
+    evaluated = enough & enough[leader] & (shown_first[leader] > 0)
+    rivals = np.flatnonzero(evaluated & (leader != np.arange(rows.n_docs)))
     leaders = leader[rivals]
     # How far each rival is ahead, in standard errors.
     variance, slopes = own[leaders] + own[rivals], _slopes(rows, alpha, beta, pools)

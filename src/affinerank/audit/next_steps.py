@@ -13,7 +13,7 @@ from affinerank.audit.findings import Block, Column, Step
 from affinerank.audit.usable import checks
 from affinerank.audit.words import times_text
 from affinerank.bias import Estimate
-from affinerank.bias.requirements import LEAST_DOCUMENTS
+from affinerank.bias.requirements import MIN_DOCUMENTS
 from affinerank.counts.counts import ClickCounts
 from affinerank.defaults import METHOD
 from affinerank.pipeline.plan_swaps import SwapPlan, plan_swaps
@@ -87,7 +87,7 @@ def _swaps(facts: Facts) -> Iterator[Step]:
     if plan is None:
         says.append(
             f"How many sessions that takes cannot be planned: {why_not}. Begin with "
-            f"{LEAST_DOCUMENTS} documents of queries that come again."
+            f"{MIN_DOCUMENTS} documents of queries that come again."
         )
     else:
         numbers = plan.to_dict()

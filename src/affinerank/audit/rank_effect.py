@@ -21,7 +21,7 @@ import numpy as np
 from affinerank.bias.overlap import moved_rows
 from affinerank.counts.rows import ClickRows
 
-LEAST_QUERIES = 20
+MIN_QUERIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def rank_effect(rows: ClickRows) -> RankEffect | None:
     n, clicks = moved.impressions, moved.clicks
     n_queries = len(np.unique(moved.query))
     clicked = float(clicks.sum() / max(n.sum(), 1.0))
-    if n_queries < LEAST_QUERIES or not 0 < clicked < 1:
+    if n_queries < MIN_QUERIES or not 0 < clicked < 1:
         return None
     # The line within documents.
     seen = np.maximum(moved.by_doc(n), 1.0)

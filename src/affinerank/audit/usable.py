@@ -11,8 +11,8 @@ import numpy as np
 from affinerank.audit.facts import Facts
 from affinerank.audit.findings import Block, Column, Mark, Question, Section
 from affinerank.audit.words import days_text, times_text
-from affinerank.bias.pooling import LEAST_CLICKS
-from affinerank.bias.requirements import DRAWS, LEAST_DOCUMENTS
+from affinerank.bias.pooling import MIN_CLICKS
+from affinerank.bias.requirements import DRAWS, MIN_DOCUMENTS
 from affinerank.counts.movement import WHAT_TO_LOG, Movement
 
 if TYPE_CHECKING:
@@ -161,16 +161,16 @@ def _clicks(clicks: int, impressions: int) -> Check:
 def _ranks(facts: Facts) -> Check:
     rows, pools = facts.rows, facts.pools
     seen = int(np.count_nonzero(pools.impressions))
-    says = f"each with {LEAST_CLICKS} clicks or more"
+    says = f"each with {MIN_CLICKS} clicks or more"
     if seen == 1:
         says = "with one rank there is nothing to compare: log more than one"
     elif pools.n_pools == 1:
         second = max(float(np.sort(rows.by_rank(rows.clicks))[-2]), 1.0)
-        more = times_text(LEAST_CLICKS / second, facts.days)
-        says = f"two of them need {LEAST_CLICKS} clicks each: collect {more}"
+        more = times_text(MIN_CLICKS / second, facts.days)
+        says = f"two of them need {MIN_CLICKS} clicks each: collect {more}"
     elif pools.shared:
         pooled = shorten(", ".join(pools.shared), 40, placeholder=" and so on")
-        says = f"those with fewer than {LEAST_CLICKS} clicks are pooled: {pooled}"
+        says = f"those with fewer than {MIN_CLICKS} clicks are pooled: {pooled}"
     return Check("ranks", seen, "bad" if pools.n_pools == 1 else "good", says)
 
 
@@ -181,5 +181,5 @@ def _seen_once(what: str, number: int, once: int) -> Check:
 
 
 def _enough(what: str, number: int, documents: int, says: str) -> Check:
-    verdict: Mark = "good" if documents >= LEAST_DOCUMENTS else "care"
+    verdict: Mark = "good" if documents >= MIN_DOCUMENTS else "care"
     return Check(what, number, verdict, says)

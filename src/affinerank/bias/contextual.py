@@ -53,7 +53,7 @@ def estimate(
 ) -> Estimate:
     """Fit position bias of each segment, where they were counted, or of all users."""
     whole = rows.merged()
-    pools = pool_ranks(whole, settings.least_clicks)
+    pools = pool_ranks(whole, settings.min_clicks)
     require_estimable(whole, pools)
     require_connected(overlap_of(whole, pools))
     names, of = (rows.segments, rows.segment) if settings.segment else ((), None)

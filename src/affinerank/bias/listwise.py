@@ -51,7 +51,7 @@ class QueryLists(NamedTuple):
         cls, rows: ClickRows, features: Matrix, settings: EstimationSettings
     ) -> QueryLists:
         """Sort rows by query; reject clicks that say too little."""
-        require_estimable(rows, pool_ranks(rows, settings.least_clicks))
+        require_estimable(rows, pool_ranks(rows, settings.min_clicks))
         rows = rows.select(np.argsort(rows.query, kind="stable"))
         x = features[rows.doc].astype(np.float64)
         x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-9)

@@ -12,7 +12,7 @@ import numpy as np
 from affinerank.bias.bands import Bands, replicate_bands
 from affinerank.bias.gauge import GaugeError, display_gauge, inference_gauge
 from affinerank.bias.overlap import Overlap
-from affinerank.bias.pooling import LEAST_CLICKS, RankPools
+from affinerank.bias.pooling import MIN_CLICKS, RankPools
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.output.blocks import Summary
@@ -36,7 +36,7 @@ class EstimationSettings:
 
     Attributes:
         method: Of ``METHODS``; ``auto`` chooses by what the log offers.
-        least_clicks: Ranks with fewer are pooled with the next.
+        min_clicks: Ranks with fewer are pooled with the next.
         context: Whether users may go by the last click above, where it was counted.
         segment: Whether they may differ by segment, where that was counted.
         network: Of methods that train a ranker too.
@@ -47,7 +47,7 @@ class EstimationSettings:
     """
 
     method: str = AUTO
-    least_clicks: float = LEAST_CLICKS
+    min_clicks: float = MIN_CLICKS
     context: bool = True
     segment: bool = True
     network: NetworkSettings | None = None

@@ -11,7 +11,7 @@ from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Ints
 from affinerank.support.errors import DataError
 
-LEAST_SHARED = 30
+MIN_SHARED = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def require_connected(overlap: Overlap) -> None:
             f"{overlap.n_moved:,} of {overlap.n_docs:,} documents were shown at "
             f"several ranks, which connects {groups or 'nothing'}; ranks that are not "
             "connected cannot be compared: swap documents across them (two ranks are "
-            f"connected by {LEAST_SHARED} documents), or give features and another "
+            f"connected by {MIN_SHARED} documents), or give features and another "
             "--method"
         )
 
@@ -65,7 +65,7 @@ def moved_rows(rows: ClickRows) -> ClickRows:
     return rows.select((highest < lowest)[rows.doc])
 
 
-def connected_pools(rows: ClickRows, n_pools: int, least: int = LEAST_SHARED) -> Ints:
+def connected_pools(rows: ClickRows, n_pools: int, least: int = MIN_SHARED) -> Ints:
     """``[n_pools]`` group of each pool: equal where a chain of documents connects.
 
     Args:

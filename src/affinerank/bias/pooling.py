@@ -11,7 +11,7 @@ from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Floats, Ints
 from affinerank.support.errors import ConfigError, DataError
 
-LEAST_CLICKS = 200
+MIN_CLICKS = 200
 REACH = 20  # distances to the last click above that are told apart
 DEEPEST = 1_000_000
 MOST_CELLS = 1000  # about: the covariance of their parameters is inverted
@@ -71,13 +71,13 @@ class RankPools:
         return self.total(by_rank * weight) / self.total(weight)
 
 
-def pool_ranks(rows: ClickRows, least_clicks: float = LEAST_CLICKS) -> RankPools:
+def pool_ranks(rows: ClickRows, min_clicks: float = MIN_CLICKS) -> RankPools:
     """Pool ranks, from the top down, until each pool has enough clicks.
 
     What is left at the bottom joins the last pool.
     """
-    if not 0 <= least_clicks < np.inf:
-        raise ConfigError(f"least_clicks must be 0 or more, got {least_clicks:g}")
+    if not 0 <= min_clicks < np.inf:
+        raise ConfigError(f"min_clicks must be 0 or more, got {min_clicks:g}")
     if not rows.impressions.sum() > 0:
         raise DataError("the counts have no impressions, so there is nothing to learn")
     if rows.depth > DEEPEST:
@@ -90,7 +90,7 @@ def pool_ranks(rows: ClickRows, least_clicks: float = LEAST_CLICKS) -> RankPools
     for k in range(len(seen)):
         of_rank[k] = pool
         got, got_seen = got + clicked[k], got_seen + seen[k]
-        enough = got >= least_clicks and left[k] >= least_clicks
+        enough = got >= min_clicks and left[k] >= min_clicks
         if enough and got_seen > 0 and left_seen[k] > 0:
             pool, got, got_seen = pool + 1, 0.0, 0.0
     return RankPools(of_rank, seen)
@@ -171,7 +171,7 @@ def distance(rows: ClickRows, reach: int) -> Ints:
 
 
 def pool_cells(
-    rows: ClickRows, pools: RankPools, least_clicks: float, *, context: bool = True
+    rows: ClickRows, pools: RankPools, min_clicks: float, *, context: bool = True
 ) -> Cells:
     """Split pools of ranks by segment and by distance to the last click above.
 
@@ -184,11 +184,11 @@ def pool_cells(
     place = pools.of_rank[rows.rank - 1], distance(rows, reach)
     np.add.at(clicks, place, rows.clicks)
     np.add.at(seen, place, rows.impressions)
-    groups = _groups_of_distances(clicks, seen, least_clicks)
+    groups = _groups_of_distances(clicks, seen, min_clicks)
     most = max(MOST_CELLS / max(1, len(rows.segments)), 2 * pools.n_pools)
     while np.sum(groups.max(axis=1) + 1) > most:
-        least_clicks = 2 * least_clicks + 1
-        groups = _groups_of_distances(clicks, seen, least_clicks)
+        min_clicks = 2 * min_clicks + 1
+        groups = _groups_of_distances(clicks, seen, min_clicks)
     sizes = groups.max(axis=1) + 1
     table = groups + (np.cumsum(sizes) - sizes)[:, None]
     rank_of = np.arange(pools.n_pools).repeat(sizes)
@@ -198,7 +198,7 @@ def pool_cells(
     return replace(cells, impressions=impressions.astype(np.float64))
 
 
-def _groups_of_distances(clicks: Floats, seen: Floats, least_clicks: float) -> Ints:
+def _groups_of_distances(clicks: Floats, seen: Floats, min_clicks: float) -> Ints:
     """``[n_pools, reach + 1]`` group of each distance, of each pool of ranks.
 
     Distance 0 stays alone unless the rest is empty. What is left at the end joins the
@@ -210,7 +210,7 @@ def _groups_of_distances(clicks: Floats, seen: Floats, least_clicks: float) -> I
         for j in range(1, len(shown)):
             group[j] = number
             got, got_seen = got + own[j], got_seen + shown[j]
-            if got >= least_clicks / 5 or got_seen >= 5 * least_clicks:
+            if got >= min_clicks / 5 or got_seen >= 5 * min_clicks:
                 number, got, got_seen = number + 1, 0.0, 0.0
         np.minimum(group, max(number - 1, 1) * shown[1:].any(), out=group)
     return groups

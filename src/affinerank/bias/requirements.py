@@ -8,8 +8,8 @@ from affinerank.bias.pooling import RankPools
 from affinerank.counts.rows import ClickRows
 from affinerank.support.errors import DataError
 
-LEAST_QUERIES = 10
-LEAST_DOCUMENTS = 200
+MIN_QUERIES = 10
+MIN_DOCUMENTS = 200
 # A mixture of two binomials is determined by three draws per document, not by fewer.
 DRAWS = 3
 
@@ -29,13 +29,13 @@ def require_estimable(
     elif pools.n_pools == 1:
         fault = (
             f"{clicks:,.0f} clicks are too few to tell ranks apart; collect more, "
-            "require fewer per rank (estimate --least-clicks), or train without "
+            "require fewer per rank (estimate --min-clicks), or train without "
             "correction (train --estimator naive)"
         )
-    elif n_queries < LEAST_QUERIES:
+    elif n_queries < MIN_QUERIES:
         fault = (
             f"{what} are of {n_queries} queries; estimating how users click needs "
-            f"{LEAST_QUERIES} or more"
+            f"{MIN_QUERIES} or more"
         )
     else:
         return

@@ -43,7 +43,7 @@ from affinerank.support.arrays import Floats, Ints
 
 ROUNDS = 40
 MOST = 1e9  # sessions
-LEAST_RATE = 0.02  # click rates nearer to 0 and 1 would promise too much
+MIN_RATE = 0.02  # click rates nearer to 0 and 1 would promise too much
 RIDGE = 1e-9
 
 # From impressions [n_docs, depth] to the variance, and to what works out minus its
@@ -184,7 +184,7 @@ def of_difference(board: Board, difference: Floats, rest: float = 0.0) -> Varian
 
 def _spread(rate: Floats) -> Floats:
     """Return the variance of a click, at rates not too near to 0 and 1."""
-    rate = np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE)
+    rate = np.clip(rate, MIN_RATE, 1.0 - MIN_RATE)
     return rate * (1.0 - rate)
 
 

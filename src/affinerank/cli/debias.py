@@ -29,7 +29,7 @@ def debias(
     output: Output,
     to: Annotated[str, Option("--format")] = "parquet",
     grades: Annotated[int, Option(min=1, max=100)] = 4,
-    least_impressions: Annotated[int, Option(min=1)] = 10,
+    min_impressions: Annotated[int, Option(min=1)] = 10,
     click_model: Path | None = None,
     data: str | None = None,
     estimator: str = ESTIMATOR,
@@ -48,7 +48,7 @@ def debias(
         output: Labels to write.
         to: parquet, or judgments: qrels, quepid or opensearch.
         grades: Highest grade of judgments.
-        least_impressions: Of a document that is judged; others are left out.
+        min_impressions: Of a document that is judged; others are left out.
         estimator: {ESTIMATORS}.
     """
     from affinerank.export.judgments import JUDGMENTS, save_judgments
@@ -73,5 +73,5 @@ def debias(
     )
     if parquet:
         return save_labels(labels, output), display.notes
-    how = {"grades": grades, "least_impressions": least_impressions}
+    how = {"grades": grades, "min_impressions": min_impressions}
     return save_judgments(labels, output, to=to, **how), display.notes

@@ -137,19 +137,19 @@ def reproduced(about: About) -> None:
     """Print what an experiment came to: its size, and what held of what it measured."""
     profile = f", {about['profile']}" if about["profile"] else ""
     line(f"{about['plan']}{profile}")
-    judged = [
+    evaluated = [
         {**row, "numbers": "\n".join(row["numbers"])}
         for row in about["statements"]
         if row["verdict"]
     ]
-    if judged:
+    if evaluated:
         columns = {"statement": "{statement}", "here": "{verdict}"}
-        listed(judged, {**columns, "number": "{numbers}"})
-    left = len(about["statements"]) - len(judged)
+        listed(evaluated, {**columns, "number": "{numbers}"})
+    left = len(about["statements"]) - len(evaluated)
     measured = f"{about['cells']:,}"
     if about["cells"] < about["planned"]:
         measured += f" of {about['planned']:,}; the run is not over"
-    rows = {"statements": f"{len(judged)} judged, {left} not measured here"}
+    rows = {"statements": f"{len(evaluated)} judged, {left} not measured here"}
     rows |= {"cells": measured, "seconds": f"{about['seconds']:.1f}"}
     notes({**rows, "written": "\n".join(about["written"])})
 
@@ -267,9 +267,9 @@ def chosen(about: About) -> None:
         rows.setdefault(name, []).append(gain)
         alone = "disagreement" in about  # then the last judge decides
         short[name] = max(0.0 if alone else short.get(name, 0.0), row["short"])
-    judges = dict.fromkeys(row["judge"] for row in about["candidates"])
+    evaluators = dict.fromkeys(row["evaluator"] for row in about["candidates"])
     table(
-        ("candidate", *(f"by {judge}" for judge in judges), "falls short"),
+        ("candidate", *(f"by {evaluator}" for evaluator in evaluators), "falls short"),
         ((name, *gains, f"{short[name]:.2f}") for name, gains in rows.items()),
     )
     told(about, "taken: {best} (falls short least, from 0 to 1)")
@@ -380,7 +380,7 @@ def evaluated_from_clicks(about: About) -> None:
     )
     for row in about["rankers"]:
         line(row["ranker"])
-        notes(_judged(row))
+        notes(_evaluated(row))
         if row["predicted"]:
             told(
                 row,
@@ -411,7 +411,7 @@ def _moved(movement: About) -> None:
         )
 
 
-def _judged(row: About) -> dict[str, str]:
+def _evaluated(row: About) -> dict[str, str]:
     titles = {"value": "value", "logged": "logged ranking"}
     lines = {titles[key]: _estimate(row[key]) for key in titles if key in row}
     verdicts = {"logged": "on future queries", "production": "against production"}
@@ -419,8 +419,8 @@ def _judged(row: About) -> dict[str, str]:
         if difference := row.get(f"against_{name}"):
             lines[f"difference from {name}"] = _estimate(difference, sign="+")
             lines[f"verdict {verdict}"] = _verdict(difference)
-    if second := row.get("second_judge"):
-        lines[f"by {second['judge']}, not users"] = (
+    if second := row.get("second_evaluator"):
+        lines[f"by {second['evaluator']}, not users"] = (
             "{estimate:+.4f}, 95 % {over_queries[low]:+.4f} to "
             "{over_queries[high]:+.4f} over queries; in a unit of its own"
         ).format_map(second)

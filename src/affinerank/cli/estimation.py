@@ -34,7 +34,7 @@ def estimate(
     settings: Set = None,
     truth: Path | None = None,
     plot: Path | None = None,
-    least_clicks: Annotated[float, Option(min=0)] = 200,
+    min_clicks: Annotated[float, Option(min=0)] = 200,
     replicates: Annotated[int, Option(min=0)] = 20,
     of: DataOptions,
     days: Days,
@@ -52,7 +52,7 @@ def estimate(
         method: auto, {METHODS}.
         truth: The true click model, to compare with.
         plot: Draw alpha and beta: .png, .svg, .pdf, .html.
-        least_clicks: Ranks with fewer are pooled with the next.
+        min_clicks: Ranks with fewer are pooled with the next.
         replicates: Resamples behind the bands of the EM.
     """
     from affinerank.bias.method import EstimationSettings
@@ -62,7 +62,7 @@ def estimate(
 
     how = EstimationSettings(
         method=method,
-        least_clicks=least_clicks,
+        min_clicks=min_clicks,
         network=_network(method, settings or [], seed),
         replicates=replicates,
         seed=seed,

@@ -92,13 +92,13 @@ def evaluate(
             # A world may be too small to train a production ranker.
             with nullcontext() if against else suppress(DataError):
                 rankers = simulation_rankers(named, learnt, **how)[0] | rankers
-        judged = evaluate_rankers(
+        evaluated = evaluate_rankers(
             rankers,
             of.read(data, "test"),
             metric=Metric.parse(metric or "nDCG@10"),
             relevant_above=relevant_above,
         )
-        return judged.to_dict(), display.evaluated
+        return evaluated.to_dict(), display.evaluated
     settings = ClickEvaluationSettings(
         estimator=estimator,
         rank_weights=_rank_weights(metric, rank_weights),

@@ -57,7 +57,7 @@ def train(
     ranker: str | None = None,
     clip: str | None = None,
     strict: bool = False,
-    recipe: str = TUNING,
+    tuning: str = TUNING,
     scaling: str | None = None,
     categories: str | None = None,
     settings: Set = None,
@@ -94,9 +94,9 @@ def train(
             one folder each.
         strict: Reject ranks that the click model lacks.
         ranker: {RANKERS} ({RANKER} by default).
-        recipe: {RECIPE}: held-out queries choose the learning rate and the number of
-            epochs (or trees), then the ranker is trained on all queries; {PAPER}: as
-            the settings say.
+        tuning: {TUNING}: held-out queries choose the learning rate and the number of
+            epochs (or trees), then the ranker is trained on all queries; {NO_TUNING}:
+            as the settings say.
         scaling: Scaling of features: list (within the query), data (by numbers stored
             with the ranker) or none. By default none for trees, list for linear models
             and networks; a blend scales for each of its members.
@@ -147,7 +147,7 @@ def train(
         parse_budget(budget or BUDGET),
         estimators=estimator,
         ranker=ranker or (TREES if engine else None),
-        recipe=recipe,
+        tuning=tuning,
         scaling=scaling,
         categories=categories,
         relevant_above=relevant_above,
@@ -373,7 +373,7 @@ def _train_plan(
         estimators=plan.estimators,
         seeds=[plan.seed],
         relevant_above=plan.relevant_above,
-        recipe=plan.recipe,
+        tuning=plan.tuning,
         scaling=plan.scaling,
         categories=plan.categories,
         rates=plan.rates,

@@ -29,7 +29,7 @@ from affinerank.counts.rows import ClickRows
 from affinerank.support.arrays import Bools, Floats, Ints, joint
 
 LEVEL = 0.05
-LEAST_VARIANCE = 5.0  # of U: with less, z is not normal (Mantel and Fleiss)
+MIN_VARIANCE = 5.0  # of U: with less, z is not normal (Mantel and Fleiss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def contrast(
     by_query = np.bincount(rows.query, away * clicks)
     spread = np.bincount(rows.query, rows.impressions * away**2 * noise)
     variance = float(spread.sum())
-    if variance < LEAST_VARIANCE:
+    if variance < MIN_VARIANCE:
         return None
     others = float(np.sum(clicks * share * ~exposed))
     ratio = float(np.sum(clicks * (1 - share) * exposed)) / others if others else None

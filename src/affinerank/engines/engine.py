@@ -65,7 +65,7 @@ BYTES_PER_GROUP = 27
 BESIDE_GROUPS = 400e6  # bytes of DuckDB's memory that hold no groups, about
 LESS_FOR_NUMBERS = 0.6  # of that, where no column is text
 BESIDE_DUCKDB = 600e6  # bytes of this process that DuckDB does not count, about
-LEAST_FOR_DUCKDB = 60e6
+MIN_FOR_DUCKDB = 60e6
 SIZED = 16  # one of so many groups, and of sessions, shows how many there are
 ROWS_TO_WEIGH = 100_000  # which show how much disk a row takes
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -434,7 +434,7 @@ def connect_duckdb(memory: str, spill: str, *path: Path, **settings: Any) -> Any
     own = given - min(BESIDE_DUCKDB, 0.58 * given)  # 1 GB must stay below 1.3
     connection = ibis.duckdb.connect(
         *path,
-        memory_limit=f"{max(own, min(0.6 * given, LEAST_FOR_DUCKDB)):.0f}B",
+        memory_limit=f"{max(own, min(0.6 * given, MIN_FOR_DUCKDB)):.0f}B",
         temp_directory=spill,
         preserve_insertion_order=False,
         autoinstall_known_extensions=False,  # nothing is fetched

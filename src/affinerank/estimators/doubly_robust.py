@@ -49,12 +49,12 @@ def weigh(evidence: Evidence) -> Weights:
     clicks = rows.by_doc(rows.clicks - n * link.beta)  # S
     seen = alpha > 0
     alpha = np.where(seen, alpha, 1.0)
-    kappa = np.where(seen, alpha / np.maximum(alpha, tau * sessions), 0.0)
-    relevance = mean + kappa * (clicks / alpha - mean)
-    variance = (1.0 - kappa) ** 2 * spread
-    variance += kappa**2 * rows.by_doc(smoothed_variance(rows)) / alpha**2
+    own_click_share = np.where(seen, alpha / np.maximum(alpha, tau * sessions), 0.0)
+    relevance = mean + own_click_share * (clicks / alpha - mean)
+    variance = (1.0 - own_click_share) ** 2 * spread
+    variance += own_click_share**2 * rows.by_doc(smoothed_variance(rows)) / alpha**2
 
-    return link.weights(relevance, variance, kappa)
+    return link.weights(relevance, variance, own_click_share)
 
 
 ROW = Estimator(

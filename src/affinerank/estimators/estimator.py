@@ -133,8 +133,8 @@ class Weights:
             by what features leave open; to be added up over documents.
         slope: ``[n_rows]`` what one more click of a row adds to its document's weight,
             if the estimator is linear in clicks; ``None`` if it is not.
-        kappa: ``[n_docs]`` share of the document's own clicks in its weight, where the
-            rest comes from other documents; ``None`` if all of it is its own.
+        own_click_share: ``[n_docs]`` share of the document's own clicks in its weight,
+            where the rest comes from other documents; ``None`` if all of it is its own.
         rank: ``[n_docs]`` mean rank that the document was shown at, rounded, 0 for
             none: for rankers with a position bias of their own.
     """
@@ -144,7 +144,7 @@ class Weights:
     share: Floats
     variance: Floats
     slope: Floats | None = None
-    kappa: Floats | None = None
+    own_click_share: Floats | None = None
     rank: Ints | None = None
 
 

@@ -17,12 +17,12 @@ import numpy as np
 
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators.estimator import Estimator, Evidence, Weights
-from affinerank.estimators.relevance_scale import LEAST_RATE, RelevanceScale
+from affinerank.estimators.relevance_scale import MIN_RATE, RelevanceScale
 from affinerank.support.arrays import Bools, Floats, Ints
 
 ROUNDS = 50
 ENOUGH = 100  # documents to take shares of levels from
-LEAST_LOG = -30.0  # no level is ruled out altogether
+MIN_LOG = -30.0  # no level is ruled out altogether
 
 
 def weigh(evidence: Evidence) -> Weights:
@@ -37,15 +37,15 @@ def weigh(evidence: Evidence) -> Weights:
     shares = _shares(likelihood, pool, rows.by_doc(rows.impressions) > 0)[pool]
     relevance, variance = _moments(_posterior(likelihood, shares), levels)
     _, before = _moments(shares, levels)
-    kappa = np.clip(1.0 - variance / before, 0.0, 1.0)
-    return link.weights(relevance, variance, kappa)
+    own_click_share = np.clip(1.0 - variance / before, 0.0, 1.0)
+    return link.weights(relevance, variance, own_click_share)
 
 
 def _log_likelihood(link: RelevanceScale, levels: Floats) -> Floats:
     """``[n_docs, n_levels]`` of a document's clicks, were it of each level."""
     rows, n, clicks = link.rows, link.rows.impressions, link.rows.clicks
     rate = np.multiply.outer(levels, link.alpha) + link.beta
-    rate = np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE)
+    rate = np.clip(rate, MIN_RATE, 1.0 - MIN_RATE)
     each = clicks * np.log(rate) + (n - clicks) * np.log1p(-rate)
     return np.stack([rows.by_doc(level) for level in each], axis=1)
 
@@ -53,7 +53,7 @@ def _log_likelihood(link: RelevanceScale, levels: Floats) -> Floats:
 def _posterior(likelihood: Floats, shares: Floats) -> Floats:
     """``[n_docs, n_levels]`` chance of each level, given clicks and shares."""
     log = likelihood + np.log(shares)
-    log = np.maximum(log - log.max(axis=1, keepdims=True), LEAST_LOG)
+    log = np.maximum(log - log.max(axis=1, keepdims=True), MIN_LOG)
     chance = np.exp(log)
     return np.asarray(chance / chance.sum(axis=1, keepdims=True), dtype=np.float64)
 

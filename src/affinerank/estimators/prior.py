@@ -28,7 +28,7 @@ import numpy as np
 
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators.estimator import CLICKS, Fold
-from affinerank.estimators.relevance_scale import LEAST_RATE, RelevanceScale
+from affinerank.estimators.relevance_scale import MIN_RATE, RelevanceScale
 from affinerank.support.arrays import Bools, Floats, Ints, sigmoid
 from affinerank.support.threads import one_blas_thread
 
@@ -36,9 +36,9 @@ RIDGE, CONSTANT_RIDGE = 30.0, 0.01
 START = -1.0
 BOUNDS = {1: (0.0, np.inf), -1: (-np.inf, 0.0), 0: (-np.inf, np.inf)}
 FARTHEST = 4.0  # columns in units of their spread: nothing is expected beyond
-LEAST_MEAN = 1e-3
+MIN_MEAN = 1e-3
 KNOT = 10  # up to this rank the logarithm of the rank counts, and then differently
-LEAST_RHO, RHO_GUESS, RHO_SD = 0.02, 1.0, 0.5
+MIN_RHO, RHO_GUESS, RHO_SD = 0.02, 1.0, 0.5
 ROUNDING = 1e-12  # of a sum over all clicks
 POLISHES = 10  # Newton's steps at most, each of which must lessen the gradient
 DOCS_AT_ONCE = 2**17  # bounds the memory that expectations take
@@ -148,7 +148,7 @@ def explain(columns: Sequence[Column], link: RelevanceScale) -> Floats:
     def rates(w: Floats) -> tuple[Floats, Floats]:
         m = sigmoid(x @ w)
         rate = link.alpha * m[back] + link.beta
-        return m, np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE)
+        return m, np.clip(rate, MIN_RATE, 1.0 - MIN_RATE)
 
     def loss(w: Floats) -> tuple[float, Floats]:
         m, p = rates(w)
@@ -185,7 +185,7 @@ def explain(columns: Sequence[Column], link: RelevanceScale) -> Floats:
         every = read(some)
         open_ = np.einsum("ij,ji->i", every, np.linalg.solve(precision, every.T))
         expected[some] = sigmoid(every @ w / np.sqrt(1.0 + np.pi / 8.0 * open_))
-    return np.clip(expected, LEAST_MEAN, 1.0 - LEAST_MEAN, out=expected)
+    return np.clip(expected, MIN_MEAN, 1.0 - MIN_MEAN, out=expected)
 
 
 def _polished(
@@ -242,5 +242,5 @@ def spread_around(mean: Floats, link: RelevanceScale) -> float:
             return RHO_GUESS
         excess = float(weight @ ((rows.clicks - n * p) ** 2 - chance))
         found = (excess + RHO_GUESS / RHO_SD**2) / (information + RHO_SD**-2)
-        found = float(np.clip(found, LEAST_RHO, 1.0))
+        found = float(np.clip(found, MIN_RHO, 1.0))
     return found

@@ -16,7 +16,7 @@ from affinerank.counts.rows import ClickRows
 from affinerank.estimators.estimator import Weights
 from affinerank.support.arrays import Floats
 
-LEAST_RATE = 1e-6
+MIN_RATE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,13 +48,15 @@ class RelevanceScale:
     def rate(self, relevance: Floats) -> Floats:
         """``[n_rows]`` click rates for relevance ``[n_docs]``, kept in (0, 1)."""
         rate = self.alpha * relevance[self.rows.doc] + self.beta
-        return np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE)
+        return np.clip(rate, MIN_RATE, 1.0 - MIN_RATE)
 
     def back(self, relevance: Floats) -> Floats:
         """Take relevance to the gauge of the users."""
         return self.low + self.span * relevance
 
-    def weights(self, relevance: Floats, variance: Floats, kappa: Floats) -> Weights:
+    def weights(
+        self, relevance: Floats, variance: Floats, own_click_share: Floats
+    ) -> Weights:
         """Take relevance to weights of documents, where their query was issued."""
         known = self.rows.sessions[self.rows.query_of_doc] > 0
         return Weights(
@@ -62,7 +64,7 @@ class RelevanceScale:
             known,
             self.rows.share,
             np.where(known, self.span**2 * variance, 0.0),
-            kappa=kappa,
+            own_click_share=own_click_share,
         )
 
 

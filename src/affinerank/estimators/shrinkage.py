@@ -25,7 +25,7 @@ import numpy as np
 from affinerank.estimators.relevance_scale import RelevanceScale
 from affinerank.support.arrays import Floats
 
-LEAST_SPREAD = 1e-6
+MIN_SPREAD = 1e-6
 
 
 def shrink(
@@ -39,10 +39,10 @@ def shrink(
     rows, n = link.rows, link.rows.impressions
     p = link.rate(mean)
     spread = p * (1.0 - p) - link.alpha**2 * variance[rows.doc]
-    spread = np.maximum(spread, LEAST_SPREAD)
+    spread = np.maximum(spread, MIN_SPREAD)
     known = rows.by_doc(n * link.alpha**2 / spread)  # 1 / v
     expected = n * (link.alpha * mean[rows.doc] + link.beta)
     away = rows.by_doc(link.alpha * (rows.clicks - expected) / spread)
-    kappa = variance * known / (1.0 + variance * known)
+    own_click_share = variance * known / (1.0 + variance * known)
     relevance = mean + variance * away / (1.0 + variance * known)
-    return relevance, variance * (1.0 - kappa), kappa
+    return relevance, variance * (1.0 - own_click_share), own_click_share

@@ -49,7 +49,7 @@ Verdict = Literal["better", "worse", "undecided", "cannot be decided"]
 Obstacle = Literal["lists moved for unknown reasons", "two judges disagree"]
 
 LISTS_MOVED: Obstacle = "lists moved for unknown reasons"
-JUDGES_DISAGREE: Obstacle = "two judges disagree"
+EVALUATORS_DISAGREE: Obstacle = "two judges disagree"
 
 LEVEL = 0.95
 MOST_NEVER_SHOWN = 0.05
@@ -287,7 +287,7 @@ def decide(
     low, high = difference.queries.low, difference.queries.high
     other = (second or difference).queries
     if other.high < 0 < low or high < 0 < other.low:
-        return Decision("cannot be decided", clicks, None, JUDGES_DISAGREE)
+        return Decision("cannot be decided", clicks, None, EVALUATORS_DISAGREE)
 
     verdict: Verdict = "undecided"
     if low > 0:

@@ -175,14 +175,14 @@ def _columns(rows: ClickRows, folds: Sequence[Fold], scores: Floats) -> list[Col
     query, n_queries = rows.query_of_doc, rows.n_queries
     size = np.maximum(np.bincount(query, minlength=n_queries), 1)
     learnt = out_of_fold(folds, CLICKS, rows)
-    by_clicks, judged = (
+    by_clicks, evaluated = (
         (np.bincount(query, each, minlength=n_queries) / size)[query]
         for each in (learnt, scores)
     )
     return [
         (learnt - by_clicks, 1),
         (by_clicks, 1),
-        (scores - judged, 1),
+        (scores - evaluated, 1),
         (-np.log(ranks_of(scores, rows)), 1),
         (np.log(size)[query], 0),
     ]
@@ -207,8 +207,8 @@ def _others(link: RelevanceScale, m: Floats) -> tuple[Floats, Floats]:
     """
     rows = link.rows
     variance = spread_around(m, link) * m * (1.0 - m)
-    relevance, _, kappa = shrink(link, m, variance)
-    away = np.where(kappa > 0, relevance - m, 0.0)
+    relevance, _, own_click_share = shrink(link, m, variance)
+    away = np.where(own_click_share > 0, relevance - m, 0.0)
     query, n_queries = rows.query_of_doc, rows.n_queries
 
     def added(values: Floats) -> Floats:
@@ -216,11 +216,11 @@ def _others(link: RelevanceScale, m: Floats) -> tuple[Floats, Floats]:
 
     unit = away / np.sqrt(variance)
     pairs = np.sum(added(unit) ** 2 - added(unit**2))
-    possible = np.sum(added(kappa) ** 2 - added(kappa**2))
+    possible = np.sum(added(own_click_share) ** 2 - added(own_click_share**2))
     alike = float(np.clip(pairs / max(possible, 1e-12), 0.0, 1.0))
-    number = (kappa > 0).astype(np.float64)
+    number = (own_click_share > 0).astype(np.float64)
     mean = (added(away)[query] - away) / (added(number)[query] - number + AS_EXPECTED)
-    return mean, alike / (1.0 + alike * added(kappa))
+    return mean, alike / (1.0 + alike * added(own_click_share))
 
 
 def by_information(

@@ -131,7 +131,7 @@ class Source:
     ) -> Any:
         """Estimate users from ``part`` of the clicks, starting from a ``first`` fit."""
         # As many fewer clicks are enough, so that ranks pool alike.
-        settings = EstimationSettings(self.how.method, part * self.how.least_clicks)
+        settings = EstimationSettings(self.how.method, part * self.how.min_clicks)
         refit: Any = METHODS[self.how.method].refit
         return refit(rows, self.features, settings, rng, first)
 

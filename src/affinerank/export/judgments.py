@@ -27,7 +27,7 @@ def save_judgments(
     *,
     to: str,
     grades: int = 4,
-    least_impressions: int = 10,
+    min_impressions: int = 10,
 ) -> dict[str, Any]:
     """Write labels as judgments, whole or not at all; return a summary.
 
@@ -36,7 +36,7 @@ def save_judgments(
         path: The file.
         to: A key of ``JUDGMENTS``.
         grades: The highest grade; relevance from 0 to 1 is divided evenly.
-        least_impressions: Documents with fewer are left out: not judged is not
+        min_impressions: Documents with fewer are left out: not judged is not
             irrelevant.
     """
     if "relevance" not in labels.column_names:
@@ -44,12 +44,12 @@ def save_judgments(
             "judgments grade relevance, and these clicks have a value: count without "
             "--value, or write --format parquet"
         )
-    seen = labels["impressions"].to_numpy() >= least_impressions
+    seen = labels["impressions"].to_numpy() >= min_impressions
     kept = labels.filter(pa.array(seen))
     if not kept.num_rows:
         raise DataError(
-            f"no document has {least_impressions:,} impressions or more; lower "
-            "--least-impressions"
+            f"no document has {min_impressions:,} impressions or more; lower "
+            "--min-impressions"
         )
     share = np.clip(kept["relevance"].to_numpy(), 0.0, 1.0)
     grade = np.minimum((share * (grades + 1)).astype(int), grades)
@@ -59,10 +59,10 @@ def save_judgments(
         aside.write_text(JUDGMENTS[to](rows), encoding="utf-8")
     numbers = enumerate(np.bincount(grade, minlength=grades + 1))
     return {
-        "judged": len(rows),
+        "evaluated": len(rows),
         "queries": len({query for query, _, _ in rows}),
         "left out": f"{labels.num_rows - len(rows):,} documents with fewer than "
-        f"{least_impressions:,} impressions",
+        f"{min_impressions:,} impressions",
         "grades": ", ".join(f"{g}: {n:,}" for g, n in numbers),
         "written": str(path),
     }
@@ -88,12 +88,12 @@ def _opensearch(rows: Rows) -> str:
     ratings: dict[str, list[dict[str, str]]] = {}
     for query, doc, grade in rows:
         ratings.setdefault(query, []).append({"docId": doc, "rating": str(grade)})
-    judged = [{"query": query, "ratings": own} for query, own in ratings.items()]
+    evaluated = [{"query": query, "ratings": own} for query, own in ratings.items()]
     body = {
         "name": "affinerank",
         "description": "Debiased clicks, graded",
         "type": "IMPORT_JUDGMENT",
-        "judgmentRatings": judged,
+        "judgmentRatings": evaluated,
     }
     return json.dumps(body, ensure_ascii=False) + "\n"
 

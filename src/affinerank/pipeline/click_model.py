@@ -12,8 +12,8 @@ from affinerank.bias import METHODS, Estimate, EstimationSettings, Method
 from affinerank.bias.gauge import click_model_error, error_by_row
 from affinerank.bias.method import AUTO
 from affinerank.bias.overlap import Overlap, moved_rows, overlap_of
-from affinerank.bias.pooling import LEAST_CLICKS, RankPools, pool_ranks
-from affinerank.bias.requirements import LEAST_DOCUMENTS
+from affinerank.bias.pooling import MIN_CLICKS, RankPools, pool_ranks
+from affinerank.bias.requirements import MIN_DOCUMENTS
 from affinerank.clicks.models.affine import EstimatedBy
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
@@ -81,7 +81,7 @@ def estimate_from_rows(
         progress: Called at each stage.
     """
     how, with_features = settings or EstimationSettings(), features is not None
-    pools = pool_ranks(rows, how.least_clicks)
+    pools = pool_ranks(rows, how.min_clicks)
     overlap = overlap_of(rows, pools)
     method, why = _chosen(how, rows, pools, overlap, with_features=with_features)
     if method.needs_features and not with_features:
@@ -97,11 +97,11 @@ def estimate_from_rows(
         "clicks": int(found.clicks.sum()),
         "impressions": int(found.pools.impressions.sum()),
         "pooled_ranks": list(found.pools.shared),
-        "least_clicks": how.least_clicks,
+        "min_clicks": how.min_clicks,
         "seed": how.seed,
         **found.click_model.provenance,
     }
-    by = EstimatedBy(method.name, with_features, how.least_clicks)
+    by = EstimatedBy(method.name, with_features, how.min_clicks)
     click_model = _noted(found.click_model, about, by)
     error = None
     if isinstance(truth, TrustModel) and isinstance(click_model, TrustModel):
@@ -124,7 +124,7 @@ def check_click_model_against_log(
     """Warn where a log clearly prefers other users to those given."""
     from affinerank.bias.mixture.comparison import hold_against_log
 
-    given = join_counts(train_part(counts)), click_model, LEAST_CLICKS
+    given = join_counts(train_part(counts)), click_model, MIN_CLICKS
     doubt = hold_against_log(*given, stage_rng("held out", seed))
     if doubt is not None and doubt.clear:
         warn(
@@ -181,8 +181,8 @@ def _chosen(
     if with_features:
         why = "features indicate which documents to expect relevant"
         return METHODS[METHOD], why
-    if overlap.all_connected and overlap.n_moved >= LEAST_DOCUMENTS:
-        alone = pool_ranks(moved_rows(rows), settings.least_clicks)
+    if overlap.all_connected and overlap.n_moved >= MIN_DOCUMENTS:
+        alone = pool_ranks(moved_rows(rows), settings.min_clicks)
         if alone.names == pools.names:
             why = f"{overlap.n_moved:,} documents were shown at several ranks"
             return METHODS[METHOD_FROM_SWAPS], why

@@ -69,7 +69,7 @@ from affinerank.evaluation.rank_weights import DCG_10, over_logged
 from affinerank.pipeline.second_evaluator import second_evaluator
 from affinerank.pipeline.train import Trained, ranker_settings, train
 from affinerank.pipeline.train_members import ONE_HOT, member_plans
-from affinerank.pipeline.tuning import LEAST_QUERIES
+from affinerank.pipeline.tuning import MIN_QUERIES
 from affinerank.pipeline.weighing import click_model_for, weigh
 from affinerank.rankers import RANKERS
 from affinerank.rankers.blend import AnyRanker
@@ -125,7 +125,7 @@ class ChoiceSettings:
         budget: Seconds that comparison and final training should take at most.
         seed: Seed of the parts and of the rankers.
         folds: Number of parts that queries are split into.
-        recipe: Recipe of every training, see :func:`train`.
+        tuning: Recipe of every training, see :func:`train`.
         scaling: Scaling of features, see :func:`train`.
         categories: How categories are read, see :func:`train`.
         rates: Learning rates to choose from, see :func:`train`.
@@ -138,7 +138,7 @@ class ChoiceSettings:
     budget: float = 300.0
     seed: int = 0
     folds: int = FOLDS
-    recipe: str = TUNING
+    tuning: str = TUNING
     scaling: str | None = None
     categories: str | None = None
     rates: Sequence[float] | None = None
@@ -175,7 +175,7 @@ class ChoiceSettings:
             "ranker": ranker,
             "settings": self.settings or ranker_settings(ranker, (), self.seed),
             "seeds": [self.seed],
-            "recipe": self.recipe,
+            "tuning": self.tuning,
             "scaling": self.scaling,
             "categories": categories,
             "rates": self.rates,
@@ -189,11 +189,11 @@ class ChoiceSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Evaluated:
     """The value of a candidate on held-out queries, by one evaluator.
 
     Attributes:
-        judge: Name of the evaluator.
+        evaluator: Name of the evaluator.
         candidate: Name of the candidate, or ``KEEP``.
         over: Lead over each candidate: the difference of their values, and its standard
             error over queries. The lead over ``KEEP`` is the gain over the logged
@@ -202,7 +202,7 @@ class Judged:
             (no other is better) to 1; see :func:`judge_all`.
     """
 
-    judge: str
+    evaluator: str
     candidate: str
     over: Mapping[str, tuple[float, float]]
     short: float
@@ -215,7 +215,7 @@ class Judged:
     def lead_over(self, rival: str) -> str:
         """Return the lead over another candidate, in words."""
         lead, error = self.over[rival]
-        return f"{lead:+.3g} (standard error {error:.2g}) according to {self.judge}"
+        return f"{lead:+.3g} (standard error {error:.2g}) according to {self.evaluator}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,26 +223,26 @@ class Choice:
     """The compared candidates, and which one was chosen.
 
     Attributes:
-        judged: A row for each evaluator and candidate; the evaluator that uses the
+        evaluated: A row for each evaluator and candidate; the evaluator that uses the
             click model comes first.
         candidates: The candidates except ``KEEP``, the default first.
         folds: Number of parts that queries were split into.
         parts: Number of parts that were held out before the budget ended.
     """
 
-    judged: Sequence[Judged]
+    evaluated: Sequence[Evaluated]
     candidates: Sequence[Candidate]
     folds: int = FOLDS
     parts: int = FOLDS
 
-    def of(self, name: str) -> list[Judged]:
+    def of(self, name: str) -> list[Evaluated]:
         """Return the rows of a candidate, in the order of the evaluators."""
-        return [row for row in self.judged if row.candidate == name]
+        return [row for row in self.evaluated if row.candidate == name]
 
     @property
     def best(self) -> str:
         """Name of the chosen candidate: the one with the smallest worst-case regret."""
-        names = dict.fromkeys(row.candidate for row in self.judged)
+        names = dict.fromkeys(row.candidate for row in self.evaluated)
         # Of equals, min returns the first: the default.
         return min(names, key=self._worst_regret)
 
@@ -286,8 +286,8 @@ class Choice:
                 return (
                     f"the two evaluators disagree: {candidate.name} changes the "
                     f"{DCG_10.name} of the logged ranking by {gains}; the click model "
-                    f"(--click-model) may be wrong, so {self.judged[-1].judge} alone "
-                    "decide"
+                    f"(--click-model) may be wrong, so {self.evaluated[-1].evaluator} "
+                    "alone decide"
                 )
         return None
 
@@ -312,19 +312,19 @@ class Choice:
         notes = {"advice": self.advice, "disagreement": self.disagreement}
         notes_to_give = {name: text for name, text in notes.items() if text}
         rows = []
-        for row in self.judged:
+        for row in self.evaluated:
             gain, standard_error = row.over[KEEP]
             rows.append(
                 {
                     "candidate": row.candidate,
-                    "judge": row.judge,
+                    "evaluator": row.evaluator,
                     "gain": gain,
                     "standard_error": standard_error,
                     "short": row.short,
                 }
             )
         return {
-            "judged_by": f"{DCG_10.name} over the logged ranking",
+            "evaluated_by": f"{DCG_10.name} over the logged ranking",
             "folds": self.folds,
             "parts": self.parts,
             "best": self.best,
@@ -334,7 +334,7 @@ class Choice:
         }
 
 
-def _contradict(rows: Sequence[Judged]) -> bool:
+def _contradict(rows: Sequence[Evaluated]) -> bool:
     """Whether one evaluator sees a clear gain over the log, and one a clear loss."""
     sees_gain = False
     sees_loss = False
@@ -391,7 +391,7 @@ def train_chosen(
     candidates = [
         candidate for candidate in settings.candidates if candidate.name in scores
     ]
-    table = judge_all(scores, rows, click_model)
+    table = evaluate_all(scores, rows, click_model)
     choice = Choice(table, candidates, settings.folds, n_parts)
     if choice.disagreement:
         warn(choice.disagreement)
@@ -561,7 +561,7 @@ def _split_queries(rows: ClickRows, folds: int, rng: Rng) -> Ints:
     """
     issued = np.unique(rows.query)
     # Each training needs LEAST_QUERIES, and learns from all parts but one.
-    n_required = math.ceil(LEAST_QUERIES * folds / (folds - 1))
+    n_required = math.ceil(MIN_QUERIES * folds / (folds - 1))
     if len(issued) < n_required:
         raise DataError(
             f"{len(issued)} queries were issued, too few to hold some out in {folds} "
@@ -673,9 +673,9 @@ def _members_like_their_rows(
     return default_plans
 
 
-def judge_all(
+def evaluate_all(
     scores: Mapping[str, Floats], rows: ClickRows, click_model: ClickModel | None
-) -> list[Judged]:
+) -> list[Evaluated]:
     """Compare all candidates, and keeping the logged ranking, by both evaluators.
 
     Args:
@@ -710,7 +710,7 @@ def _judge_candidates(
     relevance: Weights,
     added_weights: Mapping[str, Floats],
     query: Ints,
-) -> list[Judged]:
+) -> list[Evaluated]:
     """Compare every pair of candidates by one evaluator.
 
     Args:
@@ -735,15 +735,15 @@ def _judge_candidates(
 
     # Regret: the largest lead of a rival less some standard errors, as a share of the
     # largest lead of all.
-    judged = []
+    evaluated = []
     for name, leads_over in leads.items():
         regret = 0.0
         for rival, (lead, error) in leads_over.items():
             errors_subtracted = KEEP_ERRORS if rival == KEEP else ERRORS
             regret = max(regret, -lead - errors_subtracted * error)
         share = regret / largest_lead if largest_lead else 0.0
-        judged.append(Judged(evaluator, name, leads_over, share))
-    return judged
+        evaluated.append(Evaluated(evaluator, name, leads_over, share))
+    return evaluated
 
 
 def parse_budget(text: str) -> float:

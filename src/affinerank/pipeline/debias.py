@@ -122,9 +122,9 @@ def save_labels(labels: pa.Table, path: PathLike) -> dict[str, Any]:
 
 
 def _labels(rows: ClickRows, ids: pa.Table, weights: Weights) -> pa.Table:
-    if weights.kappa is not None:
+    if weights.own_click_share is not None:
         deviation = np.sqrt(weights.variance)
-        error = {"standard_deviation": deviation, "own_clicks": weights.kappa}
+        error = {"standard_deviation": deviation, "own_clicks": weights.own_click_share}
     else:
         own = standard_error(weights, rows)
         if rows.values is not None:

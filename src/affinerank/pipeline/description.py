@@ -22,7 +22,7 @@ RANKS_SHOWN = 10
 
 def profile_production(
     train: RankingDataset,
-    judged: RankingDataset,
+    evaluated: RankingDataset,
     *,
     draws: int = 5,
     relevant_above: float = RELEVANT_ABOVE,
@@ -31,7 +31,7 @@ def profile_production(
 ) -> dict[str, Any]:
     """Train ``draws`` production rankers; tell what each puts where, as plain data.
 
-    The mean relevant share by rank is taken on ``train``, nDCG@10 on ``judged``.
+    The mean relevant share by rank is taken on ``train``, nDCG@10 on ``evaluated``.
     """
     shares, values = [], []
     relevance = train.relevance(relevant_above)
@@ -42,7 +42,9 @@ def profile_production(
         )
         ranks = ranks_by_score(score(ranker, train), train.offsets)
         shares.append(mean_by_rank(relevance, ranks, depth=RANKS_SHOWN))
-        values.append(evaluate_scores(score(ranker, judged), judged, relevant_above))
+        values.append(
+            evaluate_scores(score(ranker, evaluated), evaluated, relevant_above)
+        )
     progress("production rankers", draws, draws)
     relevant = np.mean(shares, axis=0).tolist()
     return {
@@ -80,9 +82,9 @@ def describe(
     about["relevant_share"] = float(data.relevance(relevant_above).mean())
     tested = part == "train" and "test" in source.splits
     given: dict[str, Any] = {"relevant_above": relevant_above, "seed": seed}
-    judged = source.read("test") if tested else data
+    evaluated = source.read("test") if tested else data
     try:
-        profile = profile_production(data, judged, progress=progress, **given)
+        profile = profile_production(data, evaluated, progress=progress, **given)
     except DataError as error:
         return {**about, "production": {"not_trained": str(error)}}
     on = {"judged_on": "test" if tested else "the same data"}

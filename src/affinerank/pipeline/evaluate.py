@@ -102,7 +102,7 @@ def learnt_by(
     rankers: Mapping[str, AnyRanker], data: RankingDataset, among: Bools, of: str
 ) -> Bools:
     """``[n_queries]`` queries ``among`` these that a ranker learnt from; reject all."""
-    known = {name for ranker in rankers.values() for name in ranker.learnt_from}
+    known = {name for ranker in rankers.values() for name in ranker.training_queries}
     seen = np.array([str(name) in known for name in data.query_ids], dtype=bool)
     seen &= among
     if seen.any() and np.array_equal(seen, among):

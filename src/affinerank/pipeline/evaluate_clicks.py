@@ -22,7 +22,7 @@ from affinerank.estimators import Fold, Weights
 from affinerank.estimators.click_value import valued
 from affinerank.estimators.estimator import CLICKS as EXPLAINED
 from affinerank.evaluation.click_value import (
-    JUDGES_DISAGREE,
+    EVALUATORS_DISAGREE,
     LISTS_MOVED,
     MOST_NEVER_SHOWN,
     Decision,
@@ -90,7 +90,7 @@ FEW = (
 WORTH = "what clicks on them are worth is not known"
 LOGGED, PRODUCTION = "against_logged", "against_production"
 HELD = "the held-out clicks, for want of those they were estimated from"
-LEAST_QUERIES = 20  # from which relevance of other documents is predicted
+MIN_QUERIES = 20  # from which relevance of other documents is predicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class RankerClickEvaluation:
             counts have several; otherwise the logged order is production's.
         second: The same differences by a judge that is not told of the users, among the
             documents that were shown, and in units of its own; empty without users.
-        judge: Name of that judge.
+        evaluator: Name of that judge.
     """
 
     ranker: str
@@ -144,7 +144,7 @@ class RankerClickEvaluation:
     exposure: Exposure
     found: Mapping[str, ValueEstimate]
     second: Mapping[str, ValueEstimate] = field(default_factory=dict)
-    judge: str = ""
+    evaluator: str = ""
 
     @property
     def difference(self) -> str:
@@ -175,8 +175,8 @@ class RankerClickEvaluation:
         if self.second:
             second = self.second[self.difference]
             decision = decide(second, clicks, lists_moved=movement.unexplained)
-            about["second_judge"] = {
-                "judge": self.judge,
+            about["second_evaluator"] = {
+                "evaluator": self.evaluator,
                 **second.to_dict(),
                 "verdict": decision.verdict,
             }
@@ -192,7 +192,7 @@ class RankerClickEvaluation:
                 f"be decided, since {movement.in_words()}, and the log does not say "
                 f"why; {WHAT_TO_LOG}"
             )
-        if decision.obstacle == JUDGES_DISAGREE:
+        if decision.obstacle == EVALUATORS_DISAGREE:
             why = "two judges disagree, so the users may be wrong"
             return f"cannot tell if {self.ranker} is better than {production}: {why}"
         lead = self.found[self.difference]
@@ -330,7 +330,7 @@ def evaluate_from_clicks(
         refits = {"replicates": how.replicates, "to": to}
     if log.click_model is not None:
         explaining = [*scores.values(), *_uncorrected(rows, data, how.seed)]
-        judge, weights = second_evaluator(rows, explaining, log.click_model)
+        evaluator, weights = second_evaluator(rows, explaining, log.click_model)
         other = replace(log, rows=rows.merged(), weights=weights)
         for i, new in enumerate(scores.values()):
             second = {
@@ -339,7 +339,7 @@ def evaluate_from_clicks(
                 )
                 for name, lists in log.lists.items()
             }
-            found[i] = replace(found[i], second=second, judge=judge)
+            found[i] = replace(found[i], second=second, evaluator=evaluator)
     return ClickEvaluation(
         metric=how.rank_weights.name,
         estimator=how.estimator,
@@ -577,7 +577,7 @@ def _rests_on_features(rows: ClickRows, data: RankingDataset) -> bool:
 def _can_learn(rows: ClickRows, data: RankingDataset) -> bool:
     """Whether there are clicks and queries enough to learn from, and features."""
     least = min(rows.clicks.sum(), np.count_nonzero(rows.sessions))
-    return bool(least >= LEAST_QUERIES and data.varying_features())
+    return bool(least >= MIN_QUERIES and data.varying_features())
 
 
 def _lists_of(own: ClickRows, rows: ClickRows) -> ClickRows:

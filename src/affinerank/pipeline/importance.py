@@ -47,7 +47,7 @@ def feature_importance(
     rows = matched_rows(held_part(counts), data)
     weights = weigh(rows, estimator, click_model)
     # Names of queries compare as text: ids of the data may be numbers or texts.
-    names_learnt = set(ranker.learnt_from)
+    names_learnt = set(ranker.training_queries)
     learnt = np.array([str(name) in names_learnt for name in data.query_ids])
     asked, left = weights.share > 0, np.where(learnt, 0.0, weights.share)
     if learnt[asked].any():

@@ -36,7 +36,7 @@ from affinerank.support.seeds import stage_rng
 
 FOLDS = 5
 WEIGHING = 0.3  # of the queries outside a part: they stop and weigh its rankers
-LEAST_QUERIES = 10
+MIN_QUERIES = 10
 
 SLOTS = 8  # ranks of a document that are told apart where clicks are explained
 
@@ -130,7 +130,7 @@ def _parts(n_queries: int, seed: int) -> Iterator[tuple[Bools, Bools, Bools]]:
 
     None where queries are too few: then nothing is learnt out of fold.
     """
-    if n_queries < LEAST_QUERIES:
+    if n_queries < MIN_QUERIES:
         return
     rng = stage_rng("folds", seed)
     part = rng.permutation(n_queries) % FOLDS

@@ -42,5 +42,5 @@ def train_production_ranker(
         "relevant_above": relevant_above,
         "seed": seed,
     }
-    learnt_from = tuple(str(name) for name in mapped.query_ids)
-    return Ranker(TREES, model, mapping, provenance, learnt_from)
+    training_queries = tuple(str(name) for name in mapped.query_ids)
+    return Ranker(TREES, model, mapping, provenance, training_queries)

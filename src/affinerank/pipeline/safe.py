@@ -61,13 +61,13 @@ class Step:
         share: Share of the learnt ranker in the blend.
         gain: Change of DCG@10 over the logged ranking, on held-out queries.
         standard_error: Standard error of the gain, over queries.
-        judge: Name of the evaluator.
+        evaluator: Name of the evaluator.
     """
 
     share: float
     gain: float
     standard_error: float
-    judge: str
+    evaluator: str
 
 
 def train_safe(

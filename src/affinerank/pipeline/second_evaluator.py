@@ -18,7 +18,7 @@ from affinerank.support.errors import DataError
 
 SWAPS = "documents that changed rank"
 RANKS = "rank effects"
-LEAST_CLICKS = 20_000  # from which documents that changed rank tell enough
+MIN_CLICKS = 20_000  # from which documents that changed rank tell enough
 
 
 def second_evaluator(
@@ -42,7 +42,7 @@ def second_evaluator(
         if click_model is not None and click_model.estimated
         else None
     )
-    if used != METHOD_FROM_SWAPS and plain.clicks.sum() >= LEAST_CLICKS:
+    if used != METHOD_FROM_SWAPS and plain.clicks.sum() >= MIN_CLICKS:
         with suppress(DataError):  # too few of them
             moved = estimate_from_rows(plain, settings=how).click_model
             return SWAPS, weigh(plain, CORRECTION, moved)

@@ -128,7 +128,7 @@ def train(
     clip: str | float | None = None,
     strict: bool = False,
     relevant_above: float = RELEVANT_ABOVE,
-    recipe: str = TUNING,
+    tuning: str = TUNING,
     scaling: str | None = None,
     categories: str | None = None,
     rates: Sequence[float] | None = None,
@@ -150,7 +150,7 @@ def train(
         clip: Clipping rule of every estimator that divides.
         strict: Reject ranks deeper than the click model instead of extending it.
         relevant_above: Labels above this are relevant, for estimators by labels.
-        recipe: ``chosen``: learning rate and length by held-out queries, then trained
+        tuning: ``chosen``: learning rate and length by held-out queries, then trained
             on all; ``paper``: as the settings say.
         scaling: Of features: ``list``, within the query; ``data``; ``none``. Left out,
             that of the ranker's row. Search engines cannot serve ``list``.
@@ -167,7 +167,7 @@ def train(
     settings = settings or kind.settings()
     _require_settings_of(kind, settings)
     plans = member_plans(ranker, settings, scaling)
-    choose = require_tuning(recipe) and validation is None
+    choose = require_tuning(tuning) and validation is None
     require_clips(estimators, clip)
 
     # The clicks, and how users click.
@@ -192,14 +192,14 @@ def train(
     if validation is not None:
         held_rows, held_data = join_counts(*validation), validation[1]
         parts.append((held_rows, held_data))
-        judges = list(map(validation_estimator, specs))
-        held_weights = weigh_by(judges, held_rows, held_data, [()] * len(specs))
+        evaluators = list(map(validation_estimator, specs))
+        held_weights = weigh_by(evaluators, held_rows, held_data, [()] * len(specs))
         held_out = WeighedLists(held_data, held_weights)
     elif choose and (importance or kind.patience):
         held = held_out_queries(learnt.shares, seeds[0])
     if importance and held is None and held_out is None:
         raise ConfigError(
-            f"importance needs held-out queries: train by the recipe {TUNING}, or with "
+            f"importance needs held-out queries: train with --tuning {TUNING}, or with "
             "validation (--patience)"
         )
 
@@ -218,7 +218,7 @@ def train(
         keep_outside=importance,
         progress=progress,
     )
-    about = {"clip": clip, "settings": asdict(settings), "recipe": recipe}
+    about = {"clip": clip, "settings": asdict(settings), "tuning": tuning}
     seen = _learnt_from(parts, estimators)
     rankers: dict[Name, AnyRanker] = {}
     for i, name in enumerate(names):
@@ -226,11 +226,11 @@ def train(
         worth = by_gain(made)
         outside = assemble_outside(ranker, members, i) if importance else None
         if outside is not None:
-            judged = held_out or learnt
+            evaluated = held_out or learnt
             worth = by_permutation(
                 outside,
-                judged.data,
-                side_by_side([_of_queries(judged.weights[i], held)]),
+                evaluated.data,
+                side_by_side([_of_queries(evaluated.weights[i], held)]),
                 rng=stage_rng("importance", seeds[0]),
                 progress=progress,
             )

@@ -75,11 +75,16 @@ class FittedMember:
     units: Sequence[float]
 
     def ranker(
-        self, i: int, provenance: Mapping[str, Any], learnt_from: tuple[str, ...] = ()
+        self,
+        i: int,
+        provenance: Mapping[str, Any],
+        training_queries: tuple[str, ...] = (),
     ) -> Ranker:
         """Return the member of ranker ``i`` as a ranker."""
         model = self.fitted[i].kept
-        return Ranker(self.plan.ranker, model, self.mapping, provenance, learnt_from)
+        return Ranker(
+            self.plan.ranker, model, self.mapping, provenance, training_queries
+        )
 
     def outside(self, i: int) -> Ranker | None:
         """Return the one that did not learn from held-out queries, if it was kept."""
@@ -223,14 +228,14 @@ def assemble(
     members: Sequence[FittedMember],
     i: int,
     provenance: Mapping[str, Any],
-    learnt_from: tuple[str, ...],
+    training_queries: tuple[str, ...],
 ) -> AnyRanker:
     """Return ranker ``i`` of those whose members were trained together."""
     if RANKERS[kind].members is None:
         [member] = members
-        return member.ranker(i, provenance, learnt_from)
+        return member.ranker(i, provenance, training_queries)
     rankers = [member.ranker(i, {}) for member in members]
-    return Blend(kind, _with_shares(members, rankers, i), provenance, learnt_from)
+    return Blend(kind, _with_shares(members, rankers, i), provenance, training_queries)
 
 
 def assemble_outside(

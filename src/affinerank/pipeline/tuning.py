@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from affinerank.defaults import PAPER, TUNING
+from affinerank.defaults import NO_TUNING, TUNING
 from affinerank.pipeline.training_lists import TrainingLists, fit_all
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, Model
@@ -25,13 +25,13 @@ from affinerank.support.seeds import stage_rng
 from affinerank.support.settings import require_choice
 
 HELD_OUT = 0.2
-LEAST_QUERIES = 10
+MIN_QUERIES = 10
 
 
-def require_tuning(recipe: str) -> bool:
-    """Return whether rate and length are to be chosen; reject what is no recipe."""
-    require_choice("recipe", recipe, (TUNING, PAPER))
-    return recipe == TUNING
+def require_tuning(tuning: str) -> bool:
+    """Return whether rate and length are to be chosen; reject other words."""
+    require_choice("tuning", tuning, (TUNING, NO_TUNING))
+    return tuning == TUNING
 
 
 class Choice(NamedTuple):
@@ -159,7 +159,7 @@ def _choices(
     progress: Progress,
 ) -> list[Choice]:
     """Train rankers of each rate without the held-out queries; take the best."""
-    learnt, judged = lists.part(~held), lists.part(held)
+    learnt, evaluated = lists.part(~held), lists.part(held)
     patience = settings.patience or RANKERS[ranker].patience
     best: dict[int, Choice] = {}
     for rate in rates:
@@ -168,7 +168,7 @@ def _choices(
             learnt,
             seeds=seeds,
             settings=replace(settings, learning_rate=rate, patience=patience),
-            held_out=judged,
+            held_out=evaluated,
             progress=progress,
         )
         for i, one in enumerate(fitted):
@@ -194,7 +194,7 @@ def held_out_queries(shares: Floats, seed: int) -> Bools | None:
         seed: Draws them.
     """
     counts = np.flatnonzero(np.any(shares > 0, axis=0))
-    if len(counts) < LEAST_QUERIES:
+    if len(counts) < MIN_QUERIES:
         warn(
             f"{len(counts)} queries were issued, too few to hold some out and choose "
             "by them how long to train"

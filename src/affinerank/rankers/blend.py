@@ -59,7 +59,7 @@ class BlendSettings:
         trees: Maximum number of trees of each tree member.
         leaves: Maximum number of leaves of a tree.
         learning_rate: Factor on the output of each tree.
-        least_documents: Minimum number of documents of a leaf.
+        min_documents: Minimum number of documents of a leaf.
         ridge: Strengths of the linear member's penalty, see :class:`LinearSettings`.
         patience: With validation, stop after this many trees without a gain.
         threads: Threads of LightGBM, 0 for all. The result does not depend on it.
@@ -68,7 +68,7 @@ class BlendSettings:
     trees: int = 300
     leaves: int = 15
     learning_rate: float = 0.1
-    least_documents: int = 20
+    min_documents: int = 20
     ridge: tuple[float, ...] = field(default=LinearSettings().ridge)
     patience: int | None = None
     threads: int = 0
@@ -84,7 +84,7 @@ class BlendSettings:
             trees=self.trees,
             leaves=self.leaves,
             learning_rate=self.learning_rate,
-            least_documents=self.least_documents,
+            min_documents=self.min_documents,
             patience=self.patience,
             threads=self.threads,
         )
@@ -112,13 +112,13 @@ class Blend(Summary):
         kind: Name of the blend's row of ``RANKERS``.
         members: The rankers, with their shares and units.
         provenance: How the blend was trained, for the reader of its file.
-        learnt_from: Names of the queries that the blend learnt from.
+        training_queries: Names of the queries that the blend learnt from.
     """
 
     kind: str
     members: tuple[Member, ...]
     provenance: Mapping[str, Any]
-    learnt_from: tuple[str, ...] = ()
+    training_queries: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Reject blends without distinct members, and weights that are not finite."""
@@ -180,7 +180,7 @@ class Blend(Summary):
                 for member in self.members
             ],
             "provenance": dict(self.provenance),
-            "learnt_from": self.learnt_from,
+            "training_queries": self.training_queries,
         }
         with new_folder(Path(folder)) as unfinished:
             for member in self.members:
@@ -234,7 +234,7 @@ def with_production(
             share_in_blend = share * member.share
             unit_in_blend = unit_of_learnt * member.unit
             members.append(member._replace(share=share_in_blend, unit=unit_in_blend))
-    return Blend(NAME, tuple(members), provenance, ranker.learnt_from)
+    return Blend(NAME, tuple(members), provenance, ranker.training_queries)
 
 
 def production_of(feature: str) -> Ranker:

@@ -21,7 +21,7 @@ import numpy as np
 from affinerank.rankers.targets import ClickTargets
 from affinerank.support.arrays import Floats, Ints, sigmoid
 
-LEAST_RATE = 1e-6
+MIN_RATE = 1e-6
 NEWTON_STEPS = 30
 
 
@@ -67,7 +67,7 @@ class Clicks:
     def _rates(self, relevance: Floats) -> tuple[Floats, Floats]:
         """Return click rates as they are, and kept in (0, 1)."""
         rate = self.alpha * relevance[self.doc] + self.beta
-        return rate, np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE)
+        return rate, np.clip(rate, MIN_RATE, 1.0 - MIN_RATE)
 
 
 def mean_score(targets: ClickTargets) -> Floats:

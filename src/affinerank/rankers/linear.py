@@ -28,7 +28,7 @@ import numpy as np
 
 from affinerank.defaults import PRIOR
 from affinerank.rankers.held_out import value_of_scores
-from affinerank.rankers.likelihood import LEAST_RATE, Clicks
+from affinerank.rankers.likelihood import MIN_RATE, Clicks
 from affinerank.rankers.ranker import Fitted, RankerKind, Task, fit_of
 from affinerank.rankers.targets import ClickTargets, require_numbers, require_order
 from affinerank.support.arrays import Floats, Ints, Matrix
@@ -222,7 +222,7 @@ def _explain(
     along = np.append(np.zeros(len(values)), START)
     how = {"maxiter": task.settings.steps, "ftol": PRECISION}
     for strength, ridge in _ridges(square, strengths):
-        unit = np.append(values + ridge, max(curve.sum(), LEAST_RATE)) ** -0.5
+        unit = np.append(values + ridge, max(curve.sum(), MIN_RATE)) ** -0.5
         given = (along / unit, (ridge, unit))
         found = minimize(loss, *given, method="L-BFGS-B", jac=True, options=how)
         along = found.x * unit

@@ -74,7 +74,7 @@ def _load_blend(root: Path, kind: RankerKind, description: Description) -> Blend
     """Load a blend and, from the folders below it, its members."""
     path = root / ABOUT
     with _naming(path):
-        provenance, learnt_from = _origin(description)
+        provenance, training_queries = _origin(description)
         entries = _member_entries(description)
 
     members = []
@@ -83,7 +83,7 @@ def _load_blend(root: Path, kind: RankerKind, description: Description) -> Blend
         members.append(Member(entry.folder, ranker, entry.share, entry.unit))
 
     with _naming(path):
-        return Blend(kind.name, tuple(members), provenance, learnt_from)
+        return Blend(kind.name, tuple(members), provenance, training_queries)
 
 
 def _load_member(root: Path) -> Ranker:
@@ -98,7 +98,7 @@ def _load_single(root: Path, kind: RankerKind, description: Description) -> Rank
     """Load a ranker that is not a blend: a model and its mapping of features."""
     path = root / ABOUT
     with _naming(path):
-        provenance, learnt_from = _origin(description)
+        provenance, training_queries = _origin(description)
         mapping = _mapping(description)
     try:
         model = kind.load(root, description, len(mapping.names))
@@ -111,7 +111,7 @@ def _load_single(root: Path, kind: RankerKind, description: Description) -> Rank
             f"{root}: not a ranker saved by AffineRank "
             f"({type(error).__name__}: {one_line(error):.200})"
         ) from None
-    return Ranker(kind.name, model, mapping, provenance, learnt_from)
+    return Ranker(kind.name, model, mapping, provenance, training_queries)
 
 
 def _member_entries(description: Description) -> list[MemberEntry]:
@@ -149,7 +149,7 @@ def _origin(description: Description) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return how the ranker was trained, and the queries that it learnt from."""
     provenance = _value(description, "provenance", "an object", dict)
     queries = _value(
-        description, "learnt_from", "a list of queries", list, str, int, float
+        description, "training_queries", "a list of queries", list, str, int, float
     )
     return provenance, tuple(str(query) for query in queries)
 

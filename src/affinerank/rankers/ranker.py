@@ -92,14 +92,14 @@ class Ranker(Summary):
         model: Scores documents from mapped features.
         mapping: Turns raw features into those that the model reads.
         provenance: How the ranker was trained, for the reader of its file.
-        learnt_from: Names of the queries that the ranker learnt from.
+        training_queries: Names of the queries that the ranker learnt from.
     """
 
     kind: str
     model: Model
     mapping: FeatureMapping
     provenance: Mapping[str, Any]
-    learnt_from: tuple[str, ...] = ()
+    training_queries: tuple[str, ...] = ()
 
     def _line(self) -> str:
         estimator = self.provenance.get("estimator")
@@ -150,7 +150,7 @@ class Ranker(Summary):
             **{name: getattr(self.mapping, name) for name in MAPPED},
             **self.model.about(),
             "provenance": dict(self.provenance),
-            "learnt_from": self.learnt_from,
+            "training_queries": self.training_queries,
         }
         with new_folder(Path(folder)) as unfinished:
             for name, content in self.model.files().items():
@@ -167,7 +167,7 @@ class Fitted:
         model: The model after the last epoch or tree.
         chosen: The model after the epoch or tree that held-out queries or ``lengths``
             chose; ``None`` if neither was given.
-        chosen_at: Number of that epoch or tree, counted from 1.
+        best_length: Number of that epoch or tree, counted from 1.
         trace: Value on the held-out queries after each epoch or tree.
         report: Plain numbers about the training, for the reader.
         outside: A model that did not learn from the held-out queries, if requested.
@@ -175,7 +175,7 @@ class Fitted:
 
     model: Model
     chosen: Model | None
-    chosen_at: int | None
+    best_length: int | None
     report: Mapping[str, Any]
     trace: Sequence[float] = ()
     outside: Model | None = None

@@ -48,7 +48,7 @@ class XGBoostSettings(BoostedSettings):
         leaves: Most leaves of a tree.
         learning_rate: How much each tree counts.
         truncation: A pair of documents counts where one has a rank up to this.
-        least_documents: Of a leaf, counted by second derivatives: one document has
+        min_documents: Of a leaf, counted by second derivatives: one document has
             their mean before the first tree. Leaves shrink as if so many more had
             nothing to say (``reg_lambda``).
         bins: Most values of a feature that are told apart.
@@ -155,7 +155,7 @@ def _trained(job: Job) -> Fitted:
         data.set_weight(fields["weight"][np.cumsum(sizes) - sizes])
     held = [] if validation is None else [xgb.DMatrix(validation.features)]
     params = _params(settings, job.seed, lesson)
-    least = settings.least_documents * _curvature(params, data, own)
+    least = settings.min_documents * _curvature(params, data, own)
     params |= {"min_child_weight": least, "reg_lambda": least}
     params |= parameters.resolved(settings)
     booster = xgb.Booster(params, [data, *held])
@@ -163,9 +163,9 @@ def _trained(job: Job) -> Fitted:
     for tree in range(job.trees):
         booster.update(data, tree, own)
         job.tell(tree + 1)
-        if job.judge:
+        if job.evaluator:
             scores = booster.predict(held[0], output_margin=True).astype(np.float64)
-            trace.append(job.judge(scores))
+            trace.append(job.evaluator(scores))
             waited = tree - int(np.argmax(trace))
             if settings.patience is not None and waited >= settings.patience:
                 break

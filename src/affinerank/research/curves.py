@@ -86,7 +86,7 @@ class Point:
     @property
     def early(self) -> tuple[float, ...]:
         """The same after the epoch that held-out clicks chose."""
-        return tuple(r.early_ndcg for r in self.runs if r.early_ndcg is not None)
+        return tuple(r.held_out_ndcg for r in self.runs if r.held_out_ndcg is not None)
 
     @property
     def by_query(self) -> Floats:
@@ -107,7 +107,7 @@ class Point:
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else np.nan
 
     @property
-    def early_mean(self) -> float | None:
+    def held_out_mean(self) -> float | None:
         """Mean over runs where held-out clicks chose the epoch."""
         return float(np.mean(self.early)) if self.early else None
 
@@ -138,9 +138,11 @@ def points_of(results: Sequence[Result]) -> list[Point]:
 def at_held_out_epoch(results: Sequence[Result]) -> list[Result]:
     """Return results after the epoch that held-out clicks chose, where they did."""
     return [
-        replace(r, ndcg=r.ndcg if r.early_ndcg is None else r.early_ndcg, per_query=())
+        replace(
+            r, ndcg=r.ndcg if r.held_out_ndcg is None else r.held_out_ndcg, per_query=()
+        )
         for r in results
-        if r.early_ndcg is not None or r.cell.estimator == PRODUCTION
+        if r.held_out_ndcg is not None or r.cell.estimator == PRODUCTION
     ]
 
 

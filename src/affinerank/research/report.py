@@ -17,13 +17,13 @@ from affinerank.research.curves import Point, Summary
 from affinerank.research.figures import draw
 from affinerank.research.plan import Plan
 from affinerank.research.results import Result, load_run
-from affinerank.research.statements.ours import judge_ours
+from affinerank.research.statements.ours import check_our_statements
 from affinerank.research.statements.paper import (
     OTHERS,
     Finding,
     Statement,
     allowed_p,
-    judge_statements,
+    check_statements,
 )
 from affinerank.research.worlds import PRODUCTION
 from affinerank.support.errors import DataError
@@ -66,7 +66,7 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
             figures[name] = draw(name, results)
     places = {n: f'<div class="scroll" data-figure="{n}"></div>' for n in figures}
     first = [places.pop(name) for name in figures if FIGURES[name].held_out]
-    ours = judge_ours(results)
+    ours = check_our_statements(results)
     said = []
     if first or any(found.verdict for _, found in ours):
         said = [
@@ -85,7 +85,7 @@ def report_page(plan: Plan, results: Sequence[Result]) -> str:
         '<p class="note">What is said of nDCG@10 is judged after the last epoch, as '
         "the paper trains, and after the epoch that held-out clicks chose, if any."
         "</p>",
-        _statements(judge_statements(results)),
+        _statements(check_statements(results)),
         "<h2>Figures</h2>",
         '<p class="note">Hover over a point for its numbers; click a name below a '
         "figure to pick it out. Bands are one standard deviation over runs.</p>",
@@ -156,9 +156,9 @@ def _better(summary: Summary) -> list[str]:
     return ["<h2>Does it rank better?</h2>", *texts, table]
 
 
-def _statements(judged: Sequence[tuple[Statement, Finding]]) -> str:
+def _statements(evaluated: Sequence[tuple[Statement, Finding]]) -> str:
     rows, left = [], []
-    for statement, found in judged:
+    for statement, found in evaluated:
         if found.verdict is None:
             left.append(f"<li>{escape(statement.text)}</li>")
             continue
@@ -195,8 +195,8 @@ def _value(point: Point) -> str:
     text = f"{point.mean:.4f}"
     if len(point.values) > 1:
         text += f" ± {point.deviation:.4f}"
-    if point.early_mean is not None:
-        text += f"<br><small>{point.early_mean:.4f}</small>"
+    if point.held_out_mean is not None:
+        text += f"<br><small>{point.held_out_mean:.4f}</small>"
     return text
 
 

@@ -20,8 +20,8 @@ from affinerank.research.plan import (
 )
 from affinerank.research.results import load_run
 from affinerank.research.runner import run_plan
-from affinerank.research.statements.ours import judge_ours
-from affinerank.research.statements.paper import judge_statements
+from affinerank.research.statements.ours import check_our_statements
+from affinerank.research.statements.paper import check_statements
 from affinerank.support.files import PathLike
 from affinerank.support.progress import Progress, no_progress
 
@@ -110,6 +110,6 @@ def outcome(run: PathLike) -> dict[str, Any]:
         "seconds": sum(result.seconds for result in results),
         "statements": [
             {"statement": s.text, "verdict": found.verdict, "numbers": found.numbers}
-            for s, found in (*judge_ours(results), *judge_statements(results))
+            for s, found in (*check_our_statements(results), *check_statements(results))
         ],
     }

@@ -33,7 +33,7 @@ from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
 from affinerank.data.read_options import Split
 from affinerank.data.sources import DataSource
 from affinerank.data.synthetic import WORLDS
-from affinerank.defaults import PAPER, RELEVANT_ABOVE
+from affinerank.defaults import NO_TUNING, RELEVANT_ABOVE
 from affinerank.estimators import Fold, Weights, affine
 from affinerank.evaluation.metrics import MetricValues, evaluate_scores
 from affinerank.pipeline.click_model import estimate_from_rows
@@ -157,8 +157,8 @@ class Measured:
         per_query: nDCG@10 of each test query; NaN for one without a relevant document.
         queries: Training queries.
         digest: Of the labels and production ranks that all of a run is drawn from.
-        early_ndcg: As ``ndcg``, after the epoch that held-out clicks chose.
-        early_epoch: That epoch or number of trees, from 1.
+        held_out_ndcg: As ``ndcg``, after the epoch that held-out clicks chose.
+        held_out_epoch: That epoch or number of trees, from 1.
         sessions: Simulated sessions.
         clicks_drawn: Clicks that those brought.
         alpha: By rank, where users were estimated.
@@ -169,8 +169,8 @@ class Measured:
     per_query: tuple[float, ...]
     queries: int
     digest: str
-    early_ndcg: float | None = None
-    early_epoch: int | None = None
+    held_out_ndcg: float | None = None
+    held_out_epoch: int | None = None
     sessions: int | None = None
     clicks_drawn: int | None = None
     alpha: tuple[float, ...] = ()
@@ -336,7 +336,7 @@ class World:
         settings: Any,
         *,
         early_stopping: bool = False,
-        recipe: str = PAPER,
+        tuning: str = NO_TUNING,
         progress: Progress = no_progress,
     ) -> list[Measured]:
         """Train rankers at once, and judge them.
@@ -346,7 +346,7 @@ class World:
                 :func:`trained_jointly` is the same, and production rankers.
             settings: Shape and training: an instance of the row's ``settings``.
             early_stopping: Also judge each ranker as held-out clicks liked it best.
-            recipe: ``paper``: as the settings say; ``chosen``: learning rate and length
+            tuning: ``paper``: as the settings say; ``chosen``: learning rate and length
                 by held-out queries.
             progress: Called as training advances.
         """
@@ -365,7 +365,7 @@ class World:
             warnings.simplefilter("ignore", AffineRankWarning)
             if trained:
                 own = for_features(settings, self.part("train").mapping.names)
-                how = Training(own, early_stopping, require_tuning(recipe), progress)
+                how = Training(own, early_stopping, require_tuning(tuning), progress)
                 logs: dict[object, list[Cell]] = {}
                 for cell in trained:
                     logs.setdefault(cell.log, []).append(cell)
@@ -391,10 +391,10 @@ class World:
                 continue
             asked = self._estimation(cell, how)
             # Of few clicks fewer make a pool: an estimate that is poor is measured.
-            least = asked.least_clicks
+            least = asked.min_clicks
             while least >= 1 and pool_ranks(rows, least).n_pools == 1:
                 least /= 2
-            asked = replace(asked, least_clicks=least)
+            asked = replace(asked, min_clicks=least)
             given = rows, train.features, train.raw
             estimate = estimate_from_rows(*given, settings=asked)
             click_models[cell.click_model_from] = estimate.click_model
@@ -414,8 +414,8 @@ class World:
             return side_by_side([found])
 
         if part is not None:
-            judges = [partial(targets, one) for one in drawn]
-            held_out = HeldOutLogs(part.features, part.raw.offsets, judges)
+            evaluators = [partial(targets, one) for one in drawn]
+            held_out = HeldOutLogs(part.features, part.raw.offsets, evaluators)
         found = self._estimated(drawn, how, train_on=True, held_out=held_out)
         pairs = zip(drawn, found, strict=True)
         known = [replace(one, click_model=own.click_model) for one, own in pairs]
@@ -513,14 +513,14 @@ class World:
         self, drawn: Sequence[Drawn], fitted: Sequence[Fitted], how: Training
     ) -> dict[Cell, Measured]:
         """Judge rankers after the last epoch, and after the chosen one."""
-        last = self._judged([one.model for one in fitted])
-        kept = self._judged([one.kept for one in fitted]) if how.early else last
+        last = self._evaluated([one.model for one in fitted])
+        kept = self._evaluated([one.kept for one in fitted]) if how.early else last
         found = {}
         for i, one in enumerate(drawn):
             about = _about(one)
             if how.early:
-                about["early_ndcg"] = kept[i].mean
-                about["early_epoch"] = fitted[i].chosen_at
+                about["held_out_ndcg"] = kept[i].mean
+                about["held_out_epoch"] = fitted[i].best_length
             found[one.cell] = self._measured(one.cell, last[i], **about)
         return found
 
@@ -529,7 +529,7 @@ class World:
         digest = self.production(cell.run).digest
         return Measured(value.mean, values, queries, digest, **more)
 
-    def _judged(self, models: Sequence[Model]) -> list[MetricValues]:
+    def _evaluated(self, models: Sequence[Model]) -> list[MetricValues]:
         """nDCG@10 of each model on the test split."""
         test, above = self.part("test"), self.data.relevant_above
         scores = predict_all(models, test.features)
@@ -564,7 +564,7 @@ class World:
         weights = weigh(rows, spec, one.click_model, labels=labels, folds=folds)
         # Hundreds of them are held at once: leave out what training does not read.
         slope = None if weights.slope is None else np.empty(0)
-        return replace(weights, variance=np.empty(0), slope=slope, kappa=None)
+        return replace(weights, variance=np.empty(0), slope=slope, own_click_share=None)
 
     def _lists(self, split: Split, weights: Sequence[Weights]) -> TrainingLists:
         part = self.part(split)

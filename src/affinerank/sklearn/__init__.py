@@ -72,8 +72,8 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         click_model: How users click: a click model or the file of one. ``None``
             estimates it in ``fit``, from the same clicks, where the estimator needs it.
         clip: Lower bound of alpha: a number, or a rule as in ``"10/sqrt(n)"``.
-        recipe: ``chosen``: learning rate and length by held-out queries, then trained
-            on all; ``paper``: as the settings say.
+        tuning: ``held-out``: learning rate and length by held-out queries, then trained
+            on all; ``none``: as the settings say.
         scaling: Of features: ``list``, within the query; ``data``; ``none``; left out,
             that of the ranker's row.
         learning_rate: Of the ranker; chosen, or its own default, where left out.
@@ -105,7 +105,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         *,
         click_model: ClickModel | PathLike | None = None,
         clip: str | float | None = None,
-        recipe: str = TUNING,
+        tuning: str = TUNING,
         scaling: str | None = None,
         learning_rate: float | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -115,7 +115,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
         self.ranker = ranker
         self.click_model = click_model
         self.clip = clip
-        self.recipe = recipe
+        self.tuning = tuning
         self.scaling = scaling
         self.learning_rate = learning_rate
         self.settings = settings
@@ -158,7 +158,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
             estimators=[self.estimator],
             seeds=[int(self.random_state)],
             clip=self.clip,
-            recipe=self.recipe,
+            tuning=self.tuning,
             scaling=self.scaling,
             rates=None if rate is None else [float(rate)],
         )
@@ -221,7 +221,7 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
             )
         columns = (qid, position, impressions, doc)
         data, counts = self._rows(X, clicks, *columns, reset=False)
-        known = set(self.ranker_.learnt_from)
+        known = set(self.ranker_.training_queries)
         seen = sum(str(name) in known for name in data.query_ids)
         if seen:
             warn(

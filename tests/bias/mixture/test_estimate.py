@@ -26,12 +26,12 @@ def fitted(
     rows: ClickRows,
     features: Matrix | None = None,
     *,
-    least_clicks: float = 200,
+    min_clicks: float = 200,
     most_levels: int = 7,
     first: Mixture | None = None,
     seed: int = 0,
 ) -> Mixture:
-    settings, rng = EstimationSettings(least_clicks=least_clicks), np.random.default_rng
+    settings, rng = EstimationSettings(min_clicks=min_clicks), np.random.default_rng
     return fit_mixture(
         rows, features, settings, rng(seed), first, most_levels=most_levels
     )
@@ -95,9 +95,9 @@ def test_a_resample_is_fitted_as_if_it_were_fitted_afresh(draw_log: DrawLog) -> 
     """Other clicks of the same users, from where the first fit ended, in its pools."""
     first_rows, relevance = draw_log(PLUS, MINUS, queries=150, seed=1)
     rows, _ = draw_log(PLUS, MINUS, queries=150, seed=2)
-    first = fitted(first_rows, telling(relevance), least_clicks=50)
+    first = fitted(first_rows, telling(relevance), min_clicks=50)
     found = fitted(rows, telling(relevance), first=first)
-    afresh = fitted(rows, telling(relevance), least_clicks=50)
+    afresh = fitted(rows, telling(relevance), min_clicks=50)
     assert found.pools is first.pools
     moved = click_model_error(first.click_model, afresh.click_model, np.ones(4)).error
     assert (
@@ -109,7 +109,7 @@ def test_a_resample_is_fitted_as_if_it_were_fitted_afresh(draw_log: DrawLog) -> 
 def test_ranks_of_a_pool_have_its_values(draw_log: DrawLog) -> None:
     rows, _ = draw_log(PLUS, MINUS, impressions=20)
     clicks = np.bincount(rows.rank, rows.clicks)[1:]
-    found = fitted(rows, least_clicks=float(clicks[2]) + 1)
+    found = fitted(rows, min_clicks=float(clicks[2]) + 1)
     assert found.pools.ranks.names == ("1", "2", "3-4")
     assert found.click_model.depth == 4
     assert found.click_model.alpha[2] == found.click_model.alpha[3]
@@ -135,7 +135,7 @@ def test_queries_in_between_that_were_never_seen_do_no_harm(draw_log: DrawLog) -
     rows, relevance = draw_log(PLUS, MINUS, queries=12, impressions=60)
     sparse = replace(rows, query_of_doc=rows.query_of_doc * 500, sessions=np.ones(5501))
     for seed in range(3):
-        found = fitted(sparse, telling(relevance), least_clicks=20, seed=seed)
+        found = fitted(sparse, telling(relevance), min_clicks=20, seed=seed)
         query, half = found.population.query, found.population.half
         assert len(set(query.tolist())) == 12
         assert len(set(query[half == 1].tolist())) == 6
@@ -147,7 +147,7 @@ def test_nothing_is_ever_nan(draw_log: DrawLog) -> None:
     constant = np.zeros((len(relevance), 3), dtype=np.float32)
     for features in (constant, telling(relevance)):
         for least in (0, 20):
-            found = fitted(rows, features, least_clicks=least)
+            found = fitted(rows, features, min_clicks=least)
             assert np.all(np.isfinite(found.click_model.alpha))
             assert np.all(np.isfinite(found.click_model.beta))
             assert np.isfinite(found.about["feature_correlation"])
@@ -179,7 +179,7 @@ REFUSED: list[tuple[ClickRows, str]] = [
     (few_rows(clicks=np.zeros(80)), "hold no clicks"),
     (few_rows(clicks=np.full(80, 300.0)), "every impression was clicked"),
     (few_rows(rank=np.full(80, 3)), "all impressions are at rank 3"),
-    (few_rows(clicks=np.r_[np.ones(60), np.zeros(20)]), r"60 clicks .*--least-clicks"),
+    (few_rows(clicks=np.r_[np.ones(60), np.zeros(20)]), r"60 clicks .*--min-clicks"),
     (few_rows(query=np.zeros(80, int)), "of 1 queries; .* 10 or more"),
     (few_rows(query=np.arange(80) % 9), "of 9 queries"),
     (few_rows(), r"80 documents 80 .* 3 times or more and 0 .*\(--data\)"),

@@ -22,8 +22,8 @@ PLUS, MINUS = [0.8, 0.6, 0.5, 0.4], [0.4, 0.2, 0.1, 0.06]
 TRUTH = TrustModel.from_zeta(PLUS, MINUS)
 
 
-def fitted(rows: ClickRows, least_clicks: float = 200) -> Mixture:
-    settings, rng = EstimationSettings(least_clicks=least_clicks), np.random.default_rng
+def fitted(rows: ClickRows, min_clicks: float = 200) -> Mixture:
+    settings, rng = EstimationSettings(min_clicks=min_clicks), np.random.default_rng
     return fit_interventions(rows, None, settings, rng(0), most_levels=7)
 
 
@@ -97,7 +97,7 @@ def test_what_no_method_can_use_is_rejected_here_too() -> None:
     with pytest.raises(DataError, match="hold no clicks"):
         fitted(replace(rows, clicks=0 * rows.clicks))
     with pytest.raises(DataError, match="too few to tell ranks apart"):
-        fitted(rows, least_clicks=1e6)
+        fitted(rows, min_clicks=1e6)
 
 
 def test_a_rank_that_few_moved_documents_reached_is_pooled(draw_log: DrawLog) -> None:

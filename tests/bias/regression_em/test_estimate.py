@@ -191,13 +191,15 @@ def test_held_out_clicks_choose_an_epoch_from_rest_on() -> None:
     ]
     # What each epoch from rest on is worth, one by one.
     stack, taken = epochs_of(features, run, RESTS)
-    judge = HeldOut(Validation(features, held.targets[0](seen[0]), held.offsets), "cpu")
-    worth = [judge.value(0, stack.trainer.networks().scores(features)[0])]
+    evaluator = HeldOut(
+        Validation(features, held.targets[0](seen[0]), held.offsets), "cpu"
+    )
+    worth = [evaluator.value(0, stack.trainer.networks().scores(features)[0])]
     for epoch in range(taken, LEARNED.epochs):
         stack.trainer.epoch(epoch)
-        worth.append(judge.value(0, stack.trainer.networks().scores(features)[0]))
-    assert found.fitted.chosen_at == taken + int(np.argmax(worth))
-    kept = judge.value(0, found.fitted.kept.predict(features))
+        worth.append(evaluator.value(0, stack.trainer.networks().scores(features)[0]))
+    assert found.fitted.best_length == taken + int(np.argmax(worth))
+    kept = evaluator.value(0, found.fitted.kept.predict(features))
     assert kept == pytest.approx(max(worth))
 
 
@@ -209,7 +211,7 @@ def test_a_run_that_never_rests_is_judged_at_its_last_epoch_alone() -> None:
     found, other = fit(features, runs, RESTLESS, SMALL, train_on=True, held_out=held)
     assert found.fitted is not None
     assert other.fitted is not None
-    assert (found.fitted.chosen_at, other.fitted.chosen_at) == (SMALL.epochs, None)
+    assert (found.fitted.best_length, other.fitted.best_length) == (SMALL.epochs, None)
     assert [click_model.alpha.tolist() for click_model in seen] == [
         found.click_model.alpha.tolist()
     ]

@@ -272,7 +272,7 @@ def test_the_row_of_the_table_makes_the_paper_s_users() -> None:
 
 
 def test_how_a_model_was_estimated_goes_through_plain_data() -> None:
-    how = EstimatedBy("a method", features=True, least_clicks=50.0)
+    how = EstimatedBy("a method", features=True, min_clicks=50.0)
     model = TrustModel.from_zeta([0.9, 0.4], [0.6, 0.1], estimated=how)
     again = TrustModel.from_dict(model.to_dict())
     assert again.estimated == how

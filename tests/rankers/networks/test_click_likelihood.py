@@ -13,7 +13,7 @@ from affinerank.rankers import Fitted, Validation
 from affinerank.rankers.likelihood import mean_score
 from affinerank.rankers.networks.batches import RaggedLists
 from affinerank.rankers.networks.click_likelihood import ClickBatch, click_loss
-from affinerank.rankers.networks.held_out import judge_of
+from affinerank.rankers.networks.held_out import evaluator_of
 from affinerank.rankers.networks.model import Networks
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.networks.training import NetworkTrainer, fit_networks
@@ -162,10 +162,10 @@ def test_a_network_explains_clicks_on_other_queries_better_than_the_mean() -> No
     others, theirs = simulated(20, seed=1)
     settings = replace(SMALL, epochs=10)
     (fitted,) = fit_networks(features, targets, OFFSETS, seeds=[0], settings=settings)
-    judge = judge_of(Validation(others, theirs, OFFSETS), "cpu")
-    mean = judge.value(0, np.full(400, mean_score(targets)[0]))
-    truth = judge.value(0, expit_inverse(others))
-    found = judge.value(0, scores_of(fitted, others))
+    evaluator = evaluator_of(Validation(others, theirs, OFFSETS), "cpu")
+    mean = evaluator.value(0, np.full(400, mean_score(targets)[0]))
+    truth = evaluator.value(0, expit_inverse(others))
+    found = evaluator.value(0, scores_of(fitted, others))
     assert truth - mean > 0.01
     assert found > mean + 0.8 * (truth - mean)
 
@@ -183,11 +183,11 @@ def test_held_out_clicks_choose_the_epoch() -> None:
     (fitted,) = fit_networks(
         features, targets, OFFSETS, seeds=[0], settings=settings, validation=held
     )
-    n = fitted.chosen_at
+    n = fitted.best_length
     assert n is not None
     assert len(fitted.trace) == fitted.report["epochs"] == n + 4
     assert fitted.trace[n - 1] == max(fitted.trace)
-    value = judge_of(held, "cpu").value(0, scores_of(fitted, others))
+    value = evaluator_of(held, "cpu").value(0, scores_of(fitted, others))
     assert value == pytest.approx(fitted.trace[n - 1], rel=1e-5)
 
 
@@ -217,7 +217,7 @@ def test_lengths_are_the_epochs_of_each_network() -> None:
     for i, n in enumerate(lengths):
         asked = replace(SMALL, epochs=n)
         whole = fit_networks(features, targets, OFFSETS, seeds=[4, 5], settings=asked)
-        assert planned[i].chosen_at == n
+        assert planned[i].best_length == n
         assert list(planned[i].trace) == []
         assert planned[i].report["epochs"] == 3  # none is trained further
         kept, expected = planned[i].kept, whole[i].model

@@ -109,7 +109,7 @@ def test_networks_learn_an_order() -> None:
     assert fitted.report["last_loss"] < fitted.report["first_loss"]
     assert fitted.report["epochs"] == 15
     assert fitted.chosen is None
-    assert fitted.chosen_at is None
+    assert fitted.best_length is None
 
 
 def test_negative_weights_are_learnt_like_their_shifted_selves() -> None:
@@ -298,7 +298,7 @@ def test_an_interrupted_training_ends_with_the_same_weights(
     assert_same([again, undisturbed])
     for one, other in zip(again, undisturbed, strict=True):
         assert one.report == other.report
-        assert one.chosen_at == other.chosen_at
+        assert one.best_length == other.best_length
         features = problem()[0]
         np.testing.assert_array_equal(
             one.kept.predict(features), other.kept.predict(features)
@@ -350,11 +350,11 @@ def held_out(networks: int = 2, queries: int = 30) -> Validation:
 def test_the_held_out_value_is_the_written_out_sum() -> None:
     validation = held_out(networks=3)
     scores = start([0, 1, 2]).scores(validation.features)
-    judge = HeldOut(validation, "cpu")
+    evaluator = HeldOut(validation, "cpu")
     expected = dcg_of(validation, scores)
-    found = judge.judge(torch.from_numpy(scores))
+    found = evaluator.evaluator(torch.from_numpy(scores))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert judge.value(1, scores[1]) == pytest.approx(expected[1])
+    assert evaluator.value(1, scores[1]) == pytest.approx(expected[1])
 
 
 @pytest.mark.parametrize("patience", [None, 2])
@@ -378,7 +378,7 @@ def test_held_out_weights_choose_an_epoch_of_each_network(
                 if value > best[i]:
                     best[i], chosen[i] = value, epoch + 1
                     scores[i] = now.scores(features)[i]
-    assert [one.chosen_at for one in fitted] == chosen.tolist()
+    assert [one.best_length for one in fitted] == chosen.tolist()
     np.testing.assert_array_equal(scores_of(fitted, features), scores)
     last = predict_all([one.model for one in fitted], features)
     np.testing.assert_array_equal(last, trainer.networks().scores(features))
@@ -392,8 +392,8 @@ def test_held_out_weights_choose_an_epoch_of_each_network(
 
 def test_validation_does_not_change_what_is_trained() -> None:
     _, targets, _ = problem()
-    judged = fit(targets, [0, 1], validation=held_out())
-    assert_same([judged, fit(targets, [0, 1])])
+    evaluated = fit(targets, [0, 1], validation=held_out())
+    assert_same([evaluated, fit(targets, [0, 1])])
 
 
 def test_early_stopping_of_a_network_does_not_depend_on_its_neighbours() -> None:
@@ -428,8 +428,8 @@ def test_validation_does_not_move_with_the_gauge_where_lists_were_cut() -> None:
 
     def gap(weights: np.ndarray) -> float:
         moved = replace(held, targets=replace(learnt, weights=weights))
-        judge = HeldOut(moved, "cpu")
-        return judge.value(0, scores[0]) - judge.value(0, scores[1])
+        evaluator = HeldOut(moved, "cpu")
+        return evaluator.value(0, scores[0]) - evaluator.value(0, scores[1])
 
     weights = learnt.weights
     assert gap(2.0 * weights - 5.0) == pytest.approx(2.0 * gap(weights), rel=1e-4)
@@ -573,8 +573,8 @@ def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
 def test_held_out_queries_are_worth_on_cuda_what_they_are_worth_off_it() -> None:
     validation = held_out(networks=3)
     scores = torch.from_numpy(start([0, 1, 2]).scores(validation.features)).float()
-    expected = HeldOut(validation, "cpu").judge(scores)
-    found = HeldOut(validation, "cuda").judge(scores.cuda())
+    expected = HeldOut(validation, "cpu").evaluator(scores)
+    found = HeldOut(validation, "cuda").evaluator(scores.cuda())
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-5, atol=0)
 
 

@@ -15,7 +15,7 @@ from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.evaluation.metrics import Metric
 from affinerank.rankers import Fitted, Ranker, Targets, Validation
 from affinerank.rankers.loading import load_ranker
-from affinerank.rankers.networks.held_out import HeldOut, judge_of
+from affinerank.rankers.networks.held_out import HeldOut, evaluator_of
 from affinerank.rankers.targets import ClickTargets
 from affinerank.rankers.trees.lightgbm import (
     ROW,
@@ -209,19 +209,19 @@ def test_early_stopping_keeps_the_trees_that_held_out_weights_like_best() -> Non
     held = Validation(FEATURES, targets(WEIGHTS + RNG.normal(size=400), known), OFFSETS)
     patient = replace(SMALL, trees=60, patience=5)
     trees = fitted(settings=patient, validation=held)
-    n = trees.chosen_at
+    n = trees.best_length
     assert n is not None
     assert n == trees.report["trees"]
     assert lgb.Booster(model_str=text_of(trees.chosen)).num_trees() == n
     assert lgb.Booster(model_str=text_of(trees.model)).num_trees() == n + 5
-    judge = HeldOut(held, "cpu")
-    best = judge.value(0, scores_of(trees))
+    evaluator = HeldOut(held, "cpu")
+    best = evaluator.value(0, scores_of(trees))
     assert best == pytest.approx(trees.report["best_held_out"])
     assert trees.trace[n - 1] == max(trees.trace) == trees.report["best_held_out"]
     assert len(trees.trace) == n + 5
     for fewer in range(1, n):
         part = fitted(settings=replace(SMALL, trees=fewer))
-        assert judge.value(0, scores_of(part)) < best
+        assert evaluator.value(0, scores_of(part)) < best
     whole = fitted(settings=replace(SMALL, trees=n))
     np.testing.assert_array_equal(scores_of(whole), scores_of(trees))
 
@@ -232,7 +232,7 @@ def test_without_patience_all_trees_are_trained_and_the_best_is_still_chosen() -
     trees = fitted(settings=long, validation=held)
     assert text_of(trees.model) == text_of(fitted(settings=long).model)
     stopped = fitted(settings=replace(long, patience=39), validation=held)
-    assert trees.chosen_at == stopped.chosen_at
+    assert trees.best_length == stopped.best_length
     assert text_of(trees.chosen) == text_of(stopped.chosen)
 
 
@@ -252,7 +252,7 @@ def test_lengths_are_the_trees_of_each_ranker() -> None:
     for i, n in enumerate([2, 7]):
         asked = replace(SMALL, trees=n)
         alone = fitted(targets(both.weights[i]), settings=asked)
-        assert (planned[i].chosen_at, planned[i].trace) == (n, [])
+        assert (planned[i].best_length, planned[i].trace) == (n, [])
         assert planned[i].report["trees"] == n
         assert planned[i].chosen == planned[i].model == alone.model
 
@@ -379,13 +379,15 @@ def test_clicks_stop_where_held_out_clicks_are_likeliest() -> None:
     held = Validation(FEATURES, clicks(3, seed=1), OFFSETS)
     patient = replace(SMALL, trees=60, patience=5)
     trees = fitted(clicks(3), settings=patient, validation=held)
-    judge, n = judge_of(held, "cpu"), trees.chosen_at
+    evaluator, n = evaluator_of(held, "cpu"), trees.best_length
     assert n is not None
     assert lgb.Booster(model_str=text_of(trees.model)).num_trees() == n + 5
-    assert judge.value(0, scores_of(trees)) == pytest.approx(trees.trace[n - 1])
+    assert evaluator.value(0, scores_of(trees)) == pytest.approx(trees.trace[n - 1])
     for other in (1, n - 1, n + 1, n + 4):
         part = fitted(clicks(3), lengths=[other])
-        assert judge.value(0, scores_of(part)) < judge.value(0, scores_of(trees))
+        assert evaluator.value(0, scores_of(part)) < evaluator.value(
+            0, scores_of(trees)
+        )
 
 
 def test_nothing_about_documents_that_were_never_shown_matters() -> None:

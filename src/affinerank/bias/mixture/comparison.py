@@ -188,18 +188,18 @@ def test_for_trust(table: Sequence[Compared]) -> TrustTest | None:
 
 
 def hold_against_log(
-    rows: ClickRows, click_model: ClickModel, least_clicks: float, rng: Rng
+    rows: ClickRows, click_model: ClickModel, min_clicks: float, rng: Rng
 ) -> Doubt | None:
     """Compare given users with users estimated from the log, on held-out sessions.
 
     ``None`` where the log cannot say: too few clicks, or users known up to a gauge that
     nobody states.
     """
-    ranks = pool_ranks(rows, least_clicks)
+    ranks = pool_ranks(rows, min_clicks)
     if click_model.span is None or ranks.n_pools < 2 or not rows.clicks.sum() > 0:
         return None
     alpha, beta = click_model.at(rows)
-    cells = pool_cells(rows, ranks, least_clicks)
+    cells = pool_cells(rows, ranks, min_clicks)
     pool, n_cells = cells.of(rows), len(cells.rank_of)
     low, high = (
         np.bincount(pool, rows.impressions * (alpha * g + beta), n_cells)

@@ -32,7 +32,7 @@ from affinerank.bias.mixture.precision import (
 )
 from affinerank.bias.mixture.search import aligned_fit, find_levels
 from affinerank.bias.pooling import Cells, pool_cells, pool_ranks
-from affinerank.bias.requirements import DRAWS, LEAST_DOCUMENTS, require_estimable
+from affinerank.bias.requirements import DRAWS, MIN_DOCUMENTS, require_estimable
 from affinerank.clicks.models.browsing import BrowsingModel
 from affinerank.clicks.models.by_segment import SegmentedModel
 from affinerank.clicks.models.trust import TrustModel
@@ -119,12 +119,12 @@ def fit_mixture(
     pools = first.pools if first else pools_of(rows, settings)
     require_estimable(rows, pools.ranks)
     population = population_of(rows, pools).halved(rng)
-    enough = max(population.n_repeated, population.moved.sum()) >= LEAST_DOCUMENTS
+    enough = max(population.n_repeated, population.moved.sum()) >= MIN_DOCUMENTS
     if features is None and not enough:
         raise DataError(
             f"{_shown(population)}, so clicks alone cannot separate bias from "
             "relevance; give features (--data), a longer log, or swap documents (at "
-            f"least {LEAST_DOCUMENTS} of one or the other)"
+            f"least {MIN_DOCUMENTS} of one or the other)"
         )
     # Fit two levels to clicks alone: rough, and enough to correct clicks.
     # Resamples are fitted to say how much fits vary: their last digits do not matter.
@@ -144,7 +144,7 @@ def fit_mixture(
         fit = aligned_fit(population, first.fit.levels, polish=polish)
         return Mixture(rows, pools, population, fit, first.differ, about)
     # More than two levels are known by documents that were shown again and again.
-    most_levels = most_levels if population.n_repeated >= LEAST_DOCUMENTS else 2
+    most_levels = most_levels if population.n_repeated >= MIN_DOCUMENTS else 2
     # Choose the number of levels on half of the queries, by the other half.
     n_queries = int(population.query.max()) + 1
     learnt, held = (_some(half, n_queries, rng) for half in population.halves())
@@ -154,9 +154,9 @@ def fit_mixture(
 
 def pools_of(rows: ClickRows, settings: EstimationSettings) -> Cells:
     """Pool ranks with few clicks, and contexts where they count."""
-    ranks = pool_ranks(rows, settings.least_clicks)
+    ranks = pool_ranks(rows, settings.min_clicks)
     kept = rows if settings.segment else replace(rows, segments=(), segment=None)
-    return pool_cells(kept, ranks, settings.least_clicks, context=settings.context)
+    return pool_cells(kept, ranks, settings.min_clicks, context=settings.context)
 
 
 def _some(docs: MixtureDocuments, n_queries: int, rng: Rng) -> MixtureDocuments:

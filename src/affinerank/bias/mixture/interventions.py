@@ -43,7 +43,7 @@ def fit_interventions(
         rng: Halves the queries, and draws where there is more than enough.
         most_levels: Levels at most.
     """
-    require_connected(overlap_of(rows, pool_ranks(rows, settings.least_clicks)))
+    require_connected(overlap_of(rows, pool_ranks(rows, settings.min_clicks)))
     moved = moved_rows(rows)
     cells = pools_of(moved, settings)
     require_estimable(moved, cells.ranks, "the documents shown at several ranks")

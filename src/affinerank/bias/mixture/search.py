@@ -63,7 +63,7 @@ def choose_levels(
     """
     few, few_held = seen.thinned(FEW, rng), held.thinned(FEW, rng)
     best = aligned_fit(few, first_guess(few)).levels
-    judged = query_likelihood(few_held, best)
+    evaluated = query_likelihood(few_held, best)
     for n_levels in range(3, most + 1):
         # One more level: where it is missed most, or all of them evenly spread.
         starts = [added_level(few, best), first_guess(few, n_levels=n_levels)]
@@ -71,9 +71,9 @@ def choose_levels(
         grown = max(fits, key=lambda fit: fit.objective).levels
         # Keep it if it predicts the other queries clearly better.
         values = query_likelihood(few_held, grown)
-        if not _clearly_above(values, judged):
+        if not _clearly_above(values, evaluated):
             break
-        best, judged = grown, values
+        best, evaluated = grown, values
     return best
 
 

@@ -132,8 +132,8 @@ def fit_em(
     if held_out is not None:  # of no network users are known yet
         unknown = np.full((len(runs), len(held_out.features)), np.nan)
         targets = Targets(unknown, np.ones(unknown.shape, dtype=bool))
-        judge = Validation(held_out.features, targets, held_out.offsets)
-        best = Best(stack.trainer, judge)
+        evaluator = Validation(held_out.features, targets, held_out.offsets)
+        best = Best(stack.trainer, evaluator)
     for epoch in range(1, shape.epochs + 1):
         progress("estimating", epoch - 1, shape.epochs)
         found = stack.epoch(epoch - 1)
@@ -152,7 +152,7 @@ def fit_em(
         chosen = stack.trainer.networks(best.flat).apart()
         for i, at in enumerate(best.at.tolist()):
             if at:
-                fitted[i] = replace(fitted[i], chosen=chosen[i], chosen_at=at)
+                fitted[i] = replace(fitted[i], chosen=chosen[i], best_length=at)
     fits = [fit_of(stack, i, one) for i, one in enumerate(fitted)]
     _advise(fits, em)
     return fits

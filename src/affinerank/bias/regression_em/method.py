@@ -21,7 +21,7 @@ def _row(name: str, title: str, activation: str, parameters: str = "two") -> Met
     def fit(
         rows: ClickRows, features: Any, settings: EstimationSettings, progress: Progress
     ) -> Estimate:
-        require_estimable(rows, pool_ranks(rows, settings.least_clicks))
+        require_estimable(rows, pool_ranks(rows, settings.min_clicks))
         found: list[Estimate] = fit_many([rows], features, [settings], progress)
         return found[0]
 

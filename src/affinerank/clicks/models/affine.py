@@ -36,12 +36,12 @@ class EstimatedBy:
     Attributes:
         method: Of ``METHODS``.
         features: Whether features took part.
-        least_clicks: Ranks with fewer were pooled with the next.
+        min_clicks: Ranks with fewer were pooled with the next.
     """
 
     method: str
     features: bool = False
-    least_clicks: float = 200.0
+    min_clicks: float = 200.0
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
@@ -225,7 +225,7 @@ class AffineModel(BaseClickModel):
 
     def _within_limits(self) -> Self:
         """Return a model from a file, unless it is too deep or divides too far."""
-        least, size = limits.LEAST_ALPHA, np.abs(self.alpha)
+        least, size = limits.MIN_ALPHA, np.abs(self.alpha)
         right = (size == 0) | ((size >= least) & (size <= 1 / least))
         rule = f"0, or from {least:g} to {1 / least:g}"
         _require("alpha", self.alpha, right, rule)
@@ -265,7 +265,7 @@ def _estimated(about: Mapping[str, Any]) -> EstimatedBy | None:
     return EstimatedBy(
         method=str(estimated["method"]),
         features=bool(estimated["features"]),
-        least_clicks=float(estimated["least_clicks"]),
+        min_clicks=float(estimated["min_clicks"]),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from affinerank.rankers.likelihood import LEAST_RATE
+from affinerank.rankers.likelihood import MIN_RATE
 from affinerank.rankers.networks.batches import RaggedLists
 from affinerank.rankers.targets import ClickTargets
 
@@ -65,7 +65,7 @@ def click_loss(scores: Tensor, batch: ClickBatch) -> Tensor:
     """Return the negative log-likelihood of each network, times its scale, ``[n]``."""
     impressions, clicks, alpha, beta = batch.values
     relevance = torch.sigmoid(scores)[..., None]
-    rate = (alpha * relevance + beta).clamp(LEAST_RATE, 1.0 - LEAST_RATE)
+    rate = (alpha * relevance + beta).clamp(MIN_RATE, 1.0 - MIN_RATE)
     likelihood = clicks * torch.log(rate) + (impressions - clicks) * torch.log1p(-rate)
     total: Tensor = likelihood.sum(dim=(1, 2))
     return -total * batch.scale

@@ -48,7 +48,7 @@ class HeldOut:
         device = self.lists.offsets.device
         return tuple(torch.from_numpy(array).to(device) for array in arrays)
 
-    def judge(self, scores: Tensor, first: int = 0) -> Tensor:
+    def evaluator(self, scores: Tensor, first: int = 0) -> Tensor:
         """Judge ``scores [n, n_docs]`` by the weights of rankers ``first`` on: ``[n]``.
 
         Documents that are not known go last: ranked among the others, they would count
@@ -70,7 +70,7 @@ class HeldOut:
 
     def value(self, i: int, scores: Floats) -> float:
         """Judge ``scores [n_docs]`` by the weights of ranker ``i``."""
-        return self.judge(torch.from_numpy(scores)[None], i).item()
+        return self.evaluator(torch.from_numpy(scores)[None], i).item()
 
 
 class HeldOutClicks(HeldOut):
@@ -81,14 +81,14 @@ class HeldOutClicks(HeldOut):
         lists = RaggedLists.of(np.diff(validation.offsets), device)
         self.batch = ClickBatch.of(clicks, lists)
 
-    def judge(self, scores: Tensor, first: int = 0) -> Tensor:
+    def evaluator(self, scores: Tensor, first: int = 0) -> Tensor:
         """Judge ``scores [n, n_docs]``, of rankers ``first`` on: ``[n]``."""
         some = self.batch.part(slice(first, first + len(scores)))
         shown = some.values[0].sum(dim=(1, 2), dtype=torch.float64)
         return -click_loss(scores.float(), some).double() / shown.clamp(min=1.0)
 
 
-def judge_of(validation: Validation, device: torch.device | str) -> HeldOut:
+def evaluator_of(validation: Validation, device: torch.device | str) -> HeldOut:
     """Return the judge of what rankers learn: weights, or clicks themselves."""
     clicks = isinstance(validation.targets, ClickTargets)
     return (HeldOutClicks if clicks else HeldOut)(validation, device)
@@ -111,7 +111,7 @@ class Best:
         n, device = len(trainer.seeds), trainer.device
         self.trainer = trainer
         self.features = on_device(validation.features, device).to(trainer.kind)
-        self.held: Any = judge_of(validation, device)
+        self.held: Any = evaluator_of(validation, device)
         self.flat = trainer.flat.clone()
         self.values = torch.full((n,), -math.inf, dtype=torch.float64, device=device)
         self.at = torch.zeros(n, dtype=torch.int64, device=device)
@@ -120,7 +120,7 @@ class Best:
     def look(self, epoch: int) -> bool:
         """Judge the networks after an epoch; return whether all patience is spent."""
         patience = self.trainer.settings.patience or math.inf
-        values = self.now = self._judged()
+        values = self.now = self._evaluated()
         waits = (epoch - 1 - self.at < patience) | (self.at == 0)
         better = (values > self.values) & waits
         self.flat[better] = self.trainer.flat[better]
@@ -128,14 +128,14 @@ class Best:
         self.at[better] = epoch
         return bool((epoch - self.at >= patience).all())
 
-    def _judged(self) -> Tensor:
+    def _evaluated(self) -> Tensor:
         """Judge the networks as they are now, ``[n]``, some at a time."""
         at_once = max(1, SCORES_AT_ONCE // max(len(self.features), 1))
         parameters = self.trainer.parameters()
         values = []
         for first in range(0, len(self.values), at_once):
             some = [p[first : first + at_once] for p in parameters]
-            values.append(self.held.judge(score_blocks(some, self.features), first))
+            values.append(self.held.evaluator(score_blocks(some, self.features), first))
         return torch.cat(values)
 
 

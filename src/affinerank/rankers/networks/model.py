@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from affinerank.export.onnx import Graph
 
 DOCS_AT_ONCE = 16_384  # of one network; with the next, bounds the memory of scoring
-LEAST_AT_ONCE = 2048
+MIN_AT_ONCE = 2048
 TENSORS = "model.safetensors"
 
 
@@ -167,7 +167,7 @@ def forward(
 def score_blocks(parameters: Sequence[Tensor], features: Tensor) -> Tensor:
     """Score ``features`` without dropout, ``[n, n_docs]``, in bounded memory."""
     first = parameters[0]
-    at_once = max(LEAST_AT_ONCE, DOCS_AT_ONCE // len(first))
+    at_once = max(MIN_AT_ONCE, DOCS_AT_ONCE // len(first))
     with torch.no_grad():
         blocks = [
             forward(parameters, block.to(first.device, first.dtype))

@@ -44,7 +44,7 @@ class BoostedSettings:
     leaves: int = 15
     learning_rate: float = 0.1
     truncation: int = 30
-    least_documents: float = 20
+    min_documents: float = 20
     bins: int = 63
     feature_share: float = 1.0
     patience: int | None = None
@@ -56,7 +56,7 @@ class BoostedSettings:
         least |= {"threads": 0, "bins": 2}
         most = {"trees": limits.MODEL_TREES, "leaves": limits.MODEL_LEAVES}
         most |= {"bins": limits.MODEL_BINS, "threads": limits.THREADS}
-        positive = ("learning_rate", "least_documents")
+        positive = ("learning_rate", "min_documents")
         require_at_least(self, least=least, most=most, positive=positive)
         if not 0 < self.feature_share <= 1:
             raise ConfigError(
@@ -92,7 +92,7 @@ class Job:
     Attributes:
         task: What it is one of.
         lesson: What it learns.
-        judge: What scores are worth to held-out queries, if there are any.
+        evaluator: What scores are worth to held-out queries, if there are any.
         seed: Its own.
         trees: Most of them; where lengths are planned, it is chosen there.
         done: Trees of the rankers before.
@@ -101,7 +101,7 @@ class Job:
 
     task: Task
     lesson: Lesson
-    judge: Callable[[Floats], float] | None
+    evaluator: Callable[[Floats], float] | None
     seed: int
     trees: int
     done: int
@@ -131,7 +131,7 @@ class Job:
             raise DataError(
                 f"{self.lesson.known.sum()} documents are known, too few or too much "
                 "alike to split into leaves of "
-                f"{self.task.settings.least_documents:g} (least_documents)"
+                f"{self.task.settings.min_documents:g} (min_documents)"
             )
 
 
@@ -142,12 +142,12 @@ def jobs(task: Task, *, native: bool | None, position: bool) -> Iterator[Job]:
     trees = task.lengths or [task.settings.trees] * len(task.seeds)
     given = (task.targets, task.offsets, task.settings.truncation)
     for i, lesson in enumerate(lessons(*given, native=native, position=position)):
-        judge = None
+        evaluator = None
         if task.validation is not None:
             value = value_of_scores(task.validation, i)
-            judge = partial(_value_from_start, value, lesson.start)
+            evaluator = partial(_value_from_start, value, lesson.start)
         own = (task.seeds[i], trees[i], sum(trees[:i]), sum(trees))
-        yield Job(task, lesson, judge, *own)
+        yield Job(task, lesson, evaluator, *own)
 
 
 def _value_from_start(

@@ -43,7 +43,7 @@ class TreeSettings(BoostedSettings):
         leaves: Most leaves of a tree.
         learning_rate: How much each tree counts.
         truncation: A pair of documents counts where one has a rank up to this.
-        least_documents: Of a leaf.
+        min_documents: Of a leaf.
         bins: Most values of a feature that are told apart.
         feature_share: Share of the features that each tree may use, drawn by the seed;
             at 1 nothing is drawn, and seeds make no difference.
@@ -66,7 +66,7 @@ class TreeSettings(BoostedSettings):
     PASSED: ClassVar[Mapping[str, parameters.Rule]] = parameters.LIGHTGBM
     OURS: ClassVar[Mapping[str, str]] = parameters.LIGHTGBM_OURS
 
-    least_documents: int = 20
+    min_documents: int = 20
     objective: str = "auto"
     position: bool = False
     monotone: str = ""
@@ -74,7 +74,7 @@ class TreeSettings(BoostedSettings):
 
     def __post_init__(self) -> None:
         """Reject what cannot be trained."""
-        require_at_least(self, least={"least_documents": 1})
+        require_at_least(self, least={"min_documents": 1})
         BoostedSettings.__post_init__(self)
         if self.objective not in OBJECTIVES:
             known = " or ".join(OBJECTIVES)
@@ -188,7 +188,7 @@ def _trained(binned: Sequence[Any], job: Job) -> Fitted:
     data, *held_out = binned
     for name, content in job.lesson.fields.items():
         data.construct().set_field(name, content)
-    settings, judge = job.task.settings, job.judge
+    settings, evaluator = job.task.settings, job.evaluator
     values: dict[str, dict[str, list[float]]] = {}
     callbacks = [lambda env: job.tell(env.iteration + 1), lgb.record_evaluation(values)]
     if settings.patience is not None:
@@ -200,7 +200,7 @@ def _trained(binned: Sequence[Any], job: Job) -> Fitted:
             "metric": "none",
             "num_leaves": settings.leaves,
             "learning_rate": settings.learning_rate,
-            "min_data_in_leaf": settings.least_documents,
+            "min_data_in_leaf": settings.min_documents,
             "feature_fraction": settings.feature_share,
             "feature_fraction_seed": job.seed,
             **_passed(settings, job.seed),
@@ -209,7 +209,7 @@ def _trained(binned: Sequence[Any], job: Job) -> Fitted:
         num_boost_round=job.trees,
         valid_sets=held_out,
         valid_names=["held out"] * len(held_out),
-        feval=(lambda s, _: ("worth", judge(s), True)) if judge else None,
+        feval=(lambda s, _: ("worth", evaluator(s), True)) if evaluator else None,
         callbacks=callbacks,
         keep_training_booster=True,  # with the trees after the best one
     )
@@ -219,7 +219,7 @@ def _trained(binned: Sequence[Any], job: Job) -> Fitted:
     def upto(trees: int) -> TreeModel:
         return TreeModel(booster.model_to_string(num_iteration=trees))
 
-    trace = values["held out"]["worth"] if judge else []
+    trace = values["held out"]["worth"] if evaluator else []
     return job.fitted(upto, booster.current_iteration(), trace)
 
 

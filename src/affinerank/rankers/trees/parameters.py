@@ -68,7 +68,7 @@ LIGHTGBM: Mapping[str, Rule] = {
 }
 LIGHTGBM_OURS: Mapping[str, str] = _renamed(
     "num_leaves=leaves num_iterations=trees n_estimators=trees max_bin=bins "
-    "min_data_in_leaf=least_documents min_child_samples=least_documents "
+    "min_data_in_leaf=min_documents min_child_samples=min_documents "
     "feature_fraction=feature_share colsample_bytree=feature_share "
     "lambdarank_truncation_level=truncation num_threads=threads "
     "reg_alpha=lambda_l1 reg_lambda=lambda_l2 min_split_gain=min_gain_to_split "

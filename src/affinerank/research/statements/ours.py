@@ -21,11 +21,11 @@ from affinerank.estimators import bayes_ips, direct, ips
 from affinerank.research.curves import Panel, Summary, mean_of_known
 from affinerank.research.results import Result
 from affinerank.research.statements.paper import (
+    Evaluated,
     Finding,
-    Judged,
     Statement,
     as_in_the_paper,
-    judge,
+    evaluator,
 )
 from affinerank.research.worlds import PRODUCTION, TRUE
 from affinerank.support.arrays import Floats
@@ -38,9 +38,9 @@ LEARNT = (BASELINE, ips.ROW.name, bayes_ips.ROW.name, CORRECTION, CLIPPED)
 RIVALS = ((PRODUCTION, None), *((name, TRUE) for name in (*LEARNT, direct.ROW.name)))
 
 
-def judge_ours(results: Sequence[Result]) -> list[tuple[Statement, Finding]]:
+def check_our_statements(results: Sequence[Result]) -> list[tuple[Statement, Finding]]:
     """Check our statements against results of the paper's users and network."""
-    return judge(OURS, [r for r in results if as_in_the_paper(r.cell, policy=None)])
+    return evaluator(OURS, [r for r in results if as_in_the_paper(r.cell, policy=None)])
 
 
 # Gaps, [n_panels, n_counts, n_runs]: how far the default estimator is below a rival.
@@ -122,7 +122,7 @@ def small(
     at_most: float,
     each: bool = True,
     bar: float | None = None,
-) -> Judged:
+) -> Evaluated:
     """Require a small mean over points, and no point significantly above ``bar``."""
     means = mean_of_known(gaps)
     if not each:  # a lead over the best makes up for no gap elsewhere
@@ -161,13 +161,13 @@ def _said(
     if "bar" in bounds:
         rule += f"; no point's gap is significantly above {bounds['bar']:g} (paired "
         rule += f"over runs, one-sided t, p {LEVEL:g}, Holm)"
-    judged = partial(small, **bounds)
+    evaluated = partial(small, **bounds)
     return [
         Statement(
             f"{text}, users {word}.",
             rule,
             partial(gap, click_model_from=click_model_from),
-            judged,
+            evaluated,
         )
         for word, click_model_from in (("known", TRUE), ("estimated", METHOD))
     ]

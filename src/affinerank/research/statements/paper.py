@@ -49,8 +49,8 @@ NAIVE, IPS, BAYES, AFFINE = ((name, TRUE) for name in (*OTHERS, affine.ROW.name)
 SOFT_MIN_MAX, SOFTMAX, SIGMOID = ((affine.ROW.name, row.name) for row in EM[:3])
 FULL = (full_information.ROW.name, None)
 Line = tuple[str, str | None]
-Judged = tuple[bool, str]  # whether it held, and its number
-Verdict = Callable[[Floats, Summary], Judged]
+Evaluated = tuple[bool, str]  # whether it held, and its number
+Verdict = Callable[[Floats, Summary], Evaluated]
 # What a statement is judged on: results after each epoch, or with networks that learnt
 # anew from the users that an EM estimated; alpha and beta at more ranks, or fewer.
 LAST, HELD_OUT, FRESH = "last epoch", "held-out epoch", "new networks"
@@ -91,12 +91,12 @@ class Statement:
     views: tuple[str, ...] = (LAST, HELD_OUT, FRESH)
 
 
-def judge_statements(results: Sequence[Result]) -> list[tuple[Statement, Finding]]:
+def check_statements(results: Sequence[Result]) -> list[tuple[Statement, Finding]]:
     """Check every statement against results of the paper's users, policy and ranker."""
-    return judge(STATEMENTS, [r for r in results if as_in_the_paper(r.cell)])
+    return evaluator(STATEMENTS, [r for r in results if as_in_the_paper(r.cell)])
 
 
-def judge(
+def evaluator(
     statements: Sequence[Statement], results: Sequence[Result]
 ) -> list[tuple[Statement, Finding]]:
     """Check statements against results, on every view of them."""
@@ -107,20 +107,20 @@ def judge(
 
 
 def _found(statement: Statement, views: Mapping[str, Summary]) -> Finding:
-    judged: dict[str, Judged] = {}
+    evaluated: dict[str, Evaluated] = {}
     for name, summary in views.items():
         values = statement.measure(summary) if summary.panels else np.empty(0)
         if np.isfinite(values).any():
-            judged[name] = statement.verdict(values, summary)
-    deciding = [name for name in statement.views[:2] if name in judged]
+            evaluated[name] = statement.verdict(values, summary)
+    deciding = [name for name in statement.views[:2] if name in evaluated]
     if statement.views[0] not in deciding:
         return Finding(None)
-    held = [name for name in deciding if judged[name][0]]
+    held = [name for name in deciding if evaluated[name][0]]
     verdict = "held" if held else "failed"
     if 0 < len(held) < len(deciding):
         verdict = f"held at the {held[0]}"
-    prefix = "{0}: {1}" if len(judged) > 1 else "{1}"
-    numbers = tuple(prefix.format(name, text) for name, (_, text) in judged.items())
+    prefix = "{0}: {1}" if len(evaluated) > 1 else "{1}"
+    numbers = tuple(prefix.format(name, text) for name, (_, text) in evaluated.items())
     return Finding(verdict, numbers)
 
 
@@ -185,12 +185,12 @@ def naive_gain(summary: Summary) -> Floats:
 
 
 def below_full(
-    summary: Summary, line: Line, least_eta: float = 0.0, most_eta: float = np.inf
+    summary: Summary, line: Line, min_eta: float = 0.0, most_eta: float = np.inf
 ) -> Floats:
     """How far a line is below full information at the most clicks, if many."""
     eta = np.array([panel.settings.eta for panel in summary.panels])
     gaps = _ends(_at_many(summary, _lead(summary, FULL, line)))[:, 1]
-    return np.where((least_eta <= eta) & (eta <= most_eta), gaps, np.nan)
+    return np.where((min_eta <= eta) & (eta <= most_eta), gaps, np.nan)
 
 
 def affine_lead(summary: Summary) -> Floats:
@@ -243,7 +243,7 @@ def error_of_estimates(
 def bounded(number: str, *, above: float = -np.inf, at_most: float = np.inf) -> Verdict:
     """Require every value to be above one bound and within another."""
 
-    def verdict(values: Floats, summary: Summary) -> Judged:
+    def verdict(values: Floats, summary: Summary) -> Evaluated:
         low, high = np.nanmin(values), np.nanmax(values)
         lowest, highest = (_place(summary, values == end) for end in (low, high))
         text = number.format(low=low, high=high, lowest=lowest, highest=highest)
@@ -256,7 +256,7 @@ def _place(summary: Summary, found: Bools) -> str:
     return summary.panels[int(np.argwhere(found)[0, 0])].title
 
 
-def significant(values: Floats, summary: Summary) -> Judged:
+def significant(values: Floats, summary: Summary) -> Evaluated:
     """Require a p as small as the paper reports, and affine above, everywhere."""
     allowed = np.array([[allowed_p(panel)] for panel in summary.panels])
     p, known = np.abs(values), np.isfinite(values)
@@ -265,7 +265,7 @@ def significant(values: Floats, summary: Summary) -> Judged:
     return bool(held), f"largest p {np.nanmax(p):.2g} ({place})"
 
 
-def narrowing(values: Floats, _: Summary) -> Judged:
+def narrowing(values: Floats, _: Summary) -> Evaluated:
     """Require a slight loss at the most clicks, and a larger one at the fewest."""
     few, many = values[np.isfinite(values[:, 0])].T
     text = f"gap {few.mean():.4f} at the fewest, {many.mean():.4f} at the most"
@@ -339,7 +339,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "Affine has not converged under extreme position bias (eta = 2).",
         f"at the most clicks it is more than {SAME:g} below full information",
-        lambda s: below_full(s, AFFINE, least_eta=2.0),
+        lambda s: below_full(s, AFFINE, min_eta=2.0),
         bounded("smallest gap {low:+.4f} ({lowest})", above=SAME),
     ),
     Statement(
