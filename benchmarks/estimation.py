@@ -308,7 +308,7 @@ def covariate_iv(
     slope = (cz - c * nz / n) / (nzz - nz**2 / n)
     level = (c - slope * nz) / n
     click_model = TrustModel(
-        alpha=slope[pools.of_rank], beta=level[pools.of_rank], identified="gauge"
+        alpha=slope[pools.of_rank], beta=level[pools.of_rank], identified="relative"
     )
     return click_model, pools.n_pools
 
@@ -417,7 +417,7 @@ def key_of(row: Row) -> Key:
 def click_model_of(row: Row) -> TrustModel | None:
     if "alpha" not in row:
         return None
-    return TrustModel(alpha=row["alpha"], beta=row["beta"], identified="gauge")
+    return TrustModel(alpha=row["alpha"], beta=row["beta"], identified="relative")
 
 
 def collected(futures: Iterable[Future[Row]]) -> Found:

@@ -50,12 +50,15 @@ RENAMED: dict[str, str] = {
     "recipe": "tuning",
     "second_judge": "second_evaluator",
 }
-# Old words in texts: new ones.
+# Old words in texts, or whole texts: new ones.
 REWORDED: dict[str, str] = {
     "affinerank-users": "affinerank-click-model",
     "--users": "--click-model",
     "users.json": "click-model.json",
     "chosen": "held-out",
+    "eps": "examination",
+    "gauge": "relative",
+    "zeta": "click-rates",
 }
 # What another run says differently, without a change of the code.
 VOLATILE = {"seconds", "cpu_seconds", "timings", "peak_memory_mb", "commit", "versions"}
@@ -297,8 +300,10 @@ def renamed(value: Any, names: dict[str, str]) -> Any:
     if isinstance(value, list):
         return [renamed(item, names) for item in value]
     if isinstance(value, str):
-        for old, new in REWORDED.items():
-            value = value.replace(old, new)
+        if value in REWORDED:
+            return REWORDED[value]
+        for old in (old for old in REWORDED if not old.isalpha()):
+            value = value.replace(old, REWORDED[old])
     return value
 
 

@@ -68,7 +68,7 @@ def cost() -> None:
 
 def learning(args: argparse.Namespace) -> None:
     name, title = "affine-per-session", "Affine per session"
-    row = ar.Estimator(name, title, "gauge", per_session, options=ClipOptions)
+    row = ar.Estimator(name, title, "relative", per_session, options=ClipOptions)
     ar.ESTIMATORS.add(row)
     data, clicks, runs = ar.load(f"yahoo-like:{args.queries}"), args.clicks, args.runs
     test = ar.DataSource.parse(f"yahoo-like:{args.queries}").read("test")

@@ -362,7 +362,7 @@ def test_score_is_the_gain_over_the_logged_ranking_written_out() -> None:
     scaled = TrustModel(
         alpha=click_model.alpha * 3,
         beta=click_model.beta - click_model.alpha,
-        identified="gauge",
+        identified="relative",
     )
     model.click_model_ = scaled
     assert model.score(second_first, **held) == pytest.approx(gain)

@@ -40,7 +40,7 @@ def evaluated(
 ) -> FirstRank:
     """Judge by users whose alpha, then beta, have these variances."""
     click_model = TrustModel(
-        alpha=np.array(alpha), beta=np.array(beta), identified="gauge"
+        alpha=np.array(alpha), beta=np.array(beta), identified="relative"
     )
     pools = RankPools(np.arange(len(alpha)), rows.by_rank(rows.impressions))
     return evaluate_first_rank(rows, *click_model.at(rows), np.diag(variance), pools)
@@ -70,7 +70,7 @@ def test_documents_that_should_come_first_are_truly_better(world: World) -> None
 def test_the_error_of_users_enters_by_the_slope_of_relevance() -> None:
     rows = shown(["a", "b", "b"], [1, 2, 1], [50, 40, 10], [20, 12, 5])
     click_model = TrustModel(
-        alpha=np.array([1.0, 0.5]), beta=np.array([0.0, 0.1]), identified="gauge"
+        alpha=np.array([1.0, 0.5]), beta=np.array([0.0, 0.1]), identified="relative"
     )
     pools = RankPools(np.array([0, 1]), np.array([60.0, 40.0]))
 

@@ -47,7 +47,7 @@ def test_bands_are_the_spread_over_replicates_in_the_gauge() -> None:
 
 def test_the_gauge_of_a_replicate_does_not_matter() -> None:
     moved = [
-        TrustModel(alpha=3 * o.alpha, beta=o.beta + 2 * o.alpha, identified="gauge")
+        TrustModel(alpha=3 * o.alpha, beta=o.beta + 2 * o.alpha, identified="relative")
         for o in OTHERS
     ]
     seen = [3.0, 1.0]

@@ -19,7 +19,7 @@ TRUTH = TrustModel.from_zeta([0.9, 0.6, 0.4], [0.5, 0.2, 0.1])
 
 
 def model(alpha: list[float], beta: list[float]) -> TrustModel:
-    return TrustModel(alpha=np.array(alpha), beta=np.array(beta), identified="gauge")
+    return TrustModel(alpha=np.array(alpha), beta=np.array(beta), identified="relative")
 
 
 def in_gauge(click_model: TrustModel, a: float, t: float) -> TrustModel:
@@ -147,7 +147,7 @@ def test_display_takes_the_first_rank_as_its_unit(case: Case) -> None:
     click_model, _, seen = case
     shown = display_gauge(click_model)
     assert (shown.alpha[0], shown.beta[0]) == pytest.approx((1.0, 0.0))
-    assert shown.identified == "gauge"
+    assert shown.identified == "relative"
     assert click_model_error(shown, click_model, seen).error == pytest.approx(
         0.0, abs=1e-6
     )

@@ -78,7 +78,7 @@ def test_estimate_prints_and_writes(
     assert "against the truth, modulo gauge: E = 0.0" in said
     assert f"written: {target}".replace(" ", "") in said.replace(" ", "")
     click_model = load_click_model(target)
-    assert click_model.identified == "gauge"
+    assert click_model.identified == "relative"
     assert click_model.provenance["estimated_by"] == "mixture"
 
 

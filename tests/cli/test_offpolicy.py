@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gauged = TrustModel(
         alpha=2 * click_model.alpha,
         beta=click_model.beta + 0.3 * click_model.alpha,
-        identified="gauge",
+        identified="relative",
         estimated=EstimatedBy("two-level", features=True),
     )
     gauged.save(here / "estimated.json")

@@ -428,7 +428,9 @@ def test_what_does_not_fit_the_data_is_rejected() -> None:
     data, relevance = world()
     click_model = TrustModel.paper(depth=12)
     good = {"r": ranks(data, 1)}
-    gauge = TrustModel(alpha=np.array([3.0]), beta=np.array([0.0]), identified="gauge")
+    gauge = TrustModel(
+        alpha=np.array([3.0]), beta=np.array([0.0]), identified="relative"
+    )
     cases: list[tuple[Any, Any, Any, Any, type[Exception], str]] = [
         (good, relevance, gauge, None, DataError, "a relevant document .*got 3"),
         (good, relevance * 9, click_model, None, DataError, "relevance .*probability"),

@@ -96,7 +96,7 @@ def test_by_information_moves_with_the_gauge(log: Log, a: float, t: float) -> No
     moved = TrustModel(
         alpha=a * CLICK_MODEL.alpha,
         beta=CLICK_MODEL.beta + t * CLICK_MODEL.alpha,
-        identified="gauge",
+        identified="relative",
     )
     plain = by(log.rows, "information", CLICK_MODEL)
     shifted = by(log.rows, "information", moved)

@@ -34,7 +34,7 @@ def found(
         sessions=[9, 9],
     )
     click_model = TrustModel(
-        alpha=np.array([0.6, 0.5]), beta=np.array([0.2, beta]), identified="zeta"
+        alpha=np.array([0.6, 0.5]), beta=np.array([0.2, beta]), identified="click-rates"
     )
     rows = join_counts(counts)
     assert rows.values is not None
@@ -108,11 +108,11 @@ def test_ten_times_the_value_is_ten_times_the_worth_in_every_gauge(
     )
     alpha, beta = np.linspace(0.6, 0.1, 10), np.linspace(0.3, 0.01, 10)
     a, shift = gauge
-    click_model = TrustModel(alpha=alpha, beta=beta, identified="zeta")
+    click_model = TrustModel(alpha=alpha, beta=beta, identified="click-rates")
     other = TrustModel(
         alpha=a * alpha,
         beta=beta + shift * alpha,
-        identified="gauge",
+        identified="relative",
         span=(-shift / a, (1 - shift) / a),
     )
     plain = weigh(

@@ -95,7 +95,7 @@ def test_weights_move_with_the_gauge() -> None:
     moved = TrustModel(
         alpha=a * CLICK_MODEL.alpha,
         beta=CLICK_MODEL.beta + t * CLICK_MODEL.alpha,
-        identified="gauge",
+        identified="relative",
         span=((0 - t) / a, (1 - t) / a),
     )
     rows = rows_of(20, 12)

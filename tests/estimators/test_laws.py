@@ -193,7 +193,7 @@ def test_moving_along_the_gauge_rescales_and_shifts_every_weight_alike(
     moved = TrustModel(
         alpha=a * CLICK_MODEL.alpha,
         beta=CLICK_MODEL.beta + t * CLICK_MODEL.alpha,
-        identified="gauge",
+        identified="relative",
         span=((0 - t) / a, (1 - t) / a),
     )
     plain, shifted = log.weigh(name), log.weigh(name, moved)
@@ -211,7 +211,7 @@ def test_users_known_up_to_gauge_are_rejected_where_examination_is_needed(
     name: str, log: Log
 ) -> None:
     gauge = TrustModel(
-        alpha=CLICK_MODEL.alpha, beta=CLICK_MODEL.beta, identified="gauge"
+        alpha=CLICK_MODEL.alpha, beta=CLICK_MODEL.beta, identified="relative"
     )
     with pytest.raises(ConfigError, match="up to gauge"):
         log.weigh(name, gauge)

@@ -118,7 +118,7 @@ def test_weights_move_with_the_gauge(log: Log, a: float, t: float) -> None:
     moved = TrustModel(
         alpha=a * CLICK_MODEL.alpha,
         beta=CLICK_MODEL.beta + t * CLICK_MODEL.alpha,
-        identified="gauge",
+        identified="relative",
         span=((0 - t) / a, (1 - t) / a),
     )
     for levels in ((0.0, 1.0), LEVELS):

@@ -113,7 +113,7 @@ def test_weights_move_with_the_gauge() -> None:
     moved = TrustModel(
         alpha=a * CLICK_MODEL.alpha,
         beta=CLICK_MODEL.beta + t * CLICK_MODEL.alpha,
-        identified="gauge",
+        identified="relative",
     )
     rows = rows_of([(0, 1, 1), (1, 2, 0), (1, 1, 0), (0, 2, 1)])
     for policy in (WITH_OTHER, None):

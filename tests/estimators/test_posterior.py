@@ -101,7 +101,7 @@ def moved_by(click_model: TrustModel, a: float, t: float) -> TrustModel:
     return TrustModel(
         alpha=a * click_model.alpha,
         beta=click_model.beta + t * click_model.alpha,
-        identified="gauge",
+        identified="relative",
         span=span,
     )
 
@@ -276,7 +276,7 @@ def test_weights_move_with_the_gauge_and_kappa_stays(
     relevance, scores = relevance_and_scores()
     rows = simulated(relevance, 7)
     span = (0.0, 1.0) if known else None
-    click_model = replace(CLICK_MODEL, identified="gauge", span=span)
+    click_model = replace(CLICK_MODEL, identified="relative", span=span)
     moved = moved_by(click_model, a, t)
     assert (moved.span is None) == (not known)
     plain, shifted = weigh(rows, scores, click_model), weigh(rows, scores, moved)

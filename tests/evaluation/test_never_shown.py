@@ -55,7 +55,7 @@ def test_the_gauge_of_the_users_goes_through(draw_world: Draw) -> None:
     turned = TrustModel(
         alpha=2 * CLICK_MODEL.alpha,
         beta=CLICK_MODEL.beta + 0.3 * CLICK_MODEL.alpha,
-        identified="gauge",
+        identified="relative",
         span=(-0.15, 0.35),
     )
     plain, other = (

@@ -29,7 +29,7 @@ def test_without_rankings_effects_are_click_rates_by_rank() -> None:
     np.testing.assert_allclose(
         click_model.alpha / click_model.alpha[0], expected, rtol=1e-6
     )
-    assert click_model.identified == "gauge"
+    assert click_model.identified == "relative"
     assert not click_model.beta.any()
 
 

@@ -46,7 +46,7 @@ def in_gauge(click_model: TrustModel, a: float, t: float) -> TrustModel:
     return TrustModel(
         alpha=a * click_model.alpha,
         beta=click_model.beta + t * click_model.alpha,
-        identified="gauge",
+        identified="relative",
     )
 
 

@@ -18,7 +18,7 @@ from affinerank.support.arrays import Floats, Rng
 
 QUERIES, DEPTH, CLICK_MODEL, BUCKETS = 8, 4, 200, 50
 ALPHA, BETA = np.array([0.3, 0.2, 0.15, 0.1]), np.array([0.1, 0.05, 0.03, 0.01])
-KNOWN = TrustModel(alpha=ALPHA, beta=BETA, identified="zeta")
+KNOWN = TrustModel(alpha=ALPHA, beta=BETA, identified="click-rates")
 GIVEN = np.tile([-0.5, -0.1, 0.2, 0.4], QUERIES)  # the ranking turned round, say
 RELEVANCE = np.random.default_rng(7).random((QUERIES, DEPTH))
 

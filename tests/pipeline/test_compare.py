@@ -72,7 +72,7 @@ def up_to_gauge(alpha: ArrayLike, beta: ArrayLike) -> TrustModel:
     return TrustModel(
         alpha=np.asarray(alpha, dtype=np.float64),
         beta=np.asarray(beta, dtype=np.float64),
-        identified="gauge",
+        identified="relative",
     )
 
 

@@ -80,7 +80,7 @@ def test_labels_keep_the_split_and_are_debiased_by_part() -> None:
 def test_the_gauge_says_what_zero_and_one_mean() -> None:
     row = ESTIMATORS[ESTIMATOR]
     gauge = TrustModel(
-        alpha=CLICK_MODEL.alpha, beta=CLICK_MODEL.beta, identified="gauge"
+        alpha=CLICK_MODEL.alpha, beta=CLICK_MODEL.beta, identified="relative"
     )
     estimated = replace(CLICK_MODEL, estimated=EstimatedBy("two-level"))
     texts = [
@@ -135,7 +135,7 @@ def test_what_is_not_finite_is_never_written(
 
 def test_an_alpha_that_only_just_is_gives_no_labels(tmp_path: Path) -> None:
     click_model = TrustModel(
-        alpha=np.array([0.3, 5e-324, 0.1]), beta=np.full(3, 0.1), identified="gauge"
+        alpha=np.array([0.3, 5e-324, 0.1]), beta=np.full(3, 0.1), identified="relative"
     )
     with np.errstate(over="ignore", invalid="ignore"):
         labels = debias(COUNTS, click_model, estimator=CORRECTION, clip="0")
@@ -145,7 +145,7 @@ def test_an_alpha_that_only_just_is_gives_no_labels(tmp_path: Path) -> None:
 
 def test_what_cannot_be_labelled_is_rejected() -> None:
     gauge = TrustModel(
-        alpha=CLICK_MODEL.alpha, beta=CLICK_MODEL.beta, identified="gauge"
+        alpha=CLICK_MODEL.alpha, beta=CLICK_MODEL.beta, identified="relative"
     )
     for name, row in ESTIMATORS.items():
         if row.needs == "examination":

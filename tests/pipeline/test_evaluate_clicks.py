@@ -31,13 +31,13 @@ KNOWN = TrustModel.paper(depth=120)
 GAUGE = TrustModel(
     alpha=2 * KNOWN.alpha,
     beta=KNOWN.beta + 0.3 * KNOWN.alpha,
-    identified="gauge",
+    identified="relative",
     estimated=EstimatedBy("two-level"),
 )
 BENT = Estimator(
     "bent",
     "Not linear",
-    "gauge",
+    "relative",
     lambda evidence: replace(affine.weigh(evidence), slope=None),
     options=affine.ROW.options,
 )
@@ -99,7 +99,7 @@ def test_needs_decide_which_users_an_estimator_is_asked_with(
     if row.needs == "examination":
         with pytest.raises(ConfigError, match=f"{name} needs users that are known"):
             held.evaluator(GAUGE, estimator=name)
-    if row.needs == "gauge":
+    if row.needs == "relative":
         found = held.evaluator(GAUGE, estimator=name, replicates=2)
         assert found["users_estimated"]
         assert found["refits"]["replicates"] == 2

@@ -144,7 +144,7 @@ def test_estimated_users_make_no_difference() -> None:
     estimated = TrustModel(
         alpha=2 * CLICK_MODEL.alpha,
         beta=CLICK_MODEL.beta + 0.3 * CLICK_MODEL.alpha,
-        identified="gauge",
+        identified="relative",
         estimated=EstimatedBy("two-level"),
     )
     evaluated = evaluate_from_clicks(

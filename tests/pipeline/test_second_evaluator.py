@@ -63,7 +63,7 @@ def test_it_finds_what_wrong_users_hide(policy: str, name: str) -> None:
 
 def test_users_estimated_from_swaps_are_not_judged_by_them_again() -> None:
     rows, _, chance = clicks("rotate(share=0.3)")
-    gauge = TrustModel(alpha=TRUE.alpha, beta=TRUE.beta, identified="gauge")
+    gauge = TrustModel(alpha=TRUE.alpha, beta=TRUE.beta, identified="relative")
     click_model = replace(gauge, estimated=EstimatedBy(METHOD_FROM_SWAPS))
     evaluator, _ = second_evaluator(rows, [chance], click_model)
     assert evaluator == RANKS

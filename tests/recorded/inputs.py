@@ -128,7 +128,7 @@ def click_model_named(name: str, depth: int = 124) -> ar.TrustModel:
     if name == "paper":
         return paper
     alpha, beta = 2.0 * paper.alpha, paper.beta - 0.3 * paper.alpha
-    return ar.TrustModel(alpha=alpha, beta=beta, identified="gauge")
+    return ar.TrustModel(alpha=alpha, beta=beta, identified="relative")
 
 
 def ragged() -> tuple[Ints, Floats, Floats, Bools, Floats]:

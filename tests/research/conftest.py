@@ -53,7 +53,7 @@ def trust(eta: float, eps: float) -> str:
 def scaled_click_model(eta: float, eps: float, alpha: float, beta: float) -> TrustModel:
     truth = TrustModel.paper(eta=eta, eps_minus_1=eps, depth=20)
     return TrustModel(
-        alpha=truth.alpha * alpha, beta=truth.beta * beta, identified="gauge"
+        alpha=truth.alpha * alpha, beta=truth.beta * beta, identified="relative"
     )
 
 

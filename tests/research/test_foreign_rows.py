@@ -55,7 +55,7 @@ class GreedySettings:
     settings: Greed
     depth: int
     name = "greedy"
-    identified = "gauge"
+    identified = "relative"
     estimated = None
     provenance: ClassVar[dict[str, Any]] = {}
 
@@ -110,7 +110,7 @@ def estimate(
     del features, settings, progress
     rate = rows.by_rank(rows.clicks) / np.maximum(rows.by_rank(rows.impressions), 1)
     alpha = np.maximum(rate, 0.01)
-    click_model = TrustModel(alpha=alpha, beta=0.1 * alpha, identified="gauge")
+    click_model = TrustModel(alpha=alpha, beta=0.1 * alpha, identified="relative")
     return Estimate.of(click_model, rows)
 
 
@@ -145,7 +145,7 @@ def no_reader(*_: Any) -> Any:
 
 make_greedy: Any = GreedySettings
 ROWS: tuple[tuple[Registry[Any], Any], ...] = (
-    (ESTIMATORS, Estimator("powered", "Powered", "gauge", weigh, options=Power)),
+    (ESTIMATORS, Estimator("powered", "Powered", "relative", weigh, options=Power)),
     (
         CLICK_MODELS,
         ClickModelKind("greedy", "Greedy", Greed, make_greedy, no_reader),

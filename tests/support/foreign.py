@@ -39,7 +39,7 @@ def mean_affine(evidence: Evidence) -> Weights:
     return Weights(weight, known, rows.share, variance, slope)
 
 
-ESTIMATOR = Estimator("mean-affine", "Mean affine", "gauge", mean_affine)
+ESTIMATOR = Estimator("mean-affine", "Mean affine", "relative", mean_affine)
 
 
 # Method: click rates by rank, as if every document were equally relevant on average.
@@ -49,7 +49,7 @@ def by_rates(
     rows: ClickRows, features: Matrix | None, settings: Any, progress: Progress
 ) -> Estimate:
     rate = (rows.by_rank(rows.clicks) + 0.5) / (rows.by_rank(rows.impressions) + 1.0)
-    click_model = TrustModel(alpha=rate, beta=0.1 * rate, identified="gauge")
+    click_model = TrustModel(alpha=rate, beta=0.1 * rate, identified="relative")
     return Estimate.of(click_model, rows)
 
 
@@ -71,7 +71,7 @@ class FirstClick:
     patience: float
     depth: int = 20
     name: ClassVar[str] = "first-click"
-    identified: ClassVar[Any] = "gauge"
+    identified: ClassVar[Any] = "relative"
     estimated: ClassVar[Any] = None
     span: ClassVar[tuple[float, float]] = (0.0, 1.0)
     provenance: ClassVar[Mapping[str, Any]] = {}

@@ -112,7 +112,7 @@ def _click_model(parts: list[ClickRows], pools: RankPools) -> list[TrustModel]:
     best = minimize(loss, start, jac=True, method="L-BFGS-B", options=how).x
     bias = best[:depth] + best[depth : depth + n].reshape(-1, depth)
     alphas = np.exp(bias - bias[:, :1])[:, pools.of_rank]
-    return [TrustModel(alpha=a, beta=0 * a, identified="gauge") for a in alphas]
+    return [TrustModel(alpha=a, beta=0 * a, identified="relative") for a in alphas]
 
 
 ROW = Method(

@@ -73,7 +73,7 @@ def click_model_error(
         impressions: ``[depth]`` how often each rank was seen, from rank 1.
 
     >>> truth = TrustModel.from_zeta([0.9, 0.5], [0.5, 0.1])
-    >>> same = TrustModel(alpha=[4.0, 4.0], beta=[0.9, 0.5], identified="gauge")
+    >>> same = TrustModel(alpha=[4.0, 4.0], beta=[0.9, 0.5], identified="relative")
     >>> round(click_model_error(same, truth, [1, 1]).error, 12)
     0.0
     """
@@ -107,7 +107,9 @@ def click_model_error(
 def error_by_row(found: ClickModel, truth: ClickModel, rows: ClickRows) -> GaugeError:
     """Compare over rows, where users go by more than the rank."""
     both = [model.at(rows) for model in (found, truth)]
-    first, second = (TrustModel(alpha=a, beta=b, identified="gauge") for a, b in both)
+    first, second = (
+        TrustModel(alpha=a, beta=b, identified="relative") for a, b in both
+    )
     return click_model_error(first, second, rows.impressions)
 
 
@@ -141,7 +143,7 @@ def _in_gauge(click_model: TrustModel, a: float, t: float) -> TrustModel:
         (click_model.span[1] - t) / a,
     )
     return replace(
-        click_model, alpha=alpha, beta=beta, identified="gauge", span=span, _eps=None
+        click_model, alpha=alpha, beta=beta, identified="relative", span=span, _eps=None
     )
 
 

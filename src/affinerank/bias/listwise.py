@@ -94,7 +94,7 @@ class QueryLists(NamedTuple):
     def estimate(self, bias: Floats, note: str) -> Estimate:
         """Describe users of this bias ``[depth]``, in logs, known up to a factor."""
         alpha = np.exp(bias - bias[0])
-        click_model = TrustModel(alpha=alpha, beta=0 * alpha, identified="gauge")
+        click_model = TrustModel(alpha=alpha, beta=0 * alpha, identified="relative")
         return replace(Estimate.of(click_model, self.rows), notes=(note,))
 
 

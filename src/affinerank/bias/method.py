@@ -174,7 +174,7 @@ class Estimate(Summary):
         """Return the truth by pool, in the gauge for inference, for comparison."""
         by_rank = truth.at_ranks(np.arange(1, len(self.pools.of_rank) + 1))
         alpha, beta = map(self.pools.mean, by_rank)
-        pooled = TrustModel(alpha=alpha, beta=beta, identified="gauge")
+        pooled = TrustModel(alpha=alpha, beta=beta, identified="relative")
         shown = inference_gauge(pooled, self.pools.pool_impressions)
         return {"alpha": shown.alpha.tolist(), "beta": shown.beta.tolist()}
 

@@ -89,4 +89,4 @@ def _rate_of_others(rows: ClickRows) -> Floats:
     return (others(rows.clicks) + 0.5) / (others(rows.impressions) + 1.0)
 
 
-ROW = Estimator("affine", "Affine", "gauge", weigh, options=AffineOptions)
+ROW = Estimator("affine", "Affine", "relative", weigh, options=AffineOptions)

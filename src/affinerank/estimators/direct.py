@@ -42,4 +42,4 @@ def learns(options: Any) -> tuple[str, ...]:
     return (CLICKS,)
 
 
-ROW = Estimator("direct", "Direct method", "gauge", weigh, learns=learns)
+ROW = Estimator("direct", "Direct method", "relative", weigh, learns=learns)

@@ -58,5 +58,5 @@ def weigh(evidence: Evidence) -> Weights:
 
 
 ROW = Estimator(
-    "doubly-robust", "Doubly robust", "gauge", weigh, options=Options, learns=learns
+    "doubly-robust", "Doubly robust", "relative", weigh, options=Options, learns=learns
 )

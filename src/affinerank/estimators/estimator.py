@@ -17,7 +17,7 @@ from affinerank.support.errors import ConfigError
 
 # What an estimator must know of the users: nothing, alpha and beta up to gauge,
 # examination itself; or labels in their place.
-Needs = Literal["nothing", "gauge", "examination", "labels"]
+Needs = Literal["nothing", "relative", "examination", "labels"]
 # What rankers learn out of fold besides weights: clicks themselves, by likelihood.
 CLICKS = "clicks"
 
@@ -179,4 +179,4 @@ class Estimator:
     @property
     def needs_click_model(self) -> bool:
         """Whether it must know how users click."""
-        return self.needs in ("gauge", "examination")
+        return self.needs in ("relative", "examination")

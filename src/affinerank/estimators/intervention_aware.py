@@ -20,5 +20,5 @@ from affinerank.estimators.estimator import ClipOptions, Estimator
 weigh = policy_aware.weigh  # here rows are added up over rankers
 
 ROW = Estimator(
-    "intervention-aware", "Intervention-aware", "gauge", weigh, options=ClipOptions
+    "intervention-aware", "Intervention-aware", "relative", weigh, options=ClipOptions
 )

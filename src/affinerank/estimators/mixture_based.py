@@ -97,4 +97,4 @@ def rank_pools(rows: ClickRows) -> Ints:
     return pool_of_rank[rank]
 
 
-ROW = Estimator("mixture-based", "Mixture-based", "gauge", weigh)
+ROW = Estimator("mixture-based", "Mixture-based", "relative", weigh)

@@ -81,4 +81,4 @@ def _require_possible(exposure: ExpectedExposure, rows: ClickRows) -> None:
         raise DataError(f"{where}, where the policy never shows it")
 
 
-ROW = Estimator("policy-aware", "Policy-aware", "gauge", weigh, options=ClipOptions)
+ROW = Estimator("policy-aware", "Policy-aware", "relative", weigh, options=ClipOptions)

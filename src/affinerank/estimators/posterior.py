@@ -49,5 +49,10 @@ def _learns(options: Any) -> tuple[str, ...]:
 
 
 ROW = Estimator(
-    "posterior", "Posterior", "gauge", weigh, options=PosteriorOptions, learns=_learns
+    "posterior",
+    "Posterior",
+    "relative",
+    weigh,
+    options=PosteriorOptions,
+    learns=_learns,
 )

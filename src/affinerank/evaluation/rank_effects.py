@@ -48,4 +48,4 @@ def rank_effects(rows: ClickRows, scores: Sequence[Floats]) -> TrustModel:
             clicks, rest = (np.bincount(place, v, DEPTH) for v in (rows.clicks, fit))
             effects[i] = (clicks + 0.5) / (rest + 0.5)  # half a click as expected
     alpha = effects[0, np.minimum(np.arange(rows.depth), DEPTH - 1)] ** POWER
-    return TrustModel(alpha=alpha, beta=np.zeros(rows.depth), identified="gauge")
+    return TrustModel(alpha=alpha, beta=np.zeros(rows.depth), identified="relative")

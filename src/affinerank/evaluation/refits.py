@@ -144,7 +144,7 @@ def mean_alpha(rows: ClickRows, click_model: ClickModel) -> float:
 
 def is_estimated(click_model: ClickModel) -> bool:
     """Whether users were estimated from clicks."""
-    return click_model.estimated is not None or click_model.identified == "gauge"
+    return click_model.estimated is not None or click_model.identified == "relative"
 
 
 def estimate_differences(

@@ -145,7 +145,7 @@ def _gauge(row: Estimator, click_model: ClickModel | None) -> str:
     """What 0 and 1 mean, in words."""
     if click_model is None or not row.needs_click_model:
         return row.meaning
-    if click_model.identified == "gauge":
+    if click_model.identified == "relative":
         return (
             "that of the click model: relevance up to a factor and a shift, the same "
             "for all documents; compare documents, do not read as probabilities"

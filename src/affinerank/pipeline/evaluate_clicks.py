@@ -560,7 +560,7 @@ def _corrected(
             return valued(by_information(rows, click_model, folds), rows, click_model)
         return weigh(rows, estimator, click_model, folds=folds)
 
-    up_to_gauge = row.needs == "gauge" and estimated
+    up_to_gauge = row.needs == "relative" and estimated
     weights = by_estimator(rows, click_model)
     lists = {LOGGED: rows}
     return _Log(rows, weights, by_estimator, click_model, up_to_gauge, folds, lists)

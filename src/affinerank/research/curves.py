@@ -220,7 +220,8 @@ def _aligned(found: Floats, truth: Floats) -> Floats:
     """``[2, ranks]`` an estimate in the gauge of the truth; all ranks count alike."""
     try:
         estimate, true = (
-            TrustModel(alpha=a, beta=b, identified="gauge") for a, b in (found, truth)
+            TrustModel(alpha=a, beta=b, identified="relative")
+            for a, b in (found, truth)
         )
         error = click_model_error(estimate, true, np.ones(RANKS))
     except DataError:  # an alpha of 0, or no truth

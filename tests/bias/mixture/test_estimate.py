@@ -54,7 +54,7 @@ def test_clicks_alone_give_users_back(draw_log: DrawLog, seed: int) -> None:
     rows, _ = draw_log(PLUS, MINUS, queries=150, seed=seed)
     found = fitted(rows)
     assert error_of(found.click_model) < 0.05
-    assert found.click_model.identified == "gauge"
+    assert found.click_model.identified == "relative"
     assert found.about == {"features": False, "feature_correlation": 0}
 
 

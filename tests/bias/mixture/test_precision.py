@@ -43,7 +43,7 @@ def fitted(people: MixtureDocuments) -> Fit:
 def shown(fit: Fit) -> TrustModel:
     minus = fit.levels.zeta_minus
     alpha = fit.levels.zeta_plus - minus
-    return INFERENCE(TrustModel(alpha=alpha, beta=minus, identified="gauge"))
+    return INFERENCE(TrustModel(alpha=alpha, beta=minus, identified="relative"))
 
 
 def both(bands: Bands) -> Floats:
@@ -149,7 +149,7 @@ def test_bands_are_of_their_gauge(draw_log: DrawLog) -> None:
 
     def tenfold(click_model: TrustModel) -> TrustModel:
         return TrustModel(
-            alpha=10 * click_model.alpha, beta=click_model.beta, identified="gauge"
+            alpha=10 * click_model.alpha, beta=click_model.beta, identified="relative"
         )
 
     scaled = bands_of(people, fit, tenfold)

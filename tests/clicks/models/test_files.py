@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
     [
         TrustModel.paper(depth=12),
         TrustModel.from_zeta([0.9, 0.4], [0.6, 0.1], provenance={"from": "é"}),
-        TrustModel(alpha=np.array([3.0]), beta=np.array([-1.0]), identified="gauge"),
+        TrustModel(alpha=np.array([3.0]), beta=np.array([-1.0]), identified="relative"),
     ],
 )
 def test_a_file_gives_the_model_back(click_model: TrustModel, tmp_path: Path) -> None:
@@ -36,8 +36,8 @@ GOOD = {
     "version": 1,
     **TrustModel.paper(depth=2).to_dict(),
 }
-ZETA = {**GOOD, "identified": "zeta"}
-GAUGE = {**GOOD, "identified": "gauge"}
+ZETA = {**GOOD, "identified": "click-rates"}
+GAUGE = {**GOOD, "identified": "relative"}
 FAR = {
     **ZETA,
     "model": "browsing",

@@ -299,7 +299,7 @@ def test_values_by_rank_are_means_over_impressions() -> None:
     np.testing.assert_allclose(click_model.beta, [0.2, 0.1, 1 / 8])
     assert isinstance(click_model, TrustModel)
     assert (click_model.identified, click_model.estimated) == (
-        "zeta",
+        "click-rates",
         BROWSING.estimated,
     )
 
@@ -324,7 +324,7 @@ def test_counts_without_context_do_not_do_for_browsing_users() -> None:
         BrowsingModel(
             alpha=np.array([[3.0, 1.0]]),
             beta=np.array([[-1.0, 0.0]]),
-            identified="gauge",
+            identified="relative",
             span=(0.4, 0.6),
         ),
     ],
@@ -341,7 +341,9 @@ def test_a_browsing_model_is_the_same_after_its_file(
 
 def test_what_cannot_be_simulated_or_is_not_known_is_said() -> None:
     click_model = BrowsingModel(
-        alpha=np.array([[0.5, 3.0]]), beta=np.array([[0.0, -1.0]]), identified="gauge"
+        alpha=np.array([[0.5, 3.0]]),
+        beta=np.array([[0.0, -1.0]]),
+        identified="relative",
     )
     with pytest.raises(
         DataError, match=r"irrelevant .* rank 1, column 1 must .* got -1"
@@ -369,7 +371,7 @@ def test_rows_have_the_values_of_their_segment(tmp_path: Path) -> None:
     with pytest.warns(AffineRankWarning, match="click rates only"):
         np.testing.assert_allclose(click_model.examination(rows)[0], [0.8, 0.5, 0.7])
     assert (click_model.identified, click_model.depth, click_model.span) == (
-        "zeta",
+        "click-rates",
         3,
         (0, 1),
     )

@@ -71,7 +71,7 @@ def test_clicks_are_affine_in_graded_relevance() -> None:
 
 def test_the_parts_of_the_paper_s_users_are_known() -> None:
     click_model = TrustModel.paper(eta=2, eps_minus_1=0.35, depth=25)
-    assert click_model.identified == "eps"
+    assert click_model.identified == "examination"
     assert click_model.theta[4] == pytest.approx((1 / 5) ** 2)
     assert click_model.theta[24] == pytest.approx((1 / 20) ** 2)
     assert click_model.eps_plus[24] == pytest.approx(1 - 21 / 100)
@@ -108,7 +108,7 @@ def test_zeta_has_parts_by_convention() -> None:
 )
 def test_a_model_up_to_gauge_has_no_click_rates(name: str) -> None:
     click_model = TrustModel(
-        alpha=np.array([3.0]), beta=np.array([-1.0]), identified="gauge"
+        alpha=np.array([3.0]), beta=np.array([-1.0]), identified="relative"
     )
     with pytest.raises(ConfigError, match=f"{name} .*gauge"):
         getattr(click_model, name)
@@ -126,7 +126,7 @@ def test_probabilities_outside_zero_to_one_are_rejected_where_needed(
     alpha: list[float], beta: list[float], message: str
 ) -> None:
     click_model = TrustModel(
-        alpha=np.array(alpha), beta=np.array(beta), identified="gauge"
+        alpha=np.array(alpha), beta=np.array(beta), identified="relative"
     )
     with pytest.raises(DataError, match=message):
         click_model.require_probabilities()
@@ -145,7 +145,7 @@ def test_deeper_ranks_take_the_last_value_with_a_warning() -> None:
     [
         TrustModel.paper(depth=3),
         TrustModel.from_zeta([0.9, 0.5, 0.4], [0.6, 0.2, 0.1]),
-        TrustModel(alpha=np.ones(3), beta=np.zeros(3), identified="gauge"),
+        TrustModel(alpha=np.ones(3), beta=np.zeros(3), identified="relative"),
     ],
 )
 def test_a_model_made_deeper_warns_once_and_clicks_alike(
@@ -193,7 +193,9 @@ def test_ranks_count_from_one() -> None:
         ),
         (lambda: TrustModel.from_zeta([], []), DataError, "zeta_plus .*one number"),
         (
-            lambda: TrustModel(alpha=np.ones(2), beta=np.ones(1), identified="gauge"),
+            lambda: TrustModel(
+                alpha=np.ones(2), beta=np.ones(1), identified="relative"
+            ),
             DataError,
             "'alpha': 2, 'beta': 1",
         ),
@@ -207,7 +209,9 @@ def test_ranks_count_from_one() -> None:
             "identified .*eps, zeta or gauge, got 'all'",
         ),
         (
-            lambda: TrustModel(alpha=np.ones(1), beta=np.ones(1), identified="eps"),
+            lambda: TrustModel(
+                alpha=np.ones(1), beta=np.ones(1), identified="examination"
+            ),
             ConfigError,
             "from_eps",
         ),

@@ -83,7 +83,7 @@ class Mixture:
         # Where nobody clicks, clicks say nothing: do not divide by what is left.
         alpha = np.where(levels.alpha < NOTHING, 0.0, levels.alpha)
         about = {**self.about, "levels": levels.levels.round(4).tolist()}
-        more: Any = {"identified": "gauge", "span": (0.0, 1.0), "provenance": about}
+        more: Any = {"identified": "relative", "span": (0.0, 1.0), "provenance": about}
         kind: Any = BrowsingModel if self.pools.by_context else TrustModel
         table = self.pools.table if self.pools.by_context else self.pools.table[:, 0]
         models = []

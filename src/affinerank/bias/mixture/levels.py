@@ -78,7 +78,7 @@ class Levels:
     def click_model(self, mean: Floats) -> TrustModel:
         """Average alpha and beta, by weights ``[n_ranks, n_pools]``."""
         alpha, beta = mean @ self.alpha, mean @ self.zeta_minus
-        return TrustModel(alpha=alpha, beta=beta, identified="gauge")
+        return TrustModel(alpha=alpha, beta=beta, identified="relative")
 
     def click_rate(self, levels: Floats) -> Floats:
         """``[n_pools, n]`` click rate of any levels, kept inside (0, 1)."""

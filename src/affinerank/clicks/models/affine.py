@@ -2,12 +2,12 @@
 
 A cell is a rank, or a rank and what was clicked above. What is known differs:
 
-- ``eps``: examination theta and the two click rates eps+ and eps-: everything;
-- ``zeta``: the click rates of relevant and irrelevant documents, zeta+ = alpha + beta
-  and zeta- = beta, whose parts clicks cannot tell apart. By convention theta = zeta+,
-  eps+ = 1 and eps- = zeta- / zeta+ then;
-- ``gauge``: alpha up to a factor, and beta up to a multiple of alpha. Enough to rank,
-  not enough to speak of probabilities.
+- ``examination``: examination theta and the two click rates eps+ and eps-: everything;
+- ``click-rates``: the click rates of relevant and irrelevant documents, zeta+ =
+  alpha + beta and zeta- = beta, whose parts clicks cannot tell apart. By convention
+  theta = zeta+, eps+ = 1 and eps- = zeta- / zeta+ then;
+- ``relative``: alpha up to a factor, and beta up to a multiple of alpha. Enough to
+  rank, not enough to speak of probabilities.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class AffineModel(BaseClickModel):
     Attributes:
         alpha: ``[depth, ...]`` slope at ranks 1, 2, ...
         beta: ``[depth, ...]`` intercept.
-        identified: What is known: ``eps``, ``zeta`` or ``gauge``.
+        identified: What is known: ``examination``, ``click-rates`` or ``relative``.
         provenance: How and from what it came, for the reader of its file.
         estimated: How it was estimated from clicks; ``None`` if it was given.
         span: Least and most relevance: 0 and 1 unless known up to gauge only; ``None``
@@ -73,12 +73,12 @@ class AffineModel(BaseClickModel):
     def __post_init__(self) -> None:
         """Check and freeze the arrays."""
         require_choice("identified", self.identified, get_args(Identified))
-        if (self.identified == "eps") != (self._eps is not None):
+        if (self.identified == "examination") != (self._eps is not None):
             raise ConfigError("a model identified as eps is made by from_eps alone")
         alpha, beta = self._stacked(alpha=self.alpha, beta=self.beta)
         object.__setattr__(self, "alpha", alpha)
         object.__setattr__(self, "beta", beta)
-        if self.identified != "gauge":
+        if self.identified != "relative":
             object.__setattr__(self, "span", (0.0, 1.0))
         if self.span is not None and not self.span[0] < self.span[1]:
             raise DataError(f"span must be two rising numbers, got {self.span}")
@@ -96,7 +96,9 @@ class AffineModel(BaseClickModel):
             _require_shares(name, part)
         examined, plus, minus = parts
         alpha, beta = examined * (plus - minus), examined * minus
-        return cls(alpha=alpha, beta=beta, identified="eps", _eps=parts, **about)
+        return cls(
+            alpha=alpha, beta=beta, identified="examination", _eps=parts, **about
+        )
 
     @classmethod
     def from_zeta(
@@ -104,7 +106,7 @@ class AffineModel(BaseClickModel):
     ) -> Self:
         """Build from the click rates of relevant and of irrelevant documents."""
         plus, minus = cls._stacked(zeta_plus=zeta_plus, zeta_minus=zeta_minus)
-        return cls(alpha=plus - minus, beta=minus, identified="zeta", **about)
+        return cls(alpha=plus - minus, beta=minus, identified="click-rates", **about)
 
     def _line(self) -> str:
         few = ", ".join(f"{alpha:.3g}" for alpha in self.alpha.ravel()[:3])
@@ -134,7 +136,7 @@ class AffineModel(BaseClickModel):
 
     def examination(self, rows: ClickRows) -> tuple[Floats, Floats, Floats]:
         """Theta, eps+ and eps- of each row; warns where they are a convention."""
-        if self.identified == "zeta":
+        if self.identified == "click-rates":
             warn(
                 "the click model knows click rates only, so theta is taken to be "
                 "zeta+, eps+ to be 1 and eps- to be zeta-/zeta+"
@@ -172,7 +174,7 @@ class AffineModel(BaseClickModel):
             about |= zip(PARTS, self._eps.tolist(), strict=True)
         if self.estimated is not None:
             about["estimated"] = asdict(self.estimated)
-        if self.identified == "gauge" and self.span is not None:
+        if self.identified == "relative" and self.span is not None:
             about["span"] = list(self.span)
         return about | {"provenance": dict(self.provenance)}
 
@@ -181,7 +183,7 @@ class AffineModel(BaseClickModel):
         """Build from what :meth:`to_dict` gives."""
         known: dict[str, Any] = {"provenance": read_provenance(about)}
         known["estimated"] = _estimated(about)
-        if about["identified"] != "eps":
+        if about["identified"] != "examination":
             known |= {name: about[name] for name in ("alpha", "beta", "identified")}
             if about.get("span") is not None:
                 low, high = about["span"]
@@ -209,7 +211,7 @@ class AffineModel(BaseClickModel):
         return np.minimum(wanted, self.depth) - 1
 
     def _require_rates(self, name: str) -> None:
-        if self.identified == "gauge":
+        if self.identified == "relative":
             raise ConfigError(
                 f"{name} is not known: the model is known only up to gauge"
             )

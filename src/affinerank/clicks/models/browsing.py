@@ -89,7 +89,7 @@ class BrowsingModel(AffineModel):
         return TrustModel(
             alpha=means[0],
             beta=means[1],
-            identified="gauge" if self.identified == "gauge" else "zeta",
+            identified="relative" if self.identified == "relative" else "click-rates",
             provenance=self.provenance,
             estimated=self.estimated,
             span=self.span,

@@ -91,7 +91,10 @@ class SegmentedModel(BaseClickModel):
     def identified(self) -> Identified:
         """What is known of every segment."""
         known = {model.identified for model in self.models.values()}
-        return "gauge" if "gauge" in known else "zeta" if "zeta" in known else "eps"
+        for least in ("relative", "click-rates"):
+            if least in known:
+                return least
+        return "examination"
 
     @property
     def estimated(self) -> EstimatedBy | None:

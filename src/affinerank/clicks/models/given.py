@@ -23,7 +23,7 @@ class SettingsModel(BaseClickModel):
 
     name: ClassVar[str]
     kind: ClassVar[type]
-    identified: ClassVar[Identified] = "eps"
+    identified: ClassVar[Identified] = "examination"
     estimated: ClassVar[None] = None
     span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 

@@ -16,7 +16,7 @@ from affinerank.support.arrays import Bools, Floats, Ints, Rng
 from affinerank.support.errors import ConfigError
 from affinerank.support.files import PathLike, atomic_write
 
-Identified = Literal["eps", "zeta", "gauge"]
+Identified = Literal["examination", "click-rates", "relative"]
 FORMAT = "affinerank-click-model"
 VERSION = 1
 
@@ -66,7 +66,10 @@ class ClickModel(Protocol):
 
     @property
     def identified(self) -> Identified:
-        """What is known: all (``eps``), click rates (``zeta``), or up to ``gauge``."""
+        """What is known: ``examination``, ``click-rates``, or rates up to a scale.
+
+        The last is ``relative``: alpha and beta in units of an unknown relevance.
+        """
 
     @property
     def provenance(self) -> Mapping[str, Any]:
