@@ -75,7 +75,7 @@ def test_an_error_of_the_system_names_its_file(
     def vanished(*_: object, **__: object) -> None:
         raise FileNotFoundError(2, "No such file or directory", "gone.parquet")
 
-    monkeypatch.setattr("affinerank.pipeline.describe", vanished)
+    monkeypatch.setattr("affinerank.pipeline.description.describe", vanished)
     assert main(["data", "describe", "yahoo-like:10"]) == 2
     err = capsys.readouterr().err
     assert err == "affinerank: gone.parquet: No such file or directory\n"

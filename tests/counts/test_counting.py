@@ -521,7 +521,7 @@ def test_the_target_is_untouched_by_a_failure(
 KILLED = """
 import sys
 from pathlib import Path
-from affinerank.clicks import counting
+from affinerank.counts import counting
 from affinerank.counts.counting import count_log, open_table
 
 def slow(*arguments):

@@ -559,8 +559,8 @@ class Cluster:
 IMPATIENT = """
 import sys
 from affinerank.cli import main
-from affinerank.clicks import engines
-engines.SECONDS_WITHOUT_WORKER = 5
+from affinerank.engines import engine
+engine.SECONDS_WITHOUT_WORKER = 5
 sys.exit(main(sys.argv[1:]))
 """
 

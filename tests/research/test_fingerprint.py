@@ -180,7 +180,7 @@ def test_cells_are_not_mixed_if_other_code_begins_meanwhile(tmp_path: Path) -> N
     assert (root / CODE).is_file()  # the other runner's folder
 
 
-@pytest.mark.parametrize("package", ["estimators", "bias", "rankers", "pipeline"])
+@pytest.mark.parametrize("package", ["counts", "estimators", "bias", "rankers", "pipeline"])
 def test_every_source_of_a_package_counts(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +194,9 @@ def test_every_source_of_a_package_counts(
     path.rename(path.with_name("other.py"))
     assert len({first, second, code_fingerprint()}) == 3
     (path.parent / "notes.txt").write_text("no code")
-    (tmp_path / "affinerank" / "page.py").write_text("not measured by")
+    shown = tmp_path / "affinerank" / "output" / "html.py"
+    shown.parent.mkdir()
+    shown.write_text("not measured by")
     path.with_name("other.py").rename(path)
     assert code_fingerprint() == second
 

@@ -57,7 +57,7 @@ def test_a_figure_is_saved_in_every_format(
 def test_what_cannot_be_drawn_is_an_error(paper_results: list[Result]) -> None:
     with pytest.raises(ConfigError, match="no figure 'figure9'"):
         draw("figure9", paper_results)
-    with pytest.raises(DataError, match="Figure 3 draws users by rank"):
+    with pytest.raises(DataError, match="Figure 3 draws click models by rank"):
         draw("figure3", [r for r in paper_results if not r.alpha])
     with pytest.raises(DataError, match="Figure 1 draws estimator by clicks"):
         draw("figure1", [])

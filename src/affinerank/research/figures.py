@@ -102,8 +102,9 @@ def draw(name: str, results: Sequence[Result]) -> Spec:
         row = _row(setting, series, x, values)
         panels.setdefault((title, label), []).append(row)
     if not panels:
+        words = "click models" if figure.x == "rank" else f"each {figure.series}"
         raise DataError(
-            f"{figure.title} draws {figure.series} by {figure.x}, and these results "
+            f"{figure.title} draws {words} by {figure.x}, and these results "
             "have none"
         )
     drawn = [

@@ -152,7 +152,7 @@ def test_what_lightgbm_says_of_a_file_is_not_printed(tmp_path: Path, line: str) 
 
 def test_what_lightgbm_warns_of_goes_to_the_log() -> None:
     code = (
-        "import numpy as np; from affinerank.rankers import trees; "
+        "import numpy as np; from affinerank.rankers.trees import lightgbm as trees; "
         "lgb = trees.lightgbm(); "
         "lgb.train({}, lgb.Dataset(np.zeros((30, 2)), label=np.arange(30.0)), 2)"
     )
