@@ -180,7 +180,9 @@ def test_cells_are_not_mixed_if_other_code_begins_meanwhile(tmp_path: Path) -> N
     assert (root / CODE).is_file()  # the other runner's folder
 
 
-@pytest.mark.parametrize("package", ["counts", "estimators", "bias", "rankers", "pipeline"])
+@pytest.mark.parametrize(
+    "package", ["counts", "estimators", "bias", "rankers", "pipeline"]
+)
 def test_every_source_of_a_package_counts(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

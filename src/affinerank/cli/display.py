@@ -258,7 +258,7 @@ def importance(about: About) -> None:
 
 def chosen(about: About) -> None:
     """Print which candidates were compared, and which was taken."""
-    told(about, "{judged_by}; queries held out in {parts} of {folds} parts")
+    told(about, "{evaluated_by}; queries held out in {parts} of {folds} parts")
     rows: dict[str, list[str]] = {}
     short: dict[str, float] = {}
     for row in about["candidates"]:

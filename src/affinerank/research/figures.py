@@ -102,10 +102,10 @@ def draw(name: str, results: Sequence[Result]) -> Spec:
         row = _row(setting, series, x, values)
         panels.setdefault((title, label), []).append(row)
     if not panels:
-        words = "click models" if figure.x == "rank" else f"each {figure.series}"
+        is_model = figure.series == "click_model_from"
+        words = "click models" if is_model else figure.series
         raise DataError(
-            f"{figure.title} draws {words} by {figure.x}, and these results "
-            "have none"
+            f"{figure.title} draws {words} by {figure.x}, and these results have none"
         )
     drawn = [
         _panel_row(title, label, rows, *axes(label, rows))
