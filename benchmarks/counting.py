@@ -53,7 +53,7 @@ from affinerank.counts.counting import (
     open_table,
     write_counts,
 )
-from affinerank.engines.engine import write_partitions
+from affinerank.engines.opening import engine_of
 from affinerank.logs.options import LogOptions, normalised
 
 MEMORY = "4GB"
@@ -194,7 +194,8 @@ def unchecked(log: Path, folder: Path) -> None:
     with open_table(str(log), memory=MEMORY) as table:
         rows = int(table.count().to_pyarrow().as_py())
         with tempfile.TemporaryDirectory(dir=folder) as spill:
-            parts = write_partitions(normalised(table, LogOptions()), rows, Path(spill))
+            log = normalised(table, LogOptions())
+            parts = engine_of(log).write_partitions(log, rows, Path(spill))
             counts = [counts_expression(part) for part in parts]
             write_counts(counts, folder / "counts.parquet", Path(spill))
 

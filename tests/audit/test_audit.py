@@ -26,7 +26,7 @@ from affinerank.clicks.simulation import write_session_log
 from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.sources import load
-from affinerank.engines.engine import open_table
+from affinerank.engines.opening import open_table
 from affinerank.logs.options import LogOptions
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.support.errors import ConfigError

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from affinerank.counts.counting import count_log, open_table
 from affinerank.counts.counts import ClickCounts
-from affinerank.engines.engine import in_parts, write_partitions
-from affinerank.logs.faults import LogFaultsError
+from affinerank.engines.opening import engine_of
 from affinerank.logs.options import LogOptions
+from affinerank.logs.report import LogFaultsError
 from affinerank.support.errors import AffineRankError, ConfigError, DataError
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
@@ -277,10 +277,11 @@ def test_a_log_that_does_not_fit_is_counted_in_parts_with_the_same_result(
 
     at_once = everything()
     # 4 GB for some 200 rows: five parts or so.
-    monkeypatch.setattr("affinerank.engines.engine.BYTES_PER_GROUP", 1e8)
+    monkeypatch.setattr("affinerank.engines.duckdb.BYTES_PER_GROUP", 1e8)
     with open_table(source) as table:
-        assert len(in_parts(table, "query_id", len(rows))) > 1
-        assert len(write_partitions(table, len(rows), tmp_path)) > 3
+        engine = engine_of(table)
+        assert len(engine.in_parts(table, "query_id", len(rows))) > 1
+        assert len(engine.write_partitions(table, len(rows), tmp_path)) > 3
     assert everything() == at_once
     assert len(at_once[2][1]) >= 4
 
@@ -294,7 +295,7 @@ def test_a_table_that_does_not_fit_is_counted_in_parts_within_its_folder(
         connection.read_parquet(write(rows)).create("log")
     url = f"duckdb:///{tmp_path}/db.duckdb"
     at_once, found = count(write(rows))
-    monkeypatch.setattr("affinerank.engines.engine.BYTES_PER_GROUP", 1e8)
+    monkeypatch.setattr("affinerank.engines.duckdb.BYTES_PER_GROUP", 1e8)
     in_several, also_found = count(url, table="log")
     assert in_several.equals(at_once)
     names = found.summary.keys() - {"seconds"}
@@ -756,7 +757,7 @@ def test_a_clean_log_is_seen_once_and_every_planted_fault_is_found(
     shape: str, parts: int, count: Count, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if parts > 1:
-        monkeypatch.setattr("affinerank.engines.engine.BYTES_PER_GROUP", 3e6)
+        monkeypatch.setattr("affinerank.engines.duckdb.BYTES_PER_GROUP", 3e6)
     clean = log_in_shape(shape)
     counts, found = count(clean)
     assert found.report.findings == ()
@@ -819,7 +820,7 @@ def test_a_fault_across_parts_is_found(
     count: Count, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session of two queries, in different parts, with one rank twice."""
-    monkeypatch.setattr("affinerank.engines.engine.BYTES_PER_GROUP", 3e6)
+    monkeypatch.setattr("affinerank.engines.duckdb.BYTES_PER_GROUP", 3e6)
     rows = log_in_shape("new")
     rows += [{**rows[7], "query_id": f"other{i}", "doc_id": "x"} for i in range(9)]
     with pytest.raises(LogFaultsError, match="two documents at one rank"):
@@ -829,9 +830,9 @@ def test_a_fault_across_parts_is_found(
 def test_a_disk_that_is_too_small_is_one_sentence(
     count: Count, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("affinerank.engines.engine.BYTES_PER_GROUP", 3e6)
+    monkeypatch.setattr("affinerank.engines.duckdb.BYTES_PER_GROUP", 3e6)
     room = type("Room", (), {"free": 1000})
-    monkeypatch.setattr("affinerank.engines.engine.shutil.disk_usage", lambda _: room)
+    monkeypatch.setattr("affinerank.engines.duckdb.shutil.disk_usage", lambda _: room)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "spill"))
     (tmp_path / "spill").mkdir()
     monkeypatch.setattr("tempfile.tempdir", None)

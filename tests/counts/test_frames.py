@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import affinerank as ar
-from affinerank.logs.faults import LogFaultsError
+from affinerank.logs.report import LogFaultsError
 
 pytestmark = [
     pytest.mark.slow,

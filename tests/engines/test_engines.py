@@ -26,9 +26,10 @@ import pytest
 from affinerank.cli import main
 from affinerank.counts.counting import count_log, open_table
 from affinerank.counts.counts import ClickCounts
-from affinerank.logs import faults
-from affinerank.logs.faults import LogFaultsError
+from affinerank.logs import rules
+from affinerank.logs.faults import Search, validate
 from affinerank.logs.options import LogOptions, normalised
+from affinerank.logs.report import LogFaultsError
 from affinerank.support.errors import AffineRankError, DataError
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
@@ -294,13 +295,13 @@ def test_all_find_the_same_faults_in_long_lists(
 ) -> None:
     """Clean lists of 120 are not searched rank by rank; all faults are found."""
     searched: list[Any] = []
-    search = faults._Search.of.__func__  # type: ignore[attr-defined]
+    search = Search.of.__func__  # type: ignore[attr-defined]
 
-    def search_and_note(cls: Any, parts: Any, grouped: Any, rules: Any) -> Any:
+    def search_and_note(cls: Any, parts: Any, grouped: Any, kinds: Any) -> Any:
         searched.append(grouped)
-        return search(cls, parts, grouped, rules)
+        return search(cls, parts, grouped, kinds)
 
-    monkeypatch.setattr(faults._Search, "of", classmethod(search_and_note))
+    monkeypatch.setattr(Search, "of", classmethod(search_and_note))
     clean = [row for i in range(4) for row in long_list(f"s{i}", 120, first=i // 2)]
     planted = list(clean)
     for fault in faults_of_lists:
@@ -311,7 +312,7 @@ def test_all_find_the_same_faults_in_long_lists(
         log, place = pa.Table.from_pylist(rows), str(tmp_path / f"{name}.parquet")
         pq.write_table(log, place)
         with open_table(place) as table:
-            expected = faults.validate(normalised(table, LogOptions()))
+            expected = validate(normalised(table, LogOptions()))
         given: dict[str, Any] = {"engine": "spark"}
         if kind == "postgres":
             place, given = request.getfixturevalue("postgres"), {"table": name}
@@ -320,12 +321,12 @@ def test_all_find_the_same_faults_in_long_lists(
             request.getfixturevalue("spark")
         searched.clear()
         with open_table(place, **given) as table:
-            report = faults.validate(normalised(table, LogOptions()))
+            report = validate(normalised(table, LogOptions()))
         told = sorted((found.what, found.number) for found in report.findings)
         assert told == sorted((f.what, f.number) for f in expected.findings)
         assert expected.plain == (name == "clean")
         assert report.sessions == expected.sessions
-        assert (faults._by_rank in searched) == (name == "faulty")
+        assert (rules.by_rank in searched) == (name == "faulty")
         assert len(told) == (0 if name == "clean" else 7)
 
 
@@ -559,8 +560,8 @@ class Cluster:
 IMPATIENT = """
 import sys
 from affinerank.cli import main
-from affinerank.engines import engine
-engine.SECONDS_WITHOUT_WORKER = 5
+from affinerank.engines import spark
+spark.SECONDS_WITHOUT_WORKER = 5
 sys.exit(main(sys.argv[1:]))
 """
 

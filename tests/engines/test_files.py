@@ -21,7 +21,7 @@ import pytest
 
 from affinerank.counts.counting import count_log, open_table
 from affinerank.engines.files import layouts
-from affinerank.logs.faults import LogFaultsError
+from affinerank.logs.report import LogFaultsError
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.limits import ID_BYTES, LINE_BYTES, TEXT_DEPTH
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from affinerank.counts.counting import open_table
-from affinerank.engines.engine import hashed
-from affinerank.logs import faults
-from affinerank.logs.faults import LogReport, validate
+from affinerank.engines.duckdb import DuckDB
+from affinerank.logs.faults import validate
 from affinerank.logs.options import LogOptions, normalised
+from affinerank.logs.report import LogReport
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.
 pytestmark = [
@@ -74,7 +74,7 @@ def test_clean_long_lists_are_not_searched_closely(
     parts: int, long_list: LongList, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether sessions show the same documents or not; up to rank 126."""
-    monkeypatch.setattr(faults, "in_parts", split_into(parts))
+    monkeypatch.setattr(DuckDB, "in_parts", split_into(parts))
     lengths = (3, 39, 40, 41, 62, 63, 64, 65, 119, 120, 121, 125, 126)
     rows = [
         row
@@ -92,8 +92,8 @@ def test_clean_long_lists_are_not_searched_closely(
 def split_into(parts: int) -> Callable[..., Any]:
     """Split tables by a hash, however small they are."""
 
-    def split(table: Any, column: str, rows: int) -> list[Any]:
-        number = hashed(table[column]) % parts
+    def split(engine: DuckDB, table: Any, column: str, rows: int) -> list[Any]:
+        number = engine.hashed(table[column]) % parts
         return [table.filter(number == i) for i in range(parts)]
 
     return split
@@ -165,7 +165,7 @@ def test_one_pass_finds_what_a_close_search_finds(
     log = write(rows)
     report, _ = report_of(log)
     assert numbers(report) == found_by_loop(rows)
-    monkeypatch.setattr(faults, "is_duckdb", lambda _: False)
+    monkeypatch.setattr(DuckDB, "scan_sessions", lambda *_: None)
     with open_table(log) as table:
         close = validate(normalised(table, LogOptions()))
     assert numbers(close) == numbers(report)
@@ -184,7 +184,7 @@ def test_a_close_search_finds_the_one_rank_that_comes_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All that engines other than DuckDB have."""
-    monkeypatch.setattr(faults, "is_duckdb", lambda _: False)
+    monkeypatch.setattr(DuckDB, "scan_sessions", lambda *_: None)
     [fault] = [what for what in faults_of_lists if what.startswith(fault)]
     clean = long_list("clean", 120)
     faulty = plant_in_list(long_list("faulty", max(rank, 120)), fault, rank)

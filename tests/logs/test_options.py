@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from affinerank.logs.faults import LogFaultsError
 from affinerank.logs.options import LogOptions
+from affinerank.logs.report import LogFaultsError
 from affinerank.support.errors import ConfigError, DataError
 
 # Ibis asks DuckDB by a method that DuckDB has renamed.

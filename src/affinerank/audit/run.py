@@ -68,7 +68,7 @@ def audit_file(
         progress: Called at each stage.
     """
     from affinerank.audit.survey import survey_log
-    from affinerank.engines.engine import open_table
+    from affinerank.engines.opening import open_table
     from affinerank.logs.options import LogOptions
 
     settings, survey = options or LogOptions(), None

@@ -12,14 +12,12 @@ import ibis.expr.types as ir
 
 from affinerank.counts.counting import count_log
 from affinerank.counts.counts import ClickCounts
-from affinerank.engines.engine import (
-    engine_errors,
-    in_parts,
-    integer_totals,
-    parsed_once,
-)
-from affinerank.logs.faults import LogReport, validate, without_bad_sessions
+from affinerank.engines.engine import integer_totals
+from affinerank.engines.errors import engine_errors
+from affinerank.engines.opening import engine_of
+from affinerank.logs.faults import validate, without_bad_sessions
 from affinerank.logs.options import LogOptions, normalised
+from affinerank.logs.report import LogReport
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike
 from affinerank.support.progress import Progress
@@ -60,7 +58,7 @@ def survey_log(
         progress: Called at each step.
     """
     normalised(table, options)  # wrong names are found before anything is read
-    table = parsed_once(table, Path(target).parent)
+    table = engine_of(table).parsed_once(table, Path(target).parent)
     log = normalised(table, options)
     try:
         counted = count_log(
@@ -92,7 +90,7 @@ def _lists(log: ir.Table, report: LogReport) -> tuple[int, int]:
     A list is known by the sum of hashes of its documents and their ranks.
     """
     found: Counter[str] = Counter()
-    for part in in_parts(log, "query_id", report.rows):
+    for part in engine_of(log).in_parts(log, "query_id", report.rows):
         rank = part["rank"].cast("string")
         place = (part.doc_id.cast("string") + ibis.literal(" ") + rank).hash()
         shown = part.select("session_id", "query_id", place=place % (2**31 - 1))

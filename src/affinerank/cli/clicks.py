@@ -231,7 +231,7 @@ def count(
     from affinerank.clicks.exposure import expected_exposure
     from affinerank.counts.counting import count_log, open_table
     from affinerank.counts.days import require_log_outside
-    from affinerank.logs.faults import LogFaultsError
+    from affinerank.logs.report import LogFaultsError
 
     if days.removed():
         return {"removed": days.remove, "written": str(days.into)}, display.notes

@@ -1,15 +1,14 @@
 """Count a click log: one Ibis expression, run by the engine that has the log.
 
-The result goes into a Parquet file and is never held in memory: DuckDB writes it
-itself, the result of other engines is written batch by batch.
+The result goes into a Parquet file and is never held in memory: an engine in this
+process writes it itself, the result of other engines is written batch by batch.
 """
 
 from __future__ import annotations
 
-import glob
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -26,33 +25,13 @@ from affinerank.counts.counts import HELD_OUT, KEPT, require_share, split_by_que
 from affinerank.counts.ranker_times import MOST_RANKERS, RankerTimes, to_metadata
 from affinerank.counts.sampled_test import findings_of, look_at_some_sessions
 from affinerank.counts.table import EXPOSURE, NUMBERS, VALUES, row_keys, typed_column
-from affinerank.engines.engine import (
-    batches,
-    copy_to,
-    engine_errors,
-    hashed,
-    in_parts,
-    integer_totals,
-    is_confined,
-    is_duckdb,
-    materialised,
-    open_table,
-    parsed_once,
-    union_all,
-    with_progress,
-    work_folder,
-    write_partitions,
-)
-from affinerank.logs.faults import (
-    Finding,
-    LogFaultsError,
-    LogReport,
-    shortened,
-    validate,
-    without_bad_sessions,
-)
+from affinerank.engines.engine import Engine, integer_totals, union_all
+from affinerank.engines.errors import engine_errors
+from affinerank.engines.opening import engine_of, open_table
+from affinerank.logs.faults import validate, without_bad_sessions
 from affinerank.logs.last_click import Context, with_context
 from affinerank.logs.options import LogOptions, normalised, parse_moment, unread
+from affinerank.logs.report import Finding, LogFaultsError, LogReport, shortened
 from affinerank.logs.schema import RANDOMISED, session_keys
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import PathLike, atomic_write
@@ -61,7 +40,6 @@ from affinerank.support.settings import require_choice
 
 __all__ = ["Counted", "count_log", "counts_expression", "open_table", "write_counts"]
 
-ROWS_AT_ONCE = 250_000
 DOCUMENTS_COUNTED = 1_000_000  # one by one, about; of more, a share by hash
 
 
@@ -124,11 +102,12 @@ def count_log(
     settings = options or LogOptions()
     normalised(table, settings, timed=by_time)  # wrong names are found before reading
     report, dropped = None, {"sessions": 0, "rows": 0}
-    with work_folder(table) as folder:
-        table = parsed_once(table, folder)
+    engine = engine_of(table)
+    with engine.work_folder() as folder:
+        table = engine.parsed_once(table, folder)
         log = normalised(table, settings, timed=by_time)
         rows = _rows(log)
-        parts = write_partitions(log, rows, folder, progress)
+        parts = engine.write_partitions(log, rows, folder, progress)
         if check:
             report = validate(*parts, progress=progress)
             left_out = _rows(table) - rows if settings.chooses else 0
@@ -146,17 +125,16 @@ def count_log(
         if by_time:
             parts = _split_by_time(parts, holdout, holdout_from)
         plain = report is not None and report.plain
-        bits = plain and is_duckdb(table)
         if report is not None or context == "auto":
             repeats = report is None or report.repeats
             log = union_all(parts)
-            test = look_at_some_sessions(log, rows, repeats=repeats, plain=bits)
+            test = look_at_some_sessions(log, rows, repeats=repeats, plain=plain)
             if context == "auto":
                 context = "last-click" if test is not None and test.found else "none"
             if report is not None and test is not None:
                 report = report.noting(*findings_of(test, context))
         if context == "last-click":
-            parts = [with_context(part, plain=bits) for part in parts]
+            parts = [with_context(part, plain=plain) for part in parts]
         known = {"repeats": report.repeats, "plain": report.plain} if report else {}
         counts = [counts_expression(part, **known) for part in parts]
         share = None if by_time else holdout
@@ -168,7 +146,7 @@ def count_log(
             ranker_times=_times_of_rankers(table, settings),
             progress=progress,
         )
-        about = {"rows": rows, **_sizes(files, table, plain), "dropped": dropped}
+        about = {"rows": rows, **_sizes(files, engine, plain=plain), "dropped": dropped}
     return Counted(report, {**about, "seconds": time.perf_counter() - started})
 
 
@@ -176,11 +154,12 @@ def _as_given(report: LogReport, table: ir.Table, options: LogOptions) -> LogRep
     """Show what could not be read as the log has it, in examples of faults."""
     findings = []
     for found in report.findings:
-        name = found.what.split()[0]
-        if any(row.get(name, "") is None for row in found.examples):
+        name = found.column
+        if name and any(row.get(name, "") is None for row in found.examples):
             rows = unread(table, options, name, len(found.examples))
-            found = replace(found, examples=tuple(map(shortened, rows)))  # noqa: PLW2901
-        findings.append(found)
+            findings.append(replace(found, examples=tuple(map(shortened, rows))))
+        else:
+            findings.append(found)
     return replace(report, findings=tuple(findings))
 
 
@@ -190,7 +169,8 @@ def counts_expression(
     """Count impressions and clicks per key, with the sessions of the query.
 
     Where sessions are ``plain``, each has one impression at rank 1, and those are
-    counted; else the sessions are. DuckDB does so at once, and is faster to join them.
+    counted; else the sessions are. Where the engine can, that is done at once: joining
+    the result is faster then.
     Unchecked, a query has as many sessions as impressions at rank 1, or as its most
     frequent row if larger.
 
@@ -204,6 +184,7 @@ def counts_expression(
         repeats: Whether impressions may be there more than once; they are merged.
         plain: Whether sessions are, as :class:`LogReport` says; unchecked, none.
     """
+    engine = engine_of(log)
     by, keys = session_keys(log.columns), list(row_keys(log.columns))
     valued = ["value"] if "value" in log.columns else []
     known = ["propensity"] if "propensity" in log.columns else []
@@ -214,8 +195,8 @@ def counts_expression(
         columns = ("clicked", *valued, *known, *declared)
         once = {name: _[name].max() for name in columns}
         log = log.group_by(["session_id", *keys]).agg(**once)
-    # Two selections, which engines read in two passes: DuckDB would keep one that is
-    # used twice aside. Counting clicked rows is a sum that it does not widen.
+    # Two selections, which engines read in two passes: one that is used twice might be
+    # kept aside. Counting clicked rows is a sum that no engine widens.
     shown = log.select(*keys, "clicked", *valued, *known, *declared)
     sums = {"impressions": _.count(), "clicks": _.count(where=_.clicked == 1)}
     if valued:
@@ -233,14 +214,14 @@ def counts_expression(
         first = _.impressions.sum(where=_["rank"] == 1)
         most = ibis.greatest(_.impressions.max(), first.fill_null(0))
         sessions = counts.group_by(by).agg(sessions=most.cast("decimal(38, 0)"))
-        sessions = sessions.cast({"sessions": "int64"})  # DuckDB's sums are wider
+        sessions = sessions.cast({"sessions": "int64"})  # sums may be wider
     elif plain:
         tops = log.filter(_["rank"] == 1).select(*by)
-        sessions = materialised([tops.group_by(by).agg(sessions=_.count())])
+        sessions = engine.materialised([tops.group_by(by).agg(sessions=_.count())])
     else:
         issued = log.select(*by, "session_id")
         number = _.session_id.nunique()
-        sessions = materialised([issued.group_by(by).agg(sessions=number)])
+        sessions = engine.materialised([issued.group_by(by).agg(sessions=number)])
     exposure = [EXPOSURE] if known else []
     values = VALUES if valued else ()
     return counts.join(sessions, by).select(
@@ -263,95 +244,63 @@ def write_counts(
         parts: The counts of a log, or of parts of it that have no query in common.
         target: The file; it appears whole or not at all.
         folder: Where each of several parts is counted into, first; also the only part,
-            if DuckDB may not write the target.
+            if the engine may not write the target.
         holdout: Share of queries to set aside.
         ranker_times: When each ranker logged, noted in the file's metadata.
         progress: Called as parts are counted.
 
     Returns:
-        Files with the counts of each part; the target, if DuckDB wrote that at once.
+        Files with the counts of each part; the target, if that was written at once.
     """
-    with atomic_write(Path(target)) as aside:
-        every, files = parts[0], [Path(target)]
-        confined = is_confined(every)
+    engine = engine_of(parts[0])
+    every = parts[0]
+    files = [Path(target)]
+    confined = engine.is_confined
+    with atomic_write(Path(target)) as unfinished:
+        # Several parts are counted one after another, then put together.
         if len(parts) > 1 or confined:
             files = [folder / f"counts-{i}.parquet" for i in range(len(parts))]
             for i, (part, file) in enumerate(zip(parts, files, strict=True)):
                 progress("counting", i, len(parts))
-                _copy(part, file)
-            every = every.get_backend().read_parquet(list(map(_exactly, files)))
-        with with_progress(every, progress, "counting", 100):
-            metadata = to_metadata(ranker_times or {})
-            if is_duckdb(every) and holdout is None and not confined:
-                _copy(every, aside, metadata)
-            else:
-                _write_batches(every, aside, holdout, metadata)
-        if not aside.exists() or pq.read_metadata(aside).num_rows == 0:
+                engine.write(part, file)
+            every = engine.read_parquet(*files)
+
+        # An engine that may write the target does so by itself, unless queries are held
+        # out: that goes by a hash of Python.
+        metadata = to_metadata(ranker_times or {})
+        edited: Callable[[pa.Table], pa.Table] | None = partial(_typed, holdout=holdout)
+        if engine.in_process and not confined and holdout is None:
+            edited = None
+        with engine.with_progress(progress, "counting", 100):
+            engine.write(every, unfinished, metadata, edited)
+        if not unfinished.exists() or pq.read_metadata(unfinished).num_rows == 0:
             raise DataError("there is nothing to count: no row is left of the log")
     return files
 
 
-def _copy(
-    counts: ir.Table, path: Path, metadata: Mapping[bytes, bytes] | None = None
-) -> None:
-    """Let DuckDB write a file."""
-    options = [
-        f"KV_METADATA {{{_quoted(key.decode())}: {_quoted(value.decode())}}}"
-        for key, value in (metadata or {}).items()
-    ]
-    query = ibis.to_sql(counts, dialect="duckdb")
-    try:
-        copy_to(query, path, counts, ", ".join(options))
-    except Exception as error:
-        if path.name in str(error):
-            raise OSError(str(error).rsplit(": ", maxsplit=1)[-1]) from error
-        raise  # about the log
+def _typed(rows: pa.Table, *, holdout: float | None) -> pa.Table:
+    """Give columns the types of counts; where queries are held out, add the split."""
+    table = pa.table({n: typed_column(n, rows[n]) for n in rows.column_names})
+    if holdout is not None:
+        table = table.append_column("split", split_by_query(table, holdout))
+    return table
 
 
-def _write_batches(
-    counts: ir.Table,
-    path: Path,
-    holdout: float | None,
-    metadata: Mapping[bytes, bytes],
-) -> None:
-    writer = None
-    for batch in batches(counts, ROWS_AT_ONCE):
-        found = pa.Table.from_batches([batch])
-        table = pa.table({n: typed_column(n, found[n]) for n in found.column_names})
-        if holdout is not None:
-            table = table.append_column("split", split_by_query(table, holdout))
-        table = table.replace_schema_metadata(metadata)
-        writer = writer or pq.ParquetWriter(path, table.schema)
-        writer.write_table(table)
-    if writer is not None:
-        writer.close()
-
-
-def _quoted(text: str) -> str:
-    """Return a text as a literal of SQL."""
-    doubled = text.replace("'", "''")
-    return f"'{doubled}'"
-
-
-def _exactly(path: Path) -> str:
-    return glob.escape(str(path))
-
-
-def _sizes(files: Sequence[Path], log: ir.Table, plain: bool) -> dict[str, int]:
+def _sizes(files: Sequence[Path], engine: Engine, *, plain: bool) -> dict[str, int]:
     """Return the sizes of counts in files without common queries, not loading them.
 
-    Where ``log`` is DuckDB's, so is this, within the same memory. If sessions are
+    An engine that runs in this process reads them, within its memory. If sessions are
     ``plain``, every query has rows at rank 1.
     """
-    if not is_duckdb(log):
+    if not engine.in_process:
         with open_table(str(files[0])) as table:
-            return _sizes(files, table, plain)
-    read = partial(log.get_backend().read_parquet, hive_partitioning=False)
-    sizes, deepest = Counter[str](), 0
+            return _sizes(files, engine_of(table), plain=plain)
+    sizes: Counter[str] = Counter()
+    deepest = 0
     groups = [pq.read_metadata(file).num_rows for file in files]
     every = -(-sum(groups) // DOCUMENTS_COUNTED)
     for file, size in zip(files, groups, strict=True):
-        for part in in_parts(read(_exactly(file)), "query_id", size):
+        for part in engine.in_parts(engine.read_parquet(file), "query_id", size):
             summed = ["impressions", "clicks"]
             summed += [RANDOMISED] if RANDOMISED in part.columns else []
             sums = {name: _[name].sum() for name in summed}
@@ -362,7 +311,7 @@ def _sizes(files: Sequence[Path], log: ir.Table, plain: bool) -> dict[str, int]:
             issued = issued.group_by(by).agg(sessions=_.sessions.max())
             queries = _.count() if by == ["query_id"] else _.query_id.nunique()
             found |= integer_totals(issued, queries=queries, sessions=_.sessions.sum())
-            pairs = part.select(pair=hashed(part.query_id, part.doc_id))
+            pairs = part.select(pair=engine.hashed_pair(part.query_id, part.doc_id))
             pairs = pairs.filter(_.pair % every == 0).distinct()
             sizes.update(found | integer_totals(pairs, documents=_.count() * every))
     if every > 1:
@@ -427,7 +376,7 @@ def _split_by_time(
     split = ibis.ifelse(begun.begun >= cut, HELD_OUT, KEPT)
     sides = begun.select("session_id", split=split)
     if len(parts) > 1:
-        sides = materialised([sides])
+        sides = engine_of(sides).materialised([sides])
     return [part.join(sides, "session_id").drop("timestamp") for part in parts]
 
 

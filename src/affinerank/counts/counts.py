@@ -6,7 +6,6 @@ add up: logs can be counted in parts, where they are, and put together afterward
 
 from __future__ import annotations
 
-import glob
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -36,12 +35,13 @@ from affinerank.counts.table import (
     grouped,
     randomised_impressions,
 )
+from affinerank.engines.parquet_parts import split_parquet
 from affinerank.logs.schema import CONTEXT, EXTRA_KEYS, KEYS, RANDOMISED, session_keys
 from affinerank.output.blocks import Summary
 from affinerank.support.arrays import Ints, Rng
 from affinerank.support.arrow import pa, parquet_errors, pc, pq
 from affinerank.support.errors import ConfigError, DataError
-from affinerank.support.files import PathLike, atomic_write, one_line, scratch_of
+from affinerank.support.files import PathLike, atomic_write, scratch_of
 
 __all__ = ["EXTRA_KEYS", "HELD_OUT", "KEPT", "ClickCounts"]
 
@@ -506,22 +506,10 @@ class _Spread:
     """Counts in files, written into ``n`` parts by a hash of queries; reads a part."""
 
     def __init__(self, files: Sequence[Path], n: int) -> None:
-        import duckdb  # only for what is large: it takes time to load
-
-        self.files, self.folder = files, scratch_of(self)
-        how: Any = {"memory_limit": "2GB", "preserve_insertion_order": False}
+        self.files = files
+        self.folder = scratch_of(self)
         for i, file in enumerate(files):
-            paths = (glob.escape(str(file)), str(self.folder / str(i)))
-            source, target = (path.replace("'", "''") for path in paths)
-            query = f"""COPY (
-                    SELECT *, hash(query_id::VARCHAR) % {n} AS part
-                    FROM read_parquet('{source}', hive_partitioning = false)
-                ) TO '{target}' (FORMAT parquet, PARTITION_BY (part))"""  # noqa: S608
-            with parquet_errors(file), duckdb.connect(config=how) as connection:
-                try:
-                    connection.execute(query)
-                except duckdb.Error as error:
-                    raise DataError(one_line(error)) from None
+            split_parquet(file, self.folder / str(i), "query_id", n)
 
     def __call__(self, part: int) -> ClickCounts:
         found = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from affinerank.counts.counting import count_log
 from affinerank.counts.counts import ClickCounts
-from affinerank.engines.engine import open_frame
+from affinerank.engines.opening import open_frame
 from affinerank.logs.options import LogOptions
 from affinerank.support.errors import warn
 from affinerank.support.files import scratch_folder

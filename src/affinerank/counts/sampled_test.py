@@ -8,9 +8,9 @@ from ibis import _
 from affinerank.counts.counts import ClickCounts
 from affinerank.counts.independence import Independence, independence_test
 from affinerank.counts.rows import join_counts
-from affinerank.engines.engine import hashed, is_duckdb, materialised
-from affinerank.logs.faults import Finding
+from affinerank.engines.opening import engine_of
 from affinerank.logs.last_click import Context, with_context
+from affinerank.logs.report import Finding
 from affinerank.logs.schema import CONTEXT, KEYS
 
 SAMPLED = 250_000  # rows that the test of independence looks at, about
@@ -24,12 +24,13 @@ def look_at_some_sessions(
     Where impressions may be there more than once (``repeats``), they count once; where
     sessions are ``plain``, clicks above are found as :func:`with_context` says.
     """
+    engine = engine_of(log)
     every = -(-rows // SAMPLED)
     if every > 1:
-        log = log.filter(hashed(log.session_id) % every == 0)
-    if is_duckdb(log):  # numbers are faster to group by, and to fetch, than texts are
-        ids = {name: hashed(log[name]) for name in KEYS[:2]}
-        log = materialised([log.select("session_id", "rank", "clicked", **ids)])
+        log = log.filter(engine.hashed(log.session_id) % every == 0)
+    if engine.groups_integers_faster:
+        ids = {name: engine.hashed(log[name]) for name in KEYS[:2]}
+        log = engine.materialised([log.select("session_id", "rank", "clicked", **ids)])
     keys = [*KEYS, CONTEXT]
     seen = with_context(log, plain=plain)
     if repeats:

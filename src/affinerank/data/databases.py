@@ -8,7 +8,9 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.parquet import OF_LOGS, read_parquet
 from affinerank.data.read_options import Missing, ReadOptions, Split
 from affinerank.data.sources import DataSource
-from affinerank.engines.engine import engine_errors, open_table, without_password
+from affinerank.engines.databases import without_password
+from affinerank.engines.errors import engine_errors
+from affinerank.engines.opening import open_table
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import scratch_folder
 from affinerank.support.large_arrays import ROWS_AT_ONCE

@@ -12,8 +12,8 @@ import ibis
 import ibis.expr.types as ir
 from ibis import _
 
-from affinerank.engines.engine import materialised
-from affinerank.logs.faults import WORD
+from affinerank.engines.opening import engine_of
+from affinerank.engines.session_scan import WORD
 from affinerank.logs.schema import CONTEXT
 
 Context = Literal["auto", "last-click", "none"]
@@ -23,9 +23,9 @@ def with_context(log: ir.Table, *, plain: bool = False) -> ir.Table:
     """Add the rank of the last click above in the session; 0 for none.
 
     Where sessions are ``plain``, as :class:`LogReport` says, the clicks of each are the
-    bits of two numbers: DuckDB finds those faster than it sorts.
+    bits of two numbers, which some engines find faster than they sort.
     """
-    if plain:
+    if plain and engine_of(log).finds_bits_faster:
         return _add_last_click_by_bits(log)
     above = ibis.range_window(
         preceding=(None, 1), group_by=["session_id", "query_id"], order_by="rank"
@@ -43,7 +43,8 @@ def _add_last_click_by_bits(log: ir.Table) -> ir.Table:
     columns = log.columns
     one = ibis.literal(1, "int64")
 
-    # Two integers per session, computed first: DuckDB copies a log joined with itself.
+    # Two integers per session, computed first: an engine may copy a log that is joined
+    # with itself.
     clicks = log.filter(log.clicked == 1)
     bit = one << ((clicks["rank"] - 1) % WORD)
     is_deep = clicks["rank"] > WORD
@@ -55,7 +56,8 @@ def _add_last_click_by_bits(log: ir.Table) -> ir.Table:
     by_session = clicks.group_by("session_id").agg(
         low_clicks=_.low_clicks.bit_or(), high_clicks=_.high_clicks.bit_or()
     )
-    log = log.left_join(materialised([by_session]), "session_id")
+    by_session = engine_of(log).materialised([by_session])
+    log = log.left_join(by_session, "session_id")
 
     # The clicks above this rank.
     bits_above = (one << ((log["rank"] - 1) % WORD)) - 1

@@ -18,12 +18,8 @@ import ibis
 import ibis.expr.types as ir
 
 from affinerank.defaults import POLICY
-from affinerank.engines.engine import (
-    engine_errors,
-    filter_by_sql,
-    in_byte_order,
-    read_as,
-)
+from affinerank.engines.errors import engine_errors
+from affinerank.engines.opening import engine_of
 from affinerank.logs.schema import RANDOMISED
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.settings import require_at_least
@@ -129,7 +125,7 @@ def normalised(
     """
     if options.where is not None:
         with engine_errors("--where"):
-            table = filter_by_sql(table, options.where)
+            table = engine_of(table).filter_by_sql(table, options.where)
     log = _named(table, options)
     between = options.since is not None or options.until is not None
     if between:
@@ -212,7 +208,7 @@ def _randomised(policy: ir.Value | None, propensity: ir.Value | None) -> ir.Valu
 
 @ibis.udf.scalar.builtin(name="md5")  # type: ignore[untyped-decorator]
 def _md5(text: str) -> str:  # type: ignore[empty-body]
-    """Every engine has this function; Ibis does not know that of Postgres."""
+    """Every engine has this function; Ibis does not know that of all."""
 
 
 def _bucket(user: ir.Value, buckets: int) -> ir.Value:
@@ -293,15 +289,16 @@ def _as_number(name: str, column: ir.Value) -> ir.Value:
 
 
 def _from_text(text: ir.Value) -> ir.Value:
-    """Read a number; DuckDB takes 1_000 for a thousand, and others do not."""
-    return read_as("float64", ibis.ifelse(text.contains("_"), ibis.null(), text))
+    """Read a number; some engines take 1_000 for a thousand, and others do not."""
+    number = ibis.ifelse(text.contains("_"), ibis.null(), text)
+    return engine_of(text).read_as("float64", number)
 
 
 def _as_click(column: ir.Value) -> ir.Value:
     """0 or 1; null where the value is neither."""
     kind = column.type()
     if kind.is_boolean():
-        return column.cast("int32").cast("int64")  # Postgres knows no shorter way
+        return column.cast("int32").cast("int64")  # not all know a shorter way
     if kind.is_string():
         text = column.strip().lower()
         yes = text.isin(["1", "1.0", "true", "t", "yes", "y"])
@@ -319,7 +316,7 @@ def _as_moment(column: ir.Value) -> ir.Value:
     if kind.is_numeric() and not kind.is_boolean():
         return column
     if kind.is_string():
-        return read_as("timestamp", column)
+        return engine_of(column).read_as("timestamp", column)
     if kind.is_timestamp() and kind.timezone is None:
         return column.cast("timestamp")  # by way of a time zone it takes far longer
     if kind.is_timestamp() or kind.is_date():
@@ -360,10 +357,12 @@ def _limited(log: ir.Table, most: int) -> ir.Table:
     known = log.filter(named)
     when = known.timestamp if "timestamp" in log.columns else known.session_id
     sessions = known.group_by(["user_id", "session_id"]).agg(when=when.min())
-    place = ibis.row_number().over(
-        group_by="user_id",
-        order_by=[*map(in_byte_order, (sessions.when, sessions.session_id))],
-    )
+    engine = engine_of(log)
+    order = [
+        engine.in_byte_order(sessions.when),
+        engine.in_byte_order(sessions.session_id),
+    ]
+    place = ibis.row_number().over(group_by="user_id", order_by=order)
     kept = sessions.mutate(place=place).filter(lambda t: t.place < most)
     chosen = known.semi_join(kept, ["user_id", "session_id"])
     return ibis.union(chosen, log.filter(~named))

@@ -6,8 +6,8 @@ their order is certain, while applications count positions from 0 or from 1, and
 only what the user scrolled to. Impressions give the lists of searches whose results
 were not logged, and add documents below the results that were.
 
-Lines are read one by one into Parquet, and DuckDB joins them within a given memory, by
-the queries of :mod:`affinerank.logs.importers.ubi_joins`.
+Lines are read one by one into Parquet, and an engine in this process joins them
+within a given memory, by the queries of :mod:`affinerank.logs.importers.ubi_joins`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.engines.engine import connect_duckdb, copy_to, engine_errors
+from affinerank.engines.errors import engine_errors
+from affinerank.engines.opening import local_engine
 from affinerank.logs.importers.json_lines import (
     json_objects,
     read_id,
@@ -98,8 +99,7 @@ def import_ubi(
     results. What was clicked are documents shown that have an event whose
     ``action_name`` is one of ``click_actions``.
 
-    Lines are read one by one, and DuckDB joins them on disk: neither index is held in
-    memory.
+    Lines are read one by one and joined on disk: neither index is held in memory.
 
     Args:
         queries: Documents of the index ``ubi_queries``, one per line; or a bulk file,
@@ -108,7 +108,7 @@ def import_ubi(
             bulk file.
         target: The log to write; it appears whole or not at all.
         click_actions: Names of the events that are clicks.
-        memory: How much memory DuckDB may take before it spills to disk.
+        memory: How much memory joining may take before it spills to disk.
 
     Returns:
         What was found, and how many times.
@@ -122,8 +122,8 @@ def import_ubi(
         event_counts = _write_events(events, folder, click_actions, n_lines)
 
         # Join them, step by step.
-        connection = connect_duckdb(memory, str(folder))
-        stack.callback(connection.disconnect)
+        engine = stack.enter_context(local_engine(memory, str(folder)))
+        connection = engine.connection
         for name in ("searches", "impressions", "clicks"):
             file = glob.escape(str(folder / f"{name}.parquet"))
             connection.read_parquet(file, table_name=name)
@@ -142,7 +142,7 @@ def import_ubi(
         ]
         log = LOG.format(more="".join(f", {name}" for name in optional))
         unfinished = stack.enter_context(atomic_write(Path(target)))
-        copy_to(log, unfinished, connection.table("shown"), "COMPRESSION zstd")
+        engine.copy_to(log, unfinished, "COMPRESSION zstd")
     return findings
 
 
