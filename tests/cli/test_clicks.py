@@ -409,7 +409,7 @@ def test_users_go_in_and_out(tmp_path: Path, capsys: Capture) -> None:
         *("simulate", WORLD, "--sessions", "200", "--counts", target, "--top-k", "2"),
         *("--click-model", str(given), "--save-click-model", str(saved)),
     )
-    assert about["written"] == {"counts": target, "users": str(saved)}
+    assert about["written"] == {"counts": target, "click_model": str(saved)}
     assert load_click_model(saved).to_dict() == load_click_model(given).to_dict()
     assert ClickCounts.load(target).click_rate_by_rank()[1]["clicks"] == 0
 

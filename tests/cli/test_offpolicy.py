@@ -74,7 +74,7 @@ def evaluate(folder: Path, *options: str, counts: str = "all") -> int:
     )
 
 
-def click_model(folder: Path, name: str = "users") -> tuple[str, str]:
+def click_model(folder: Path, name: str = "click-model") -> tuple[str, str]:
     return "--click-model", str(folder / f"{name}.json")
 
 
@@ -86,7 +86,7 @@ def test_a_new_ranker_has_a_value_and_a_verdict(
     about = json.loads(capsys.readouterr().out)
     (row,) = about["rankers"]
     assert about["metric"] == "DCG@10"
-    assert not about["users_estimated"]
+    assert not about["click_model_estimated"]
     assert row["never_shown_share"] == 0
     assert row["effective_impressions"] < row["impressions"]
     value, difference = row["value"], row["against_logged"]
@@ -143,7 +143,7 @@ def test_estimated_users_tell_only_differences(
     assert evaluate(folder, *options, "--json") == 0
     about = json.loads(capsys.readouterr().out)
     (row,) = about["rankers"]
-    assert about["users_estimated"]
+    assert about["click_model_estimated"]
     assert "value" not in row
     assert "gauge" in about["units"]
     assert about["refits"]["to"].startswith("the held-out clicks")

@@ -92,7 +92,7 @@ def test_needs_decide_which_users_an_estimator_is_asked_with(
     assert known["value"]["estimate"] - known["logged"]["estimate"] == pytest.approx(
         known["against_logged"]["estimate"]
     )
-    assert not known["users_estimated"]
+    assert not known["click_model_estimated"]
     if row.needs_click_model:
         with pytest.raises(ConfigError, match=f"{name} needs a click model"):
             held.evaluator(None, estimator=name)
@@ -101,7 +101,7 @@ def test_needs_decide_which_users_an_estimator_is_asked_with(
             held.evaluator(GAUGE, estimator=name)
     if row.needs == "relative":
         found = held.evaluator(GAUGE, estimator=name, replicates=2)
-        assert found["users_estimated"]
+        assert found["click_model_estimated"]
         assert found["refits"]["replicates"] == 2
         assert "value" not in found
     if row.needs == "nothing":

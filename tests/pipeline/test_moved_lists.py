@@ -18,8 +18,8 @@ from tests.pipeline.moving_lists import (
 
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.counts.counts import ClickCounts
+from affinerank.evaluation.results import ClickEvaluation
 from affinerank.pipeline.evaluate_clicks import (
-    ClickEvaluation,
     ClickEvaluationSettings,
     evaluate_from_clicks,
 )

@@ -1,69 +1,20 @@
-"""Rankers judged by labels."""
+"""Evaluate rankers by labels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import RELEVANT_ABOVE
-from affinerank.evaluation.metrics import Metric, MetricValues
-from affinerank.evaluation.significance import Comparison, compare_queries, conclude
-from affinerank.output.blocks import Summary
+from affinerank.evaluation.metrics import Metric
+from affinerank.evaluation.results import LabelEvaluation
+from affinerank.evaluation.significance import compare_queries
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
 from affinerank.support.arrays import Bools
 from affinerank.support.errors import DataError
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ByLabels(Summary):
-    """Rankers judged by labels, each compared with the first.
-
-    Attributes:
-        metric: Its name.
-        queries: With a relevant document.
-        relevant_above: Labels above this are relevant.
-        rankers: Values of each query, by name.
-        comparisons: Paired tests, p corrected for all of them (Holm).
-        left_out: Queries that a ranker learnt from, and that do not count.
-    """
-
-    metric: str
-    queries: int
-    relevant_above: float
-    rankers: Mapping[str, MetricValues]
-    comparisons: Sequence[Comparison]
-    left_out: int = 0
-
-    def _line(self) -> str:
-        means = ", ".join(f"{n}: {v.mean:.4f}" for n, v in self.rankers.items())
-        return f"{self.metric.split(' (')[0]} by {self.queries:,} queries, {means}"
-
-    def _rows(self) -> list[dict[str, Any]]:
-        compared = {c.first: c for c in self.comparisons}
-        rows = self.to_dict()["rankers"]
-        for row in rows:
-            if other := compared.get(row["ranker"]):
-                names = ("difference", "low", "high", "p_corrected")
-                row["second"] = other.second
-                row["against"] = {name: getattr(other, name) for name in names}
-        return list(rows)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data: mean, standard error and 95 % interval of each."""
-        of = self.metric.split(" (")[0]
-        named = self.rankers.items()
-        return asdict(self) | {
-            "rankers": [{"ranker": name, **own.summary()} for name, own in named],
-            "conclusions": [
-                conclude(c.first, c.second, (c.difference,) * 2, c.low, c.high, of)
-                for c in self.comparisons
-            ],
-        }
 
 
 def evaluate_rankers(
@@ -72,7 +23,7 @@ def evaluate_rankers(
     *,
     metric: Metric,
     relevant_above: float = RELEVANT_ABOVE,
-) -> ByLabels:
+) -> LabelEvaluation:
     """Judge rankers by labels; compare each with the first, query by query.
 
     Queries that one of them learnt from are left out.
@@ -95,7 +46,7 @@ def evaluate_rankers(
         )
     compared = compare_queries({n: v.values for n, v in values.items()}, against=first)
     about = (values[first].name, queries, relevant_above, values, compared)
-    return ByLabels(*about, int(seen.sum()))
+    return LabelEvaluation(*about, int(seen.sum()))
 
 
 def learnt_by(

@@ -3,7 +3,7 @@
 import pytest
 
 from affinerank.counts.counts import ClickCounts
-from affinerank.pipeline.baseline import choose_baseline
+from affinerank.evaluation.baseline import choose_baseline
 from affinerank.support.errors import ConfigError
 
 SESSIONS = {"old": 900, "new": 80, "test": 20}
