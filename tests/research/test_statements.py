@@ -197,7 +197,7 @@ def replaced(
 
 
 @pytest.mark.parametrize(
-    ("estimator", "users", "value", "failing"),
+    ("estimator", "click_model_from", "value", "failing"),
     [
         ("affine", "true", 0.60, "Affine outperforms the other estimators"),
         ("affine", "true", 0.60, "Affine approximates full information"),
@@ -249,7 +249,7 @@ def test_a_naive_estimator_that_still_gains_has_not_converged(
 
 
 @pytest.mark.parametrize(
-    ("users", "factors", "failing"),
+    ("click_model_from", "factors", "failing"),
     [
         ("soft-min-max", (1.2, 1.0), "Soft-min-max underestimates alpha"),
         ("sigmoid", (1.2, 1.0), "Sigmoid underestimates alpha"),

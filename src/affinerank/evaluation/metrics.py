@@ -73,7 +73,8 @@ def _gains(ranked: _Ranked, metric: Metric) -> Floats:
 def _expected_dcg(ranked: _Ranked, metric: Metric) -> Floats:
     """DCG that is expected of lists drawn by Plackett-Luce from the scores."""
     gains, values = _gains(ranked, metric), np.zeros(len(ranked.offsets) - 1)
-    for queries, rows, is_document in padded_groups(ranked.offsets):
+    starts, lengths = ranked.offsets[:-1], np.diff(ranked.offsets)
+    for queries, rows, is_document in padded_groups(starts, lengths):
         depth = int(min(rows.shape[1], metric.deepest))
         scores = np.where(is_document, ranked.scores[rows], -np.inf)
         discounts = rank_chances(scores, depth) @ discount(np.arange(1, depth + 1))

@@ -19,30 +19,48 @@ from affinerank.support.errors import DataError
 
 
 class ListGroup(NamedTuple):
-    """Queries of similar length, side by side in one padded matrix.
+    """Lists of similar length, side by side in one padded matrix.
 
     Attributes:
-        queries: ``[n]`` their numbers.
+        numbers: ``[n]`` numbers of the lists.
         rows: ``[n, longest]`` rows of their documents; 0 where there is none.
         is_document: ``[n, longest]`` where there is a document.
     """
 
-    queries: Ints
+    numbers: Ints
     rows: Ints
     is_document: Bools
 
 
-def padded_groups(offsets: Ints) -> Iterator[ListGroup]:
-    """Yield all queries in groups of similar length, so that little is padded."""
-    sizes = np.diff(offsets)
-    # Lengths of a class are within 19 % of each other.
-    length_class = np.ceil(4 * np.log2(sizes))
+def padded_groups(
+    starts: Ints,
+    lengths: Ints,
+    *,
+    per_doubling: int = 4,
+    shortest: int = 1,
+    most_cells: int | None = None,
+) -> Iterator[ListGroup]:
+    """Yield all lists in groups of similar length, so that little is padded.
+
+    Args:
+        starts: ``[n_lists]`` row of the first document of each list.
+        lengths: ``[n_lists]`` number of documents of each list.
+        per_doubling: Number of groups that lengths from n to 2 n are divided into.
+        shortest: Lists up to this length share a group.
+        most_cells: Limit on the size of a matrix; a larger group is divided.
+    """
+    length_class = np.ceil(per_doubling * np.log2(np.maximum(lengths, shortest)))
     for value in np.unique(length_class):
-        queries = np.flatnonzero(length_class == value)
-        column = np.arange(sizes[queries].max())
-        is_document = column < sizes[queries, None]
-        rows = np.where(is_document, offsets[queries, None] + column, 0)
-        yield ListGroup(queries, rows, is_document)
+        members = np.flatnonzero(length_class == value)
+        column = np.arange(lengths[members].max())
+        at_once = len(members)
+        if most_cells is not None:
+            at_once = max(1, most_cells // len(column))
+        for first in range(0, len(members), at_once):
+            numbers = members[first : first + at_once]
+            is_document = column < lengths[numbers, None]
+            rows = np.where(is_document, starts[numbers, None] + column, 0)
+            yield ListGroup(numbers, rows, is_document)
 
 
 def checked_lists(scores: ArrayLike, offsets: ArrayLike) -> tuple[Floats, Ints]:
@@ -80,7 +98,7 @@ def ranks_of_lists(scores: Floats, offsets: Ints) -> Ints:
     faster than one sort over all documents, and ties keep their order.
     """
     ranks = np.empty(len(scores), dtype=np.int64)
-    for _, rows, is_document in padded_groups(offsets):
+    for _, rows, is_document in padded_groups(offsets[:-1], np.diff(offsets)):
         ascending = np.where(is_document, -scores[rows], np.inf)
         order = np.argsort(ascending, axis=1, kind="stable")
         group_ranks = np.empty_like(order)

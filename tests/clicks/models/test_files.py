@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "users",
+    "click_model",
     [
         TrustModel.paper(depth=12),
         TrustModel.from_zeta([0.9, 0.4], [0.6, 0.1], provenance={"from": "é"}),
@@ -116,7 +116,7 @@ def test_a_broken_file_is_one_sentence_that_names_it(
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
 def test_what_is_no_json_is_one_sentence(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "click-model.json").write_bytes(text)
-    with pytest.raises(DataError, match=r"users\.json: not (JSON|text): "):
+    with pytest.raises(DataError, match=r"click-model\.json: not (JSON|text): "):
         load_click_model(tmp_path / "click-model.json")
 
 

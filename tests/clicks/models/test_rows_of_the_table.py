@@ -317,7 +317,7 @@ def test_counts_without_context_do_not_do_for_browsing_users() -> None:
 
 
 @pytest.mark.parametrize(
-    "users",
+    "click_model",
     [
         BROWSING,
         click_model_of("browsing", 25),

@@ -141,7 +141,7 @@ def test_deeper_ranks_take_the_last_value_with_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    "users",
+    "click_model",
     [
         TrustModel.paper(depth=3),
         TrustModel.from_zeta([0.9, 0.5, 0.4], [0.6, 0.2, 0.1]),
@@ -206,7 +206,7 @@ def test_ranks_count_from_one() -> None:
                 identified="all",  # type: ignore[arg-type]
             ),
             ConfigError,
-            "identified .*eps, zeta or gauge, got 'all'",
+            "identified .*examination, click-rates or relative, got 'all'",
         ),
         (
             lambda: TrustModel(

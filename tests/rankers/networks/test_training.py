@@ -473,7 +473,7 @@ def test_prediction_in_blocks_is_prediction_at_once(
     networks = start([0, 1])
     whole = networks.scores(features)
     monkeypatch.setattr("affinerank.rankers.networks.model.DOCS_AT_ONCE", 7)
-    monkeypatch.setattr("affinerank.rankers.networks.model.LEAST_AT_ONCE", 3)
+    monkeypatch.setattr("affinerank.rankers.networks.model.MIN_AT_ONCE", 3)
     np.testing.assert_allclose(networks.scores(features), whole, atol=1e-6)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from affinerank.support.arrays import Bools, Floats, Ints, Rng
 from affinerank.support.errors import ConfigError
+from affinerank.support.lists import padded_groups
 
 AT_ONCE = 1 << 20  # documents of lists gathered at a time
 
@@ -69,17 +70,13 @@ class RankedLists:
 
     def groups(self) -> Iterator[tuple[Ints, ListBlock]]:
         """Gather lists of similar length, with their numbers."""
-        classes = np.ceil(2 * np.log2(np.maximum(self.lengths, 4)))
-        for value in np.unique(classes):
-            alike = np.flatnonzero(classes == value)
-            width = int(self.lengths[alike].max())
-            for first in range(0, len(alike), size := max(1, AT_ONCE // width)):
-                some = alike[first : first + size]
-                held = np.arange(width) < self.lengths[some, None]
-                at = np.where(held, self.starts[some, None] + np.arange(width), 0)
-                scores = np.where(held, self.scores[at], -np.inf)
-                rival = None if self.rival is None else self.rival[at]
-                yield some, ListBlock(held, self.shown[some], scores, rival)
+        groups = padded_groups(
+            self.starts, self.lengths, per_doubling=2, shortest=4, most_cells=AT_ONCE
+        )
+        for numbers, rows, is_document in groups:
+            scores = np.where(is_document, self.scores[rows], -np.inf)
+            rival = None if self.rival is None else self.rival[rows]
+            yield numbers, ListBlock(is_document, self.shown[numbers], scores, rival)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

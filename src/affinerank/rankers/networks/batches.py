@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from affinerank.support.arrays import Ints
+from affinerank.support.lists import padded_groups
 
 TENSORS = ("weights", "known", "share")  # of a batch
 
@@ -44,16 +45,17 @@ class RaggedLists:
         return torch.arange(n_docs, device=self.offsets.device) < self.offsets[-1]
 
     def groups(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Gather lists of similar length: index ``[n, longest]``, and what is held."""
+        """Gather lists of similar length.
+
+        Yields:
+            Rows of documents ``[n, longest]``, and where there is a document.
+        """
         starts = np.cumsum(self.sizes) - self.sizes
-        classes = np.ceil(2 * np.log2(np.maximum(self.sizes, 8)))
-        for value in np.unique(classes):
-            chosen = np.flatnonzero(classes == value)
-            column = np.arange(self.sizes[chosen].max())
-            held = column < self.sizes[chosen, None]
-            index = np.where(held, starts[chosen, None] + column, 0)
-            device = self.offsets.device
-            yield torch.from_numpy(index).to(device), torch.from_numpy(held).to(device)
+        device = self.offsets.device
+        for group in padded_groups(starts, self.sizes, per_doubling=2, shortest=8):
+            rows = torch.from_numpy(group.rows).to(device)
+            is_document = torch.from_numpy(group.is_document).to(device)
+            yield rows, is_document
 
 
 @dataclass(frozen=True, slots=True, eq=False)
