@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.scaling import scaled_in_lists
 
 from affinerank.cli import main
 from affinerank.counts.counts import ClickCounts
@@ -90,7 +91,7 @@ def test_networks_fill_what_is_missing_and_report_it(tmp_path: Path) -> None:
             "member": "mlp",
         }
     ]
-    scaled = data.normalised().features[:, 0]
+    scaled = scaled_in_lists(data).features[:, 0]
     assert filled["price"] == pytest.approx(np.nanmedian(scaled), abs=0.01)
     assert np.isfinite(ranker.predict(ranker.mapping.apply(data).features)).all()
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from tests.halves import halves
 from tests.pipeline.moving_lists import personal_lists
 
 from affinerank.audit import audit, audit_file, bias, changes, identified
@@ -322,7 +323,7 @@ def test_few_clicks_on_a_document_leave_its_relevance_to_the_others(
     assert found["documents"] == len(set(counts.table["doc_id"].to_pylist()))
     half, few = counts, found
     for seed in range(4):  # a sixteenth of the clicks
-        half, _ = half.halves(rng=np.random.default_rng(seed))
+        half, _ = halves(half, rng=np.random.default_rng(seed))
         few = audit(half).to_dict()["own_clicks"]
         assert few["verdict"] in ("yes", "partly", "not found", "unknown")
     assert few.get("clicks_decide", 0) < found["clicks_decide"]

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.halves import halves
 
 from affinerank.counts.counts import ClickCounts
 from affinerank.support.errors import ConfigError, DataError
@@ -214,9 +215,9 @@ def test_halves_add_up_to_the_whole_and_keep_within_their_sessions(
     sessions: list[Session], seed: int
 ) -> None:
     whole = counts_of(sessions)
-    a, b = whole.halves(rng=np.random.default_rng(seed))
+    a, b = halves(whole, rng=np.random.default_rng(seed))
     assert (a + b).equals(whole)
-    again, _ = whole.halves(rng=np.random.default_rng(seed))
+    again, _ = halves(whole, rng=np.random.default_rng(seed))
     assert a.equals(again)
     assert abs(a.n_sessions - b.n_sessions) <= len(whole.sessions_per_query)
 
@@ -224,13 +225,13 @@ def test_halves_add_up_to_the_whole_and_keep_within_their_sessions(
 def test_halves_keep_the_sessions_of_a_query_that_showed_nothing_in_one() -> None:
     counts = example(impressions=[1, 1, 3], clicks=[0, 0, 0], sessions=[99, 99, 3])
     for seed in range(50):
-        a, b = counts.halves(rng=np.random.default_rng(seed))
+        a, b = halves(counts, rng=np.random.default_rng(seed))
         assert (a + b).equals(counts)
 
 
 def test_halves_tell_rankers_apart() -> None:
     counts = example().labelled("ranker", "x") + example().labelled("ranker", "y")
-    a, b = counts.halves(rng=np.random.default_rng(0))
+    a, b = halves(counts, rng=np.random.default_rng(0))
     assert (a + b).equals(counts)
 
 
@@ -244,18 +245,12 @@ def test_a_half_has_the_mean_and_spread_of_drawn_sessions() -> None:
         clicks=np.full(draws, clicked),
         sessions=np.full(draws, sessions),
     )
-    half, _ = counts.halves(rng=np.random.default_rng(5))
+    half, _ = halves(counts, rng=np.random.default_rng(5))
     for drawn, number in ((half.impressions, shown), (half.clicks, clicked)):
         share = number / sessions
         variance = 50 * share * (1 - share) * (100 - 50) / (100 - 1)
         assert abs(drawn.mean() - number / 2) < 5 * np.sqrt(variance / draws)
         assert drawn.var() == pytest.approx(variance, rel=5 * np.sqrt(2 / draws))
-
-
-def test_a_query_with_a_thousand_million_sessions_is_not_split() -> None:
-    counts = example(sessions=[10**9, 10**9, 3])
-    with pytest.raises(DataError, match="10\\^9 sessions"):
-        counts.halves(rng=np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("split", [None, ["train", "train", "holdout"]])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.halves import halves
 
 from affinerank.counts.counts import ClickCounts
 from affinerank.logs.options import LogOptions
@@ -66,7 +67,7 @@ def test_halves_share_what_is_randomised() -> None:
         clicks=[100, 100],
         randomised=[1_000, 400],
     )
-    first, second = counts.halves(rng=np.random.default_rng(0))
+    first, second = halves(counts, rng=np.random.default_rng(0))
     for half in (first, second):
         assert randomised(half)[0] == half.impressions[0]
         # Hypergeometric: 500 drawn of 1,000 of which 400 are, error 7.7.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.scaling import scaled_in_lists
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
@@ -72,12 +73,12 @@ def test_select_queries_keeps_each_document_with_its_query() -> None:
 
 def test_min_max_is_taken_within_each_query_and_a_constant_becomes_zero() -> None:
     expected = [[0, 0, 0], [1, 0, 1], [0, 0, 0], [0, 0, 1]]
-    np.testing.assert_array_equal(small().normalised().features, expected)
+    np.testing.assert_array_equal(scaled_in_lists(small()).features, expected)
 
 
 def test_min_max_leaves_missing_values_missing() -> None:
     data = RankingDataset.from_rows([[np.nan], [2.0], [4.0], [np.nan]], [1, 1, 1, 2])
-    scaled = data.normalised().features[:, 0]
+    scaled = scaled_in_lists(data).features[:, 0]
     np.testing.assert_array_equal(scaled, [np.nan, 0, 1, np.nan])
 
 
@@ -87,9 +88,9 @@ def test_min_max_in_blocks_equals_min_max_at_once(
     rng = np.random.default_rng(0)
     features = rng.normal(size=(50, 3))
     data = RankingDataset.from_rows(features, np.sort(rng.integers(0, 9, 50)))
-    at_once = data.normalised().features
+    at_once = scaled_in_lists(data).features
     monkeypatch.setattr("affinerank.data.dataset.ROWS_AT_ONCE", 4)
-    np.testing.assert_array_equal(data.normalised().features, at_once)
+    np.testing.assert_array_equal(scaled_in_lists(data).features, at_once)
     assert data.varying_features() == ("f1", "f2", "f3")
 
 
@@ -257,6 +258,6 @@ def test_medians_of_many_values_are_those_of_numpy() -> None:
     features = rng.exponential(size=(999, 3)) ** [1, 2, 3]
     features[rng.random(features.shape) < 0.3] = np.nan
     data = RankingDataset.from_rows(features, np.arange(999) // 9)
-    known = np.nanmedian(data.normalised().features, axis=0)
+    known = np.nanmedian(scaled_in_lists(data).features, axis=0)
     found = np.array(FeatureMapping.fit(data, impute=True).fill)
     np.testing.assert_allclose(found, known, atol=0.01)  # lower median, of many values

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.halves import halves
 
 from affinerank.clicks.exposure import with_exposure
 from affinerank.clicks.models.trust import TrustModel
@@ -85,8 +86,8 @@ def test_counts_of_parts_add_up_to_counts_of_the_whole() -> None:
     exposure = [np.asarray(counts.table["exposure"]) for counts in (both, whole)]
     np.testing.assert_allclose(exposure[0], exposure[1])
     np.testing.assert_allclose(exposure[1].sum(), 2 * 2)  # sessions times ranks
-    halves = whole.halves(rng=np.random.default_rng(0))
-    for half in halves:
+    parts = halves(whole, rng=np.random.default_rng(0))
+    for half in parts:
         np.testing.assert_allclose(np.asarray(half.table["exposure"]).sum(), 2.0)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.halves import halves
 
 from affinerank.clicks.models.trust import EstimatedBy, TrustModel
 from affinerank.clicks.simulation import simulate_counts
@@ -68,7 +69,7 @@ def test_labels_are_the_weights_of_documents_sorted_by_id(name: str) -> None:
 
 
 def test_labels_keep_the_split_and_are_debiased_by_part() -> None:
-    first, second = COUNTS.halves(rng=np.random.default_rng(0))
+    first, second = halves(COUNTS, rng=np.random.default_rng(0))
     both = first.labelled("split", "train").table, second.labelled("split", "holdout")
     split = ClickCounts(pa.concat_tables([both[0], both[1].table]))
     labels = debias(split, CLICK_MODEL)

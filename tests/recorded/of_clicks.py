@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from tests.halves import halves
 from tests.recorded.inputs import (
     CLIP,
     LOGS,
@@ -90,8 +91,8 @@ def logs() -> Pairs:
     merged = two.merged("ranker")
     yield "logs/two/merged/impressions", merged.impressions
     yield "logs/two/merged/sessions", merged.sessions
-    halves = counts_of("both").halves(rng=np.random.default_rng(5))
-    for name, half in zip("ab", halves, strict=True):
+    parts = halves(counts_of("both"), rng=np.random.default_rng(5))
+    for name, half in zip("ab", parts, strict=True):
         yield f"logs/both/halves/{name}/impressions", half.impressions
         yield f"logs/both/halves/{name}/clicks", half.clicks
 

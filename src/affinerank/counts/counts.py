@@ -38,7 +38,7 @@ from affinerank.counts.table import (
 from affinerank.engines.parquet_parts import split_parquet
 from affinerank.logs.schema import CONTEXT, EXTRA_KEYS, KEYS, RANDOMISED, session_keys
 from affinerank.output.blocks import Summary
-from affinerank.support.arrays import Ints, Rng
+from affinerank.support.arrays import Ints
 from affinerank.support.arrow import pa, parquet_errors, pc, pq
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.files import PathLike, atomic_write, scratch_of
@@ -271,42 +271,6 @@ class ClickCounts(Summary):
         require_share(share)
         return self._with_key("split", split_by_query(self.table, share))
 
-    def halves(self, *, rng: Rng) -> tuple[ClickCounts, ClickCounts]:
-        """Split sessions at random into two halves, and the counts with them.
-
-        Given the sessions of a half, a row's impressions in it are hypergeometric, and
-        so are its clicks given those: each row is distributed exactly as if sessions
-        had been drawn. Rows are drawn independently, so that what two rows of one
-        session have in common is not kept where documents change ranks. Values of
-        clicks are left out.
-        """
-        if self.table.num_rows and self.sessions.max() >= 10**9:
-            raise DataError("a query with 10^9 sessions or more cannot be split")
-        sessions = self.sessions_per_query
-        total = sessions["sessions"].to_numpy()
-        half = total // 2 + (total % 2) * rng.integers(0, 2, len(total))
-        drawn = sessions.drop_columns("sessions").append_column("half", pa.array(half))
-        drawn = drawn.append_column("query", pa.array(np.arange(len(half))))
-        rows = self.table.join(drawn, list(self.session_keys), join_type="inner")
-        rows = rows.sort_by([(name, "ascending") for name in self.keys])
-        in_half, shown, clicks = (
-            rows[name].to_numpy() for name in ("half", "impressions", "clicks")
-        )
-        left = rows["sessions"].to_numpy() - in_half
-        first = rng.hypergeometric(shown, left + in_half - shown, in_half)
-        clicked = rng.hypergeometric(clicks, shown - clicks, first)
-        here = {"impressions": first, "clicks": clicked, "sessions": in_half}
-        there = {
-            "impressions": shown - first,
-            "clicks": clicks - clicked,
-            "sessions": left,
-        }
-        if RANDOMISED in rows.column_names:
-            drawn = rows[RANDOMISED].to_numpy()
-            here[RANDOMISED] = rng.hypergeometric(drawn, shown - drawn, first)
-            there[RANDOMISED] = drawn - here[RANDOMISED]
-        return _half(rows, self.keys, here), _half(rows, self.keys, there)
-
     def save(self, path: PathLike) -> None:
         """Write the counts as Parquet."""
         with atomic_write(Path(path)) as aside:
@@ -518,27 +482,6 @@ class _Spread:
             empty = ClickCounts(pq.read_schema(file).empty_table())
             found.append(_read(file, there) if there else empty)
         return _sum_of_files(self.files, found)
-
-
-def _half(
-    rows: pa.Table, keys: tuple[str, ...], numbers: dict[str, Any]
-) -> ClickCounts:
-    """Put other numbers beside the keys, leaving out what was never shown.
-
-    One row of a query stays where none was shown but it has sessions, to hold those.
-    """
-    shown, sessions = numbers["impressions"], numbers["sessions"]
-    query = rows["query"].to_numpy()
-    _, first = np.unique(query, return_index=True)
-    ever = np.bincount(query, weights=shown)[query[first]] > 0
-    keep = shown > 0
-    keep[first] |= ~ever & (sessions[first] > 0)
-    if EXPOSURE in rows.column_names:
-        part = sessions / np.maximum(np.asarray(rows["sessions"]), 1)
-        numbers[EXPOSURE] = np.asarray(rows[EXPOSURE]) * part
-        keep |= numbers[EXPOSURE] > 0
-    table = pa.table({**{name: rows[name] for name in keys}, **numbers})
-    return ClickCounts(table.filter(pa.array(keep)))
 
 
 def require_share(share: float) -> None:

@@ -256,15 +256,6 @@ class RankingDataset(Summary):
         own = {name: self.categories[name] for name in names if name in self.categories}
         return FeatureMapping(tuple(names), "none", categories=own).apply(self)
 
-    def normalised(self) -> RankingDataset:
-        """Scale each feature to [0, 1] within each query; a constant one becomes 0.
-
-        Missing values stay missing and do not take part. Categories stay as they are.
-        """
-        return FeatureMapping(self.feature_names, categories=self.categories).apply(
-            self
-        )
-
     def varying_features(self) -> tuple[str, ...]:
         """Return the features that differ between two documents of some query.
 
