@@ -57,7 +57,7 @@ def _read_description(root: Path) -> tuple[RankerKind, Description]:
     description = read_json(path)
     with _naming(path):
         _require_format(description)
-        kind = RANKERS[_value(description, "kind", "text", str)]
+        kind = RANKERS.saved(_value(description, "kind", "text", str))
     return kind, description
 
 

@@ -35,4 +35,4 @@ def read_click_model(about: Mapping[str, Any]) -> ClickModel:
             f"the key 'model' is missing, found {list(about)!r:.60}; expected one of "
             f"{CLICK_MODELS.choices}; make the file again (affinerank estimate)"
         )
-    return CLICK_MODELS[about["model"]].read(about)
+    return CLICK_MODELS.saved(about["model"]).read(about)
