@@ -34,6 +34,7 @@ from affinerank.cli.options import Result, command
 from affinerank.support.errors import AffineRankError, AffineRankWarning
 from affinerank.support.extras import missing_library_named
 from affinerank.support.files import one_line, remove_own_scratch
+from affinerank.support.plugins import load_named_plugins
 
 DEBUG = "--debug"
 
@@ -61,11 +62,21 @@ Version = Annotated[
     typer.Option("--version", is_eager=True, callback=_print_version, help="Print it."),
 ]
 
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="MODULE",
+        help="Import a module that adds rows of your own; before the command's name.",
+    ),
+]
+
 
 @app.callback()
-def top_level(version: Version = False) -> None:
+def top_level(version: Version = False, plugin: Plugins = None) -> None:
     """Learn a better ranking from clicks you cannot trust."""
     del version
+    load_named_plugins(plugin or ())
 
 
 class Command(TyperCommand):

@@ -23,6 +23,7 @@ from affinerank.research.coordinates import FIGURES, canonical, estimator_of, va
 from affinerank.research.worlds import PER_DATA_SET, PER_RUN, TRUE, DataSet
 from affinerank.support import limits
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
+from affinerank.support.plugins import load_named_plugins
 from affinerank.support.settings import (
     EntrySpec,
     from_table,
@@ -114,6 +115,7 @@ class Plan:
         group_networks: At most this many rankers are trained as one group.
         figures: What its report draws.
         profile: Which shipped sizes it has, if any.
+        plugins: Modules that add rows which the plan names.
     """
 
     name: str
@@ -128,11 +130,13 @@ class Plan:
     production: str = PER_RUN
     early_stopping: bool = False
     group_networks: int = 64
-    figures: tuple[str, ...] = tuple(FIGURES)[:1]
+    figures: tuple[str, ...] = ("figure1",)
     profile: str = ""
+    plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Reject what cannot be run; write out what grids and rankers leave out."""
+        load_named_plugins(self.plugins)
         _check(self, "data", "click_models", "clicks", "grids", "rankers", "policies")
         least = {"runs": 1, "group_networks": 1, "seed": 0}
         require_at_least(self, least=least, most={"runs": limits.PLAN_RUNS})
@@ -196,6 +200,10 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
 
 def parse_plan(raw: Mapping[str, Any], where: str) -> Plan:
     """Build a plan from parsed TOML."""
+    # Plug-ins come first: the plan's grids, which are built before it, name their rows.
+    plugins = raw.get("plugins")
+    if isinstance(plugins, list) and all(isinstance(name, str) for name in plugins):
+        load_named_plugins(plugins)
     return from_table(Plan, raw, where)
 
 
