@@ -21,7 +21,7 @@ from torch import Tensor
 
 from affinerank.rankers import Targets
 from affinerank.rankers.networks.batches import Batch, RaggedLists
-from affinerank.rankers.networks.losses import lambda_loss
+from affinerank.rankers.networks.loss_functions import lambda_loss
 from affinerank.rankers.networks.operations import activate
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.networks.training import NetworkTrainer

@@ -18,7 +18,8 @@ import torch
 
 import affinerank as ar
 from affinerank.estimators import ClipOptions
-from affinerank.rankers.networks.pl_rank import Sampling, expected_dcg
+from affinerank.rankers.networks.losses import Sampling
+from affinerank.rankers.networks.pl_rank import expected_dcg
 from affinerank.support.seeds import stage_rng
 
 SIZES = (1_000, 4_000, 16_000, 64_000, 256_000)

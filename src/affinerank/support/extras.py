@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from affinerank.support.errors import MissingLibraryError
 
@@ -18,10 +19,20 @@ def missing_library_named() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
-        extra = EXTRA_OF.get(library)
-        if extra is None:
+        if library not in EXTRA_OF:
             raise
-        raise MissingLibraryError(
-            f"{NEEDED_BY[extra]} need {library}, which is not installed: "
-            f"pip install 'affinerank[{extra}]'"
-        ) from None
+        raise _missing(library) from None
+
+
+def require_library(library: str) -> None:
+    """Reject work that needs a library of an extra, before it begins; load nothing."""
+    if find_spec(library) is None:
+        raise _missing(library)
+
+
+def _missing(library: str) -> MissingLibraryError:
+    extra = EXTRA_OF[library]
+    return MissingLibraryError(
+        f"{NEEDED_BY[extra]} need {library}, which is not installed: "
+        f"pip install 'affinerank[{extra}]'"
+    )

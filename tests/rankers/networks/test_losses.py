@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affinerank.rankers.networks import losses
+from affinerank.rankers.networks import loss_functions
 from affinerank.rankers.networks.batches import Batch, RaggedLists
 from affinerank.rankers.networks.losses import LOSSES, Loss
 from affinerank.support.errors import DataError
@@ -100,7 +100,7 @@ def test_blocks_of_long_lists_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     scores = arguments[0].requires_grad_()
     found = []
     for pairs in (1 << 22, 1, 500):
-        monkeypatch.setattr(losses, "PAIRS_AT_ONCE", pairs)
+        monkeypatch.setattr(loss_functions, "PAIRS_AT_ONCE", pairs)
         loss = lambda_loss(*arguments)
         found.append((loss.detach(), torch.autograd.grad(loss.sum(), scores)[0]))
     for loss, gradient in found[1:]:

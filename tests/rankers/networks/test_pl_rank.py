@@ -9,8 +9,8 @@ import torch
 
 from affinerank.evaluation.metrics import Metric
 from affinerank.rankers.networks.batches import Batch, RaggedLists
-from affinerank.rankers.networks.losses import LOSSES, Loss
-from affinerank.rankers.networks.pl_rank import Sampling, expected_dcg, pl_rank
+from affinerank.rankers.networks.losses import LOSSES, Loss, Sampling
+from affinerank.rankers.networks.pl_rank import expected_dcg, pl_rank
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import ConfigError
 

@@ -21,33 +21,14 @@ A drawn list of n documents costs n + K log n.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from affinerank.rankers.networks.batches import Batch, with_gradient
-from affinerank.support.settings import require_at_least
+from affinerank.rankers.networks.losses import Sampling
 
 TINY = 1e-290  # in place of sums that are 0
 AT_ONCE = 1 << 21  # numbers held at a time
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """Options of PL-Rank.
-
-    Attributes:
-        samples: Lists drawn per query and step.
-        cutoff: Deepest rank that counts.
-    """
-
-    samples: int = 32
-    cutoff: int = 10
-
-    def __post_init__(self) -> None:
-        """Reject what cannot be drawn."""
-        require_at_least(self, least={"samples": 1, "cutoff": 1})
 
 
 DEFAULT = Sampling()

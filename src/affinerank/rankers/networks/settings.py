@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from affinerank.defaults import LOSS
+from affinerank.rankers.networks.losses import Loss
 from affinerank.rankers.ranker import RankerKind
 from affinerank.support import limits
 from affinerank.support.errors import ConfigError
-from affinerank.support.extras import missing_library_named
+from affinerank.support.extras import require_library
 from affinerank.support.registry import later
 from affinerank.support.settings import require_at_least, require_choice
 
@@ -54,9 +55,7 @@ class NetworkSettings:
 
     def __post_init__(self) -> None:
         """Reject what cannot be trained."""
-        with missing_library_named():
-            from affinerank.rankers.networks.losses import Loss
-
+        require_library("torch")
         layers = len(self.hidden)
         if not layers or min(self.hidden) < 1:
             raise ConfigError(f"hidden layers need 1 unit or more, got {self.hidden}")
