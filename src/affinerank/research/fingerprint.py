@@ -2,8 +2,8 @@
 
 A run that was interrupted goes on only with the code that measured its finished cells.
 So its folder holds ``code.json`` with a hash of that code: of all rooms but those that
-only read logs, show results or write rankers for others, and of modules from which rows
-of your own were added.
+only read logs, show results or write rankers for others, and of the plug-ins and other
+modules from which rows were added.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from affinerank.rankers.networks.losses import LOSSES
 from affinerank.research.coordinates import TABLES, values_of
 from affinerank.support.errors import DataError
 from affinerank.support.files import atomic_write
+from affinerank.support.plugins import loaded_plugins
 from affinerank.support.text_files import read_json
 
 CODE = "code.json"
@@ -42,7 +45,7 @@ def code_fingerprint() -> str:
         for path in SOURCE.rglob("*.py")
         if _matters(path.relative_to(SOURCE))
     }
-    sources |= dict(_modules_of_added_rows())
+    sources |= dict(_sources_of_plugins())
 
     digest = hashlib.sha256()
     for name, path in sorted(sources.items()):
@@ -99,15 +102,31 @@ def read_fingerprint(root: Path) -> str | None:
     return str(found.get("fingerprint"))
 
 
-def _modules_of_added_rows() -> Iterator[tuple[str, Path]]:
-    """Yield the modules outside the package that rows of tables come from."""
-    for table, _ in TABLES.values():
-        for row in table.values():
-            for module in _modules_of(row):
-                is_ours = module.split(".")[0] == SOURCE.name
-                file = getattr(sys.modules.get(module), "__file__", None)
-                if not is_ours and file is not None:
-                    yield module, Path(file)
+def _sources_of_plugins() -> Iterator[tuple[str, Path]]:
+    """Yield a name and the path of each source file that added rows come from.
+
+    Of a plug-in that is a package, these are all files of the package.
+    """
+    for module in {*loaded_plugins(), *_modules_of_added_rows()}:
+        is_ours = module.partition(".")[0] == SOURCE.name
+        file = None if is_ours else _file_of(module)
+        if file is None:
+            continue
+        yield module, file
+        if file.name == "__init__.py":
+            for path in file.parent.rglob("*.py"):
+                yield f"{module}/{path.relative_to(file.parent).as_posix()}", path
+
+
+def _modules_of_added_rows() -> set[str]:
+    """Name the modules that the rows of tables come from."""
+    tables = [table for table, _ in TABLES.values()]
+    return {
+        module
+        for table in (*tables, LOSSES)
+        for row in table.values()
+        for module in _modules_of(row)
+    }
 
 
 def _modules_of(row: Any) -> set[str]:
@@ -116,3 +135,19 @@ def _modules_of(row: Any) -> set[str]:
     parts = [type(row), *fields.values()]
     functions = [getattr(part, "func", part) for part in parts]  # of partials
     return {str(getattr(function, "__module__", "")) for function in functions}
+
+
+def _file_of(module: str) -> Path | None:
+    """Return a module's source file; ``None`` if it has none, as in a notebook."""
+    if module in sys.modules:
+        file = getattr(sys.modules[module], "__file__", None)
+        return None if file is None else Path(file)
+
+    # The module of a function that is imported when it is first called.
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or not spec.has_location or spec.origin is None:
+        return None
+    return Path(spec.origin)

@@ -43,6 +43,7 @@ from affinerank.research.results import (
 )
 from affinerank.research.worlds import PRODUCTION, World
 from affinerank.support.errors import AffineRankError
+from affinerank.support.plugins import load_named_plugins, named_plugins
 from affinerank.support.progress import Progress, no_progress
 
 CLAIMS = "claims"
@@ -74,7 +75,7 @@ def run_plan(
     _begin(root, plan, code, recompute=recompute)
     todo = _unfinished(root, groups)
     runner = _Runner(plan, root, code, device, machine, progress, todo, sets)
-    beside = partial(_finish_beside, plan, root, code, device, sets)
+    beside = partial(_finish_beside, named_plugins(), plan, root, code, device, sets)
     try:
         with _started(beside, max(min(processes, len(todo)), 1)):
             runner.finish(groups)
@@ -103,13 +104,15 @@ def _begin(root: Path, plan: Plan, code: str, *, recompute: bool) -> None:
 
 
 def _finish_beside(
+    plugins: Sequence[str],
     plan: Plan,
     root: Path,
     code: str,
     device: str,
     sets: str | os.PathLike[str] | None,
 ) -> None:
-    """Finish the groups of a run that another process began."""
+    """Finish the groups of a run that another process began, with the same plug-ins."""
+    load_named_plugins(plugins)
     groups = groups_of(plan)
     todo = _unfinished(root, groups)
     machine = this_machine(device)
