@@ -18,7 +18,9 @@ from affinerank.research.reproduce import outcome
 from affinerank.research.results import MERGED, group_file, load_results
 from affinerank.research.runner import run_plan
 from affinerank.research.worlds import DataSet
+from affinerank.support import plugins
 from affinerank.support.errors import DataError
+from affinerank.support.registry import later
 from affinerank.support.settings import EntrySpec
 
 pytestmark = pytest.mark.slow
@@ -225,3 +227,34 @@ def test_modules_of_added_rows_count(
         module.__file__ = None  # as of rows that were typed into a notebook
         assert code_fingerprint() == plain
     assert code_fingerprint() == plain
+
+
+def test_functions_that_are_imported_later_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "rows_from_afar.py"
+    weigh = later("rows_from_afar:weigh")
+    mine = replace(ESTIMATORS["affine"], name="mine", weigh=weigh)
+    path.write_text("# one\n")
+    with ESTIMATORS.added(mine):
+        first = code_fingerprint()
+        path.write_text("# two\n")
+        assert code_fingerprint() != first
+    assert "rows_from_afar" not in sys.modules
+
+
+def test_every_file_of_a_plugin_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "_named", [])
+    helper = tmp_path / "rows_of_ours" / "inner" / "helper.py"
+    helper.parent.mkdir(parents=True)
+    helper.write_text("# one\n")
+    (tmp_path / "rows_of_ours" / "__init__.py").write_text("")
+    plain = code_fingerprint()
+    plugins.load_named_plugins(["rows_of_ours"])
+    first = code_fingerprint()
+    helper.write_text("# two\n")
+    assert len({plain, first, code_fingerprint()}) == 3

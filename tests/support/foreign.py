@@ -19,6 +19,7 @@ from affinerank.clicks.policies.policy import list_places
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import Estimator, Evidence, Weights
 from affinerank.estimators.correction import click_variance
+from affinerank.rankers.networks.losses import Loss
 from affinerank.rankers.ranker import Fitted, RankerKind
 from affinerank.support.arrays import Bools, Floats, Ints, Matrix
 from affinerank.support.errors import ConfigError
@@ -188,3 +189,14 @@ def load_ridge(folder: Path, about: dict[str, Any], n_features: int) -> Ridge:
 
 
 RANKER = RankerKind("ridge", "Ridge regression", RidgeSettings, fit_ridge, load_ridge)
+
+
+# Loss: scores far from the sign of the weight.
+
+
+def hinge(scores: Any, batch: Any) -> Any:
+    gap = (1.0 - scores * batch.weights.sign()).clamp(min=0.0)
+    return (gap * batch.known * batch.share).sum(dim=1)
+
+
+LOSS = Loss("hinge", "Hinge", hinge)
