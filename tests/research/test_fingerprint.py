@@ -183,7 +183,7 @@ def test_cells_are_not_mixed_if_other_code_begins_meanwhile(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "package", ["counts", "estimators", "bias", "rankers", "pipeline"]
+    "package", ["counts", "estimators", "bias", "rankers", "pipeline", "rivals"]
 )
 def test_every_source_of_a_package_counts(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,6 @@
 from affinerank.estimators import (
     affine,
     bayes_ips,
-    cascade_ips,
     direct,
     doubly_robust,
     full_information,
@@ -23,7 +22,7 @@ from affinerank.estimators.estimator import (
 )
 from affinerank.support.registry import Registry
 
-_DIVIDE = (naive, ips, bayes_ips, affine, policy_aware, intervention_aware, cascade_ips)
+_DIVIDE = (naive, ips, bayes_ips, affine, policy_aware, intervention_aware)
 _EXPECT = (mixture_based, direct, doubly_robust, posterior, full_information)
 ESTIMATORS: Registry[Estimator] = Registry(
     "estimator", *(module.ROW for module in (*_DIVIDE, *_EXPECT))

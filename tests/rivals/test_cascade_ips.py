@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from affinerank.counts.rows import ClickRows
-from affinerank.estimators.cascade_ips import stay_rates
 from affinerank.pipeline.weighing import weigh
+from affinerank.rivals.cascade_ips import stay_rates
 from affinerank.support.errors import AffineRankWarning
 
 STAY = 0.4
