@@ -1,4 +1,4 @@
-"""The rows of rivals come in as those of a plug-in do, and only where they are needed."""
+"""The rows of rivals come in as those of a plug-in do, where they are needed."""
 
 import subprocess
 import sys

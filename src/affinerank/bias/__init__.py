@@ -1,20 +1,11 @@
 """How users click, estimated from clicks: every method is a row of one table."""
 
-from affinerank.bias import contextual, dual_learning, pairwise
 from affinerank.bias.listwise import ROW as _LISTWISE
 from affinerank.bias.method import Estimate, EstimationSettings, Method
 from affinerank.bias.mixture.method import ROWS as _MIXTURES
 from affinerank.bias.regression_em.method import ROWS as _EM
 from affinerank.support.registry import Registry
 
-METHODS: Registry[Method] = Registry(
-    "method",
-    *_MIXTURES,
-    _LISTWISE,
-    *_EM,
-    dual_learning.ROW,
-    pairwise.ROW,
-    contextual.ROW,
-)
+METHODS: Registry[Method] = Registry("method", *_MIXTURES, _LISTWISE, *_EM)
 
 __all__ = ["METHODS", "Estimate", "EstimationSettings", "Method"]

@@ -5,7 +5,12 @@ lets the tables find it, as they find the plug-ins of other packages. No room be
 imports it.
 """
 
+from affinerank.bias import METHODS
 from affinerank.estimators import ESTIMATORS
-from affinerank.rivals import cascade_ips
+from affinerank.rivals import cascade_ips, contextual, dual_learning, pairwise
 
 ESTIMATORS.add(cascade_ips.ROW)
+
+METHODS.add(dual_learning.ROW)
+METHODS.add(pairwise.ROW)
+METHODS.add(contextual.ROW)

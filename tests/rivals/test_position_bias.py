@@ -9,8 +9,8 @@ import pytest
 
 from affinerank.bias import METHODS, EstimationSettings
 from affinerank.bias.listwise import QueryLists
-from affinerank.bias.pairwise import Pairs
 from affinerank.counts.rows import ClickRows
+from affinerank.rivals.pairwise import Pairs
 from affinerank.support.errors import DataError
 from affinerank.support.progress import no_progress
 
