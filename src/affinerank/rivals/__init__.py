@@ -7,10 +7,26 @@ imports it.
 
 from affinerank.bias import METHODS
 from affinerank.estimators import ESTIMATORS
-from affinerank.rivals import cascade_ips, contextual, dual_learning, pairwise
+from affinerank.rankers import RANKERS
+from affinerank.rankers.networks.losses import LOSSES
+from affinerank.rivals import (
+    cascade_ips,
+    contextual,
+    dual_learning,
+    heckman,
+    pairwise,
+    rank_losses,
+    two_tower,
+)
 
 ESTIMATORS.add(cascade_ips.ROW)
 
 METHODS.add(dual_learning.ROW)
 METHODS.add(pairwise.ROW)
 METHODS.add(contextual.ROW)
+
+RANKERS.add(two_tower.ROW)
+RANKERS.add(heckman.ROW)
+
+LOSSES.add(rank_losses.SVM_RANK)
+LOSSES.add(rank_losses.DCG_BOUND)

@@ -105,20 +105,6 @@ LOSSES: Registry[Loss] = Registry(
         gathers=True,
     ),
     Loss(
-        "svm-rank",
-        "Propensity SVM-rank",
-        later("affinerank.rankers.rank_bounds:svm_rank"),
-        signed=False,
-        gathers=True,
-    ),
-    Loss(
-        "dcg-bound",
-        "Bound of DCG",
-        later("affinerank.rankers.rank_bounds:dcg_bound"),
-        signed=False,
-        gathers=True,
-    ),
-    Loss(
         "pl-rank",
         "PL-Rank-3",
         later("affinerank.rankers.networks.pl_rank:pl_rank"),

@@ -6,7 +6,7 @@ r"""Additive two towers: a network of relevance, and a bias of each rank shown.
 
 for a document of score s shown at rank k (Yan et al., 2022, call it the additive
 model). It learns click rates, which weights of no correction are, and leaves the bias
-out of its scores. The training is in :mod:`affinerank.rankers.tower_training`.
+out of its scores. The training is in :mod:`affinerank.rivals.tower_training`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,6 @@ ROW = replace(
     NETWORK,
     name="two-tower",
     title="Additive two-tower",
-    fit=later("affinerank.rankers.tower_training:fit_two_tower"),
+    fit=later("affinerank.rivals.tower_training:fit_two_tower"),
     explains_clicks=False,
 )
