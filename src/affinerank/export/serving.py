@@ -8,27 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from affinerank.defaults import TREES
 from affinerank.export.engine_trees import require_vespa_names
-from affinerank.rankers import linear, xgboost
-from affinerank.rankers.trees import lightgbm as trees
+from affinerank.rankers import RANKERS, linear
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.settings import require_choice
 
 if TYPE_CHECKING:
     from affinerank.data.dataset import RankingDataset
 
-TREES = (trees.ROW.name, xgboost.ROW.name)
 LINEAR = linear.ROW.name
 NATIVE = "native"  # categories are read as codes
 ONE_HOT = "one-hot"  # a category becomes a feature of 0 and 1 for each value
-RANKERS_SERVED = {
-    "opensearch": (*TREES, LINEAR),
-    "elasticsearch": TREES,
-    "solr": (*TREES, LINEAR),
-    "vespa": (*TREES, LINEAR),
-    "ranklib": (*TREES, LINEAR),
+# Every engine serves trees; these serve linear models, too.
+SERVES_LINEAR = {
+    "opensearch": True,
+    "elasticsearch": False,
+    "solr": True,
+    "vespa": True,
+    "ranklib": True,
 }
-ENGINES = tuple(RANKERS_SERVED)
+ENGINES = tuple(SERVES_LINEAR)
 
 
 class EngineTraining(NamedTuple):
@@ -64,8 +64,10 @@ def plan_for_engine(
     require_choice("--for", engine, ENGINES)
 
     # The ranker must be of a kind that the engine serves.
-    ranker = ranker or TREES[0]
-    rankers_served = RANKERS_SERVED[engine]
+    ranker = ranker or TREES
+    rankers_served = [name for name, row in RANKERS.items() if row.is_trees]
+    if SERVES_LINEAR[engine]:
+        rankers_served.append(LINEAR)
     if ranker not in rankers_served:
         raise ConfigError(
             f"{engine} cannot serve a {ranker} ranker; with --for {engine} give "

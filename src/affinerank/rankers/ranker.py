@@ -286,6 +286,7 @@ class RankerKind:
             this row itself.
         out_of_fold: Settings that differ where this row is trained out of fold. A prior
             needs less detail than a ranker, and is trained several times.
+        is_trees: Whether models are trees, whose ``nodes`` search engines can be given.
         members: For a blend: from its settings to the plans of its members.
         pace: Documents to learn from per second of the time budget (``train --auto``).
     """
@@ -304,6 +305,7 @@ class RankerKind:
     scaling: str = SCALINGS[0]
     prior_rankers: tuple[str, ...] = ()
     out_of_fold: Mapping[str, Any] = field(default_factory=dict)
+    is_trees: bool = False
     members: Callable[[Any], Sequence[MemberPlan]] | None = None
     pace: float = 30.0
 

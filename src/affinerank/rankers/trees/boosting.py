@@ -30,6 +30,7 @@ boosted_row = partial(
     explains_clicks=True,
     patience=25,
     scaling=SCALINGS[-1],
+    is_trees=True,
 )
 
 
