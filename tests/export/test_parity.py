@@ -30,9 +30,10 @@ from affinerank.export.parity import (
     lies_between,
     lists_at_splits,
 )
-from affinerank.rankers import Ranker, linear, xgboost_json
+from affinerank.rankers import Ranker, linear
 from affinerank.rankers.linear import LinearModel
 from affinerank.rankers.ranker import score
+from affinerank.rankers.trees import xgboost_json
 from affinerank.rankers.trees.lightgbm import TreeModel
 from affinerank.rankers.trees.nodes import (
     from_lightgbm,

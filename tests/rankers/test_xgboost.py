@@ -14,8 +14,8 @@ from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.rankers import Ranker, Targets, xgboost
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.targets import ClickTargets
+from affinerank.rankers.trees.xgboost_json import nodes_of
 from affinerank.rankers.xgboost import XGBoostSettings, fit_xgboost
-from affinerank.rankers.xgboost_json import nodes_of
 from affinerank.support.errors import ConfigError, DataError
 
 RNG = np.random.default_rng(0)

@@ -36,7 +36,7 @@ from affinerank.rankers.trees.nodes import (
     require_numeric_splits,
     rounded_down,
 )
-from affinerank.rankers.xgboost_json import document
+from affinerank.rankers.trees.xgboost_json import document
 from affinerank.support.errors import ConfigError, DataError
 
 MOST = 1e300  # a threshold at infinity, as a number

@@ -23,7 +23,7 @@ from affinerank.rankers.trees.boosting import (
     jobs,
 )
 from affinerank.rankers.trees.nodes import Tree
-from affinerank.rankers.xgboost_json import document, nodes_of, sound_trees
+from affinerank.rankers.trees.xgboost_json import document, nodes_of, sound_trees
 from affinerank.support.arrays import Floats, Matrix
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.text_files import read_json
