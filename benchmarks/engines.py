@@ -31,8 +31,9 @@ from affinerank.data.sources import DataSource
 from affinerank.export.engine_trees import MISSING_IS_ZERO, TREE_ENGINES, fold_features
 from affinerank.export.export import export_ranker
 from affinerank.export.parity import Cut, cuts_of, lies_between
-from affinerank.rankers import RANKERS, Ranker, Targets, linear, score, xgboost
+from affinerank.rankers import RANKERS, Ranker, Targets, linear, score
 from affinerank.rankers.trees import lightgbm as trees
+from affinerank.rivals import xgboost
 from affinerank.support.errors import AffineRankError
 
 # A linear model is a ranking expression for Vespa, and the harness reads trees alone.

@@ -29,9 +29,10 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.export.engine_readers import TREE_READERS
 from affinerank.export.export import export_ranker
-from affinerank.rankers import RANKERS, Ranker, Targets, score, xgboost
+from affinerank.rankers import RANKERS, Ranker, Targets, score
 from affinerank.rankers.networks import settings as mlp
 from affinerank.rankers.trees import lightgbm as trees
+from affinerank.rivals import xgboost
 
 NAMES = ("price", "rating", "age", "text")
 F = np.float32

@@ -22,8 +22,9 @@ from tests.export.planted_faults import TREE_FAULTS
 from affinerank.data.dataset import RankingDataset
 from affinerank.export.engine_readers import LINEAR_READERS, TREE_READERS
 from affinerank.export.engine_trees import TREE_ENGINES, fold_features
-from affinerank.rankers import Ranker, linear, xgboost
+from affinerank.rankers import Ranker, linear
 from affinerank.rankers.trees import lightgbm as trees
+from affinerank.rivals import xgboost
 
 needs_engines = pytest.mark.skipif(
     "AFFINERANK_ENGINES" not in os.environ,

@@ -13,8 +13,9 @@ import pytest
 from benchmarks import export as parity
 
 from affinerank.export.export import export_ranker
-from affinerank.rankers import Ranker, score, xgboost
+from affinerank.rankers import Ranker, score
 from affinerank.rankers.trees.lightgbm import TreeModel
+from affinerank.rivals import xgboost
 from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow

@@ -26,7 +26,6 @@ from affinerank.rankers import (
     linear,
     predict_all,
     score,
-    xgboost,
 )
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.networks import settings as mlp
@@ -34,6 +33,7 @@ from affinerank.rankers.networks.model import Networks, initial_parameters
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.trees import lightgbm as trees
 from affinerank.rankers.trees.lightgbm import fit_lambdamart
+from affinerank.rivals import xgboost
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.settings import from_table
 

@@ -17,9 +17,9 @@ from affinerank.rankers.networks.batches import Batch, RaggedLists
 from affinerank.rankers.networks.losses import LOSSES
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.trees.lightgbm import TreeSettings
-from affinerank.rankers.xgboost import XGBoostSettings
 from affinerank.rivals.heckman import HeckmanSettings, mills, probit
 from affinerank.rivals.tower_training import TowerTrainer
+from affinerank.rivals.xgboost import XGBoostSettings
 from affinerank.support.errors import ConfigError, DataError
 
 SIZES = np.array([4, 3])

@@ -1,6 +1,6 @@
 """Rankers: from features and weights to scores, as rows of one table."""
 
-from affinerank.rankers import blend, linear, xgboost
+from affinerank.rankers import blend, linear
 from affinerank.rankers.networks import settings as mlp
 from affinerank.rankers.ranker import (
     Fitted,
@@ -15,7 +15,7 @@ from affinerank.rankers.trees import lightgbm as trees
 from affinerank.support.registry import Registry
 
 RANKERS: Registry[RankerKind] = Registry(
-    "ranker", blend.ROW, trees.ROW, linear.ROW, mlp.ROW, xgboost.ROW
+    "ranker", blend.ROW, trees.ROW, linear.ROW, mlp.ROW
 )
 
 __all__ = [

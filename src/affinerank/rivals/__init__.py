@@ -17,6 +17,7 @@ from affinerank.rivals import (
     pairwise,
     rank_losses,
     two_tower,
+    xgboost,
 )
 
 ESTIMATORS.add(cascade_ips.ROW)
@@ -25,6 +26,7 @@ METHODS.add(dual_learning.ROW)
 METHODS.add(pairwise.ROW)
 METHODS.add(contextual.ROW)
 
+RANKERS.add(xgboost.ROW)
 RANKERS.add(two_tower.ROW)
 RANKERS.add(heckman.ROW)
 

@@ -44,29 +44,30 @@ ABOVE_0, SHARE = Range(), Range(1e-9, 1.0)
 COUNT, DEPTH = Range(1, 2**31 - 1, whole=True), Range(-1, 10_000, whole=True)
 
 
-def _alike(names: str, rule: Rule) -> dict[str, Rule]:
+def same_rule(names: str, rule: Rule) -> dict[str, Rule]:
+    """Give one rule to several parameters, named with spaces between them."""
     return dict.fromkeys(names.split(), rule)
 
 
-def _renamed(text: str) -> dict[str, str]:
+def renamed(text: str) -> dict[str, str]:
     """Read ``theirs=ours``, one after another."""
     return dict(map(pair, text.split()))
 
 
 LIGHTGBM: Mapping[str, Rule] = {
-    **_alike("cat_l2 cat_smooth lambda_l1 lambda_l2 max_delta_step", ABOVE_0),
-    **_alike("min_gain_to_split min_sum_hessian_in_leaf", ABOVE_0),
-    **_alike("monotone_penalty path_smooth", ABOVE_0),
-    **_alike("bagging_fraction feature_fraction_bynode", SHARE),
-    **_alike("bin_construct_sample_cnt max_cat_threshold max_cat_to_onehot", COUNT),
-    **_alike("min_data_in_bin min_data_per_group num_grad_quant_bins", COUNT),
-    **_alike("bagging_freq", Range(0, 2**31 - 1, whole=True)),
-    **_alike("max_depth", DEPTH),
-    **_alike("extra_trees lambdarank_norm quant_train_renew_leaf", YES_NO),
-    **_alike("stochastic_rounding use_quantized_grad", YES_NO),
+    **same_rule("cat_l2 cat_smooth lambda_l1 lambda_l2 max_delta_step", ABOVE_0),
+    **same_rule("min_gain_to_split min_sum_hessian_in_leaf", ABOVE_0),
+    **same_rule("monotone_penalty path_smooth", ABOVE_0),
+    **same_rule("bagging_fraction feature_fraction_bynode", SHARE),
+    **same_rule("bin_construct_sample_cnt max_cat_threshold max_cat_to_onehot", COUNT),
+    **same_rule("min_data_in_bin min_data_per_group num_grad_quant_bins", COUNT),
+    **same_rule("bagging_freq", Range(0, 2**31 - 1, whole=True)),
+    **same_rule("max_depth", DEPTH),
+    **same_rule("extra_trees lambdarank_norm quant_train_renew_leaf", YES_NO),
+    **same_rule("stochastic_rounding use_quantized_grad", YES_NO),
     "monotone_constraints_method": ("basic", "intermediate", "advanced"),
 }
-LIGHTGBM_OURS: Mapping[str, str] = _renamed(
+LIGHTGBM_OURS: Mapping[str, str] = renamed(
     "num_leaves=leaves num_iterations=trees n_estimators=trees max_bin=bins "
     "min_data_in_leaf=min_documents min_child_samples=min_documents "
     "feature_fraction=feature_share colsample_bytree=feature_share "
@@ -74,17 +75,6 @@ LIGHTGBM_OURS: Mapping[str, str] = _renamed(
     "reg_alpha=lambda_l1 reg_lambda=lambda_l2 min_split_gain=min_gain_to_split "
     "min_child_weight=min_sum_hessian_in_leaf "
     "subsample=bagging_fraction subsample_freq=bagging_freq"
-)
-XGBOOST: Mapping[str, Rule] = {
-    **_alike("gamma max_delta_step min_child_weight reg_alpha reg_lambda", ABOVE_0),
-    **_alike("colsample_bylevel colsample_bynode subsample", SHARE),
-    **_alike("max_depth", DEPTH),
-    **_alike("lambdarank_normalization lambdarank_score_normalization", YES_NO),
-    "lambdarank_pair_method": ("topk", "mean"),
-}
-XGBOOST_OURS: Mapping[str, str] = _renamed(
-    "max_leaves=leaves n_estimators=trees max_bin=bins colsample_bytree=feature_share "
-    "lambdarank_num_pair_per_sample=truncation nthread=threads min_split_loss=gamma"
 )
 
 

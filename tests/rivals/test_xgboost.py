@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.rankers import Ranker, Targets, xgboost
+from affinerank.rankers import Ranker, Targets
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.targets import ClickTargets
 from affinerank.rankers.trees.xgboost_json import nodes_of
-from affinerank.rankers.xgboost import XGBoostSettings, fit_xgboost
+from affinerank.rivals import xgboost
+from affinerank.rivals.xgboost import XGBoostSettings, fit_xgboost
 from affinerank.support.errors import ConfigError, DataError
 
 RNG = np.random.default_rng(0)

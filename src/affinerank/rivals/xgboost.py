@@ -23,6 +23,15 @@ from affinerank.rankers.trees.boosting import (
     jobs,
 )
 from affinerank.rankers.trees.nodes import Tree
+from affinerank.rankers.trees.parameters import (
+    ABOVE_0,
+    DEPTH,
+    SHARE,
+    YES_NO,
+    Rule,
+    renamed,
+    same_rule,
+)
 from affinerank.rankers.trees.xgboost_json import document, nodes_of, sound_trees
 from affinerank.support.arrays import Floats, Matrix
 from affinerank.support.errors import ConfigError, DataError
@@ -33,6 +42,20 @@ if TYPE_CHECKING:
     from affinerank.rankers.trees.objectives import Lesson
 
 FILE = "model.json"
+
+# XGBoost's own parameters that are handed on, and the values that each may have.
+OWN_PARAMETERS: Mapping[str, Rule] = {
+    **same_rule("gamma max_delta_step min_child_weight reg_alpha reg_lambda", ABOVE_0),
+    **same_rule("colsample_bylevel colsample_bynode subsample", SHARE),
+    **same_rule("max_depth", DEPTH),
+    **same_rule("lambdarank_normalization lambdarank_score_normalization", YES_NO),
+    "lambdarank_pair_method": ("topk", "mean"),
+}
+# What the parameters that are settings here are called here.
+OUR_NAMES: Mapping[str, str] = renamed(
+    "max_leaves=leaves n_estimators=trees max_bin=bins colsample_bytree=feature_share "
+    "lambdarank_num_pair_per_sample=truncation nthread=threads min_split_loss=gamma"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +87,8 @@ class XGBoostSettings(BoostedSettings):
             its own.
     """
 
-    PASSED: ClassVar[Mapping[str, parameters.Rule]] = parameters.XGBOOST
-    OURS: ClassVar[Mapping[str, str]] = parameters.XGBOOST_OURS
+    PASSED: ClassVar[Mapping[str, Rule]] = OWN_PARAMETERS
+    OURS: ClassVar[Mapping[str, str]] = OUR_NAMES
 
     unbiased: bool = False
     monotone: str = ""
