@@ -4,6 +4,7 @@ import re
 import runpy
 import shlex
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -87,12 +88,10 @@ def run_alone(script: Path) -> None:
 @pytest.fixture
 def own_tables() -> Iterator[None]:
     """Remove the rows that a page adds: other tests go over all rows."""
-    tables = [getattr(affinerank, name) for name in TABLES]
-    before = [dict(table) for table in tables]
-    yield
-    for table, rows in zip(tables, before, strict=True):
-        table.clear()
-        table.update(rows)
+    with ExitStack() as stack:
+        for name in TABLES:
+            stack.enter_context(getattr(affinerank, name).restored())
+        yield
 
 
 @pytest.mark.usefixtures("own_tables")

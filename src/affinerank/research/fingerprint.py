@@ -107,10 +107,12 @@ def _sources_of_plugins() -> Iterator[tuple[str, Path]]:
 
     Of a plug-in that is a package, these are all files of the package.
     """
-    for module in {*loaded_plugins(), *_modules_of_added_rows()}:
+    # Listing the rows loads the plug-ins of installed packages, so it comes first.
+    modules_of_rows = _modules_of_added_rows()
+    for module in modules_of_rows.union(loaded_plugins()):
         is_ours = module.partition(".")[0] == SOURCE.name
         file = None if is_ours else _file_of(module)
-        if file is None:
+        if file is None or not file.is_file():
             continue
         yield module, file
         if file.name == "__init__.py":

@@ -98,6 +98,15 @@ class Registry(Mapping[str, R]):
         finally:
             del self._rows[row.name]
 
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Forget, after a block, the rows that were added in it."""
+        rows = dict(self)
+        try:
+            yield
+        finally:
+            self._rows = rows
+
 
 def later(path: str, **options: Any) -> Callable[..., Any]:
     """Return the function ``module:name``, imported when it is first called.
