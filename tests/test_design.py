@@ -121,3 +121,12 @@ assert main(["count", {str(log)!r}]) == 2
 print([name for name in ("torch", "lightgbm") if name in sys.modules])
 """
     assert run(code).splitlines()[-1] == "[]"
+
+
+def test_only_the_room_of_engines_asks_which_engine_has_a_table() -> None:
+    asking = {
+        str(path.relative_to(SOURCE).parent)
+        for path in SOURCE.rglob("*.py")
+        if "get_backend" in path.read_text()
+    }
+    assert asking == {"engines"}

@@ -26,6 +26,7 @@ import pytest
 from affinerank.cli import main
 from affinerank.counts.counting import count_log, open_table
 from affinerank.counts.counts import ClickCounts
+from affinerank.engines.opening import engine_of
 from affinerank.logs import rules
 from affinerank.logs.faults import Search, validate
 from affinerank.logs.options import LogOptions, normalised
@@ -630,3 +631,23 @@ def test_a_table_of_sqlite_is_counted(tmp_path: Path) -> None:
         found = count_log(table, tmp_path / "counts.parquet")
     assert found.summary["impressions"] == 120
     assert found.summary["clicks"] == sum(row[-1] for row in rows)
+
+
+def test_spark_hashes_pairs_and_reads_what_was_written(
+    tmp_path: Path, spark: None
+) -> None:
+    pq.write_table(plain_log(10), tmp_path / "log.parquet")
+    with open_table(str(tmp_path / "log.parquet"), engine="spark") as log:
+        engine = engine_of(log)
+        pair = engine.hashed_pair(log.doc_id, log["rank"])
+        swapped = engine.hashed_pair(log["rank"], log.doc_id)
+        hashes = log.select(pair=pair, swapped=swapped).distinct()
+        columns = hashes.to_pyarrow().to_pydict()
+        assert len(set(columns["pair"])) == len(set(columns["swapped"])) == 5
+        assert set(columns["pair"]).isdisjoint(columns["swapped"])
+        assert min(columns["pair"]) >= 0
+        engine.write(log, tmp_path / "copy.parquet", {b"from": b"spark"})
+        copy = engine.read_parquet(tmp_path / "copy.parquet")
+        assert copy.count().to_pyarrow().as_py() == 50
+    metadata = pq.read_metadata(tmp_path / "copy.parquet").metadata
+    assert metadata[b"from"] == b"spark"

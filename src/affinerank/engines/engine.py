@@ -70,8 +70,8 @@ class Engine:
         return self.connection.table(name)
 
     def read_parquet(self, *files: Path) -> ir.Table:
-        """Read Parquet files that were written here; their folders are no columns."""
-        return self.connection.read_parquet([str(file) for file in files])
+        """Read Parquet files that were written here as one table."""
+        return union_all([self.connection.read_parquet(str(file)) for file in files])
 
     # Columns.
 
@@ -82,8 +82,9 @@ class Engine:
 
     def hashed_pair(self, first: ir.Value, second: ir.Value) -> ir.Value:
         """Hash two columns together to whole numbers from 0 on."""
-        mixed = 31 * self.hashed(first).cast("int64") + self.hashed(second)
-        return mixed & (2**31 - 1)
+        # As text: some engines stop where a product of hashes has too many bits.
+        numbers = [self.hashed(column).cast("string") for column in (first, second)]
+        return self.hashed(numbers[0] + ibis.literal(" ") + numbers[1])
 
     def read_as(self, kind: str, text: ir.Value) -> ir.Value:
         """Read text as ``float64`` or ``timestamp``, null where it is none."""
