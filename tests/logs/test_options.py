@@ -96,6 +96,7 @@ def test_a_fault_of_a_row_rejects_the_log_or_drops_the_session(
     assert "--bad-rows drop" in str(caught.value)
     [fault] = caught.value.report.faults
     assert (fault.number, fault.unit, len(fault.examples)) == (1, "rows", 1)
+    assert fault.column == name
     assert not (tmp_path / "counted.parquet").exists()
     counts, found = count(rows, bad_rows="drop")
     if name == "session_id":  # belongs to no session: only the row can go
@@ -111,6 +112,21 @@ def test_a_fault_of_a_row_rejects_the_log_or_drops_the_session(
         ]
     assert found.report.faults[0].what.startswith(what)
     assert found.summary["rows"] == 7
+
+
+def test_a_value_that_is_no_number_is_shown_as_the_log_has_it(
+    good: Rows, count: Count
+) -> None:
+    rows: Rows = [{**row, "price": "1.5"} for row in good]
+    clicked = next(row for row in rows if row["clicked"])
+    shown = next(row for row in rows if not row["clicked"])
+    clicked["price"] = "three"
+    shown["price"] = "nothing"  # what was not clicked needs no value
+    with pytest.raises(LogFaultsError) as caught:
+        count(rows, LogOptions(value="price"))
+    [fault] = caught.value.report.faults
+    assert fault.column == "value"
+    assert [row["value"] for row in fault.examples] == ["three"]
 
 
 LIST_FAULTS: list[tuple[dict[str, Any], str, str]] = [

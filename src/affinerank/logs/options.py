@@ -149,7 +149,10 @@ def unread(
     """Return rows whose column ``name`` could not be read, as the log has them."""
     theirs = {own: options.name_of(own) for own in (*REQUIRED, name)}
     rows = table.select(**{own: table[column] for own, column in theirs.items()})
-    few = rows.filter(_converted(name, rows[name], options).isnull()).limit(most)
+    is_unread = _converted(name, rows[name], options).isnull()
+    if name == "value":  # what was not clicked needs none
+        is_unread &= _as_click(rows.clicked) == 1
+    few = rows.filter(is_unread).limit(most)
     return tuple(few.to_pyarrow().to_pylist())
 
 

@@ -97,7 +97,7 @@ def _row_faults(log: ir.Table, length: Callable[[Any], Any]) -> list[Rule]:
     if "value" in log.columns:
         usable = (_.value >= 0) & (_.value < MOST_VALUE)  # NaN is not
         what = "the value of a click is not a number of 0 or more"
-        rules.append(fault(_.value.isnull() | ~usable, what))
+        rules.append(fault(_.value.isnull() | ~usable, what, column="value"))
     if "propensity" in log.columns:
         usable = (_.propensity > 0) & (_.propensity <= 1)
         what = "propensity is not a probability above 0"
