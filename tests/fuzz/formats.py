@@ -25,7 +25,7 @@ SAMPLES = Path(__file__).parents[1] / "samples"
 FEATURES = [f"f{i}" for i in range(1, 25)]
 RANKER = """{"format": "affinerank-ranker", "version": 1, "kind": "linear-model",
 "scaling": "list", "categories": {"kind": ["a", "b"]},
-"provenance": {"trained_on": "clicks"}, "learnt_from": []}"""
+"provenance": {"trained_on": "clicks"}, "training_queries": []}"""
 PLAN = """name = "small"
 runs = 1
 seed = 3

@@ -214,7 +214,7 @@ def edited(folder: Path, **changes: Any) -> Path:
 def test_a_folder_must_say_all_that_its_format_has(tmp_path: Path) -> None:
     for i, (key, message) in enumerate(
         {
-            "training_queries": "learnt_from must be a list of queries",
+            "training_queries": "training_queries must be a list of queries",
             "scaling": "scaling must be one of list, data, none",
             "categories": "categories must be an object",
         }.items()
@@ -260,8 +260,8 @@ def test_what_fills_missing_values_is_saved_with_the_ranker(tmp_path: Path) -> N
         ({"seeds": []}, "seeds must be one whole number"),
         ({"seeds": [1.5]}, "seeds must be one whole number"),
         ({"provenance": 3}, "provenance must be an object"),
-        ({"training_queries": 3}, "learnt_from must be a list of queries"),
-        ({"training_queries": [[]]}, "learnt_from must be a list of queries"),
+        ({"training_queries": 3}, "training_queries must be a list of queries"),
+        ({"training_queries": [[]]}, "training_queries must be a list of queries"),
     ],
 )
 def test_a_changed_folder_is_rejected(
