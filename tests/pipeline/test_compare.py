@@ -312,6 +312,7 @@ def test_what_corrects_is_found_where_naive_learns_the_logged_order() -> None:
     assert found.parts == found.folds == 3
 
 
+@pytest.mark.filterwarnings("ignore:the click model does not fit this log")
 def test_an_ideal_logged_ranking_is_kept_and_a_ranker_written_with_the_advice() -> None:
     counts, data, click_model = world(ideal=True, shown=20)
     with pytest.warns(AffineRankWarning, match=KEEP):

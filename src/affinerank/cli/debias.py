@@ -64,7 +64,7 @@ def debias(
     clicks = days.load(counts)
     labels = debiased(
         clicks,
-        load(click_model, clicks, seed),
+        load(click_model),
         data=of.read(data),
         estimator=estimator,
         clip=clip,

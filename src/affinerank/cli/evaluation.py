@@ -114,7 +114,7 @@ def evaluate(
         rankers,
         held,
         _data_of(held, data, of),
-        load(click_model, held),
+        load(click_model),
         settings=settings,
         estimated_from=source,
         progress=progress,

@@ -53,12 +53,11 @@ def importance(
         raise ConfigError("--counts and --data go together: clicks and features")
     if counts is not None:
         clicks = days.load(counts)
-        known = load(click_model, clicks, seed)
         found = feature_importance(
             ranker,
             clicks,
             of.read(data, "test"),
-            known,
+            load(click_model),
             estimator=estimator,
             repeats=repeats,
             seed=seed,

@@ -171,11 +171,9 @@ def train(
             "--save-click-model is for a click model that is estimated here"
         )
 
-    # Read clicks and features, and compare the click model with the clicks.
+    # Read clicks and features.
     clicks = days.load(counts)
     dataset = data_options.read(data)
-    if needs_click_model:
-        known_model = load(click_model, clicks, seed)
     if engine is not None:
         plan = _plan_for_engine(plan, engine, dataset)
         plan = _with_settings(plan, setting_pairs)

@@ -330,18 +330,11 @@ def _documented(owner: object) -> tuple[str, dict[str, str]]:
     return text, {name: " ".join(words.split()) for name, words in told}
 
 
-def load(click_model: Path | None, counts: Any = None, seed: int = 0) -> Any:
-    """Read a click model, if one is named; warn where counts prefer others."""
+def load(click_model: Path | None) -> Any:
+    """Read a click model, if one is named."""
     from affinerank.clicks.models.files import load_click_model
 
-    known = None if click_model is None else load_click_model(click_model)
-    if known is not None and counts is not None:
-        from affinerank.pipeline.click_model import check_click_model_against_log
-
-        check_click_model_against_log(
-            counts, known, name=f"the users of {click_model}", seed=seed
-        )
-    return known
+    return None if click_model is None else load_click_model(click_model)
 
 
 def require_writable(

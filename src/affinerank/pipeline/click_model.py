@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
 from affinerank.defaults import METHOD, METHOD_FROM_CLICKED_LISTS, METHOD_FROM_SWAPS
 from affinerank.support.arrays import Matrix
-from affinerank.support.errors import ConfigError, warn
+from affinerank.support.errors import AffineRankWarning, ConfigError, warn
 from affinerank.support.large_arrays import taken
 from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
@@ -119,18 +120,35 @@ def estimate_from_rows(
 
 
 def check_click_model_against_log(
-    counts: ClickCounts, click_model: Any, *, name: str = "the users", seed: int = 0
+    counts: ClickCounts, click_model: Any, *, seed: int = 0
 ) -> Doubt | None:
-    """Warn where a log clearly prefers other users to those given."""
+    """Warn where a log clearly contradicts the click model that the user gave.
+
+    Args:
+        counts: Clicks; of their ``split``, where they have one, the part ``train``.
+        click_model: How users click; ``None`` is not checked.
+        seed: Draws the sessions that are held out.
+
+    Returns:
+        How much better a click model estimated from the log predicts held-out clicks;
+        ``None`` where the log cannot say.
+    """
+    if click_model is None:
+        return None
     from affinerank.bias.mixture.comparison import hold_against_log
 
-    given = join_counts(train_part(counts)), click_model, MIN_CLICKS
-    doubt = hold_against_log(*given, stage_rng("held out", seed))
+    rows = join_counts(train_part(counts))
+    rng = stage_rng("held out", seed)
+    # Where the model is not as deep as the log, whoever uses it warns.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AffineRankWarning)
+        doubt = hold_against_log(rows, click_model, MIN_CLICKS, rng)
     if doubt is not None and doubt.clear:
         warn(
-            f"{name} do not fit this log: users estimated from it predict its held-out "
-            f"clicks better, by {doubt.lead:.2g} +- {doubt.lead_error:.1g} in "
-            "log-likelihood per impression; estimate users from this log"
+            "the click model does not fit this log: one estimated from the log "
+            f"predicts its held-out clicks better, by {doubt.lead:.2g} +- "
+            f"{doubt.lead_error:.1g} in log-likelihood per impression; estimate the "
+            "click model from this log"
         )
     return doubt
 

@@ -405,6 +405,7 @@ def train_chosen(
         click_model,
         estimators=[choice.trained.estimator],
         strict=strict,
+        check_click_model=False,  # done above
         progress=progress,
         **settings.training(choice.trained.ranker, data),
     )
@@ -633,6 +634,7 @@ def _train_candidates(
                 click_model,
                 estimators=settings.estimators,
                 strict=strict,
+                check_click_model=False,
                 **settings.training(ranker_name, data),
             )
         except DataError as error:

@@ -21,6 +21,7 @@ from affinerank.defaults import ESTIMATOR
 from affinerank.estimators import Estimator, Fold, Weights
 from affinerank.estimators.click_value import value_variance
 from affinerank.estimators.correction import standard_error
+from affinerank.pipeline.click_model import check_click_model_against_log
 from affinerank.pipeline.out_of_fold import RankerJob, train_quickly
 from affinerank.pipeline.weighing import learns_of, rows_named, weigh, with_clip
 from affinerank.support.errors import DataError
@@ -72,6 +73,8 @@ def debias(
     if not counts.impressions.any():
         raise DataError("the counts hold no impressions, so there is nothing to label")
     spec = with_clip(estimator, clip)
+    if row.needs_click_model:
+        check_click_model_against_log(counts, click_model, seed=seed)
 
     splits: list[str | None] = [None]
     if "split" in counts.keys:

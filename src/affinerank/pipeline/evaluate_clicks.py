@@ -30,7 +30,10 @@ from affinerank.evaluation.results import (
     RankerClickEvaluation,
 )
 from affinerank.evaluation.user_clusters import UserClusters
-from affinerank.pipeline.click_model import filled_features
+from affinerank.pipeline.click_model import (
+    check_click_model_against_log,
+    filled_features,
+)
 from affinerank.pipeline.corrected_log import (
     CorrectedLog,
     correct_clicks,
@@ -118,6 +121,7 @@ def evaluate_from_clicks(
     """
     settings = settings or ClickEvaluationSettings()
     require_click_model(settings.estimator, click_model)
+    check_click_model_against_log(counts, click_model, seed=settings.seed)
 
     # Held-out clicks, on queries that no ranker learned from.
     held_out = held_part(counts)

@@ -11,6 +11,7 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.holdout import held_part, matched_rows
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION
+from affinerank.pipeline.click_model import check_click_model_against_log
 from affinerank.pipeline.training_lists import side_by_side
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.blend import AnyRanker
@@ -44,6 +45,7 @@ def feature_importance(
         seed: Of the permutations.
         progress: Called after each feature.
     """
+    check_click_model_against_log(counts, click_model, seed=seed)
     rows = matched_rows(held_part(counts), data)
     weights = weigh(rows, estimator, click_model)
     # Names of queries compare as text: ids of the data may be numbers or texts.

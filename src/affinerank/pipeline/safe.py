@@ -132,6 +132,7 @@ def train_safe(
         click_model,
         estimators=[estimator],
         strict=strict,
+        check_click_model=False,  # done above
         progress=progress,
         **settings.training(ranker, data),
     )

@@ -135,6 +135,7 @@ def train(
     validation: tuple[ClickCounts, RankingDataset] | None = None,
     checkpoint: Path | None = None,
     importance: bool = False,
+    check_click_model: bool = True,
     progress: Progress = no_progress,
 ) -> Trained:
     """Train a ranker for each estimator and seed, all at once where the kind can.
@@ -159,6 +160,7 @@ def train(
         validation: Counts and data used for early stopping, in place of a choice.
         checkpoint: File that an interrupted training resumes from.
         importance: Measure what features are worth on queries that were held out.
+        check_click_model: Warn if the log clearly contradicts the given click model.
         progress: Called as training advances.
     """
     if not estimators or not seeds:
@@ -172,7 +174,13 @@ def train(
 
     # The clicks, and how users click.
     known, estimate = click_model_for(
-        estimators, counts, data, click_model, seed=seeds[0], progress=progress
+        estimators,
+        counts,
+        data,
+        click_model,
+        check=check_click_model,
+        seed=seeds[0],
+        progress=progress,
     )
     rows = matched_rows(train_part(counts), data)
     if strict:

@@ -177,22 +177,37 @@ def click_model_for(
     data: RankingDataset,
     click_model: ClickModel | None = None,
     *,
+    check: bool = True,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> tuple[ClickModel | None, Estimate | None]:
-    """Return the users given, or estimate them where an estimator needs them.
+    """Return the click model that estimators need: the given one, or an estimate.
+
+    Args:
+        estimators: Rows of ``ESTIMATORS`` that use it.
+        counts: Clicks.
+        data: Features of the documents.
+        click_model: The given one.
+        check: Whether to warn if the log clearly contradicts the given one.
+        seed: Of the estimate and the check.
+        progress: Called as the estimation advances.
 
     Returns:
-        The users, and how they were estimated if they were.
+        The click model, and how it was estimated if it was.
     """
-    if (
-        not require_click_model_possible(estimators, click_model)
-        or click_model is not None
-    ):
+    is_needed = require_click_model_possible(estimators, click_model)
+    if not is_needed:
         return click_model, None
     from affinerank.bias.method import EstimationSettings
-    from affinerank.pipeline.click_model import estimate_click_model
+    from affinerank.pipeline.click_model import (
+        check_click_model_against_log,
+        estimate_click_model,
+    )
 
+    if click_model is not None:
+        if check:
+            check_click_model_against_log(counts, click_model, seed=seed)
+        return click_model, None
     settings = EstimationSettings(seed=seed)
     estimate = estimate_click_model(counts, data, settings=settings, progress=progress)
     return estimate.click_model, estimate
