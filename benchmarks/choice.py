@@ -41,6 +41,7 @@ from affinerank.pipeline.compare import (
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.pipeline.train import train
+from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.rankers import score
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.seeds import stage_rng
@@ -97,7 +98,8 @@ def one(
     production, counts, click_model = simulated(data, clicks, run, options)
     hidden = tuple(int(size) for size in options.hidden.split(","))
     network = NetworkSettings(hidden=hidden, device="cpu")
-    settings = ChoiceSettings((NETWORK,), network, seed=run)
+    training = TrainSettings(NETWORK, network, seeds=(run,))
+    settings = ChoiceSettings((NETWORK,), training=training)
     started = time.perf_counter()
     scores, rows, _ = hold_out(counts, data, click_model, settings=settings)
     seconds = time.perf_counter() - started
@@ -105,10 +107,8 @@ def one(
         counts,
         data,
         click_model,
-        ranker=NETWORK,
-        settings=network,
+        training,
         estimators=COMPARED,
-        seeds=[run],
     )
     rankers = {
         Candidate(name, NETWORK).name: ranker

@@ -42,6 +42,7 @@ from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.second_evaluator import second_evaluator
 from affinerank.pipeline.simulate import click_model_of, prepare_simulation
 from affinerank.pipeline.train import train
+from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.pipeline.weighing import click_model_for, weigh
 from affinerank.rankers import score
 from affinerank.support.seeds import stage_rng
@@ -114,7 +115,7 @@ def measured(
         click_model, _ = click_model_for(COMPARED, counts, data, seed=run)
     else:
         click_model = click_model_of(given, int(data.docs_per_query.max()))
-    settings = ChoiceSettings((QUICK,), seed=run)
+    settings = ChoiceSettings((QUICK,), training=TrainSettings(seeds=(run,)))
     by_candidate, rows, _ = hold_out(counts, data, click_model, settings=settings)
     evaluated = evaluate_all(by_candidate, rows, click_model)
     scores = {c.estimator: by_candidate[c.name] for c in settings.candidates}

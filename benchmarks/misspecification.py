@@ -54,6 +54,7 @@ from affinerank.pipeline.compare import KEEP, ChoiceSettings, train_chosen
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import click_model_of, relevance_of
 from affinerank.pipeline.train import train
+from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.rankers.linear import LinearSettings, fit_linear
 from affinerank.rankers.ranker import score
 from affinerank.rankers.targets import Targets
@@ -254,7 +255,7 @@ def measured(setting: Setting, seed: int) -> Run:
     counts, given, test = simulated(setting, [own for own, _ in logged], seed)
     run: Run = {"setting": setting, "seed": seed, "independence": test and test.p}
     values = {LOGGED: float(np.mean([value(scores) for _, scores in logged]))}
-    how = ChoiceSettings((QUICK,), seed=seed)
+    how = ChoiceSettings((QUICK,), training=TrainSettings(seeds=(seed,)))
     click_model = given
     try:
         trained, choice = train_chosen(counts, data, given, settings=how)

@@ -32,7 +32,8 @@ from affinerank.pipeline.compare import ChoiceSettings
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.safe import train_safe
 from affinerank.pipeline.simulate import click_model_of, prepare_simulation
-from affinerank.pipeline.train import ranker_settings, train
+from affinerank.pipeline.train import train
+from affinerank.pipeline.train_settings import TrainSettings, ranker_settings
 from affinerank.rankers import score
 from affinerank.support.seeds import stage_rng
 
@@ -99,9 +100,8 @@ def one(
     counts = simulate_counts(simulation, sessions, rng=stage_rng("clicks", run))
     scored, unseen = (_with_score(part, production) for part in (data, test))
     how = ranker_settings(options.ranker, SMALL[options.ranker], run)
-    settings = ChoiceSettings(
-        (options.ranker,), how, (options.estimator,), seed=run, tuning="none"
-    )
+    training = TrainSettings(options.ranker, how, seeds=(run,), tuning="none")
+    settings = ChoiceSettings((options.ranker,), (options.estimator,), training)
     given = click_model_of(TRUE["right"], depth)
 
     def worth(ranker: Any) -> float:
@@ -113,8 +113,8 @@ def one(
     lead = {"safe": worth(ranker) - before}
     if options.free:
         names = (ESTIMATOR, CORRECTION)
-        free = settings.training(options.ranker, scored)
-        trained = train(counts, scored, given, estimators=names, **free)
+        free = settings.training_of(options.ranker, scored)
+        trained = train(counts, scored, given, free, estimators=names)
         for (name, _), other in trained.rankers.items():
             lead[name] = worth(other) - before
     return {

@@ -43,8 +43,9 @@ from .pipeline.importance import feature_importance as feature_importance
 from .pipeline.production import train_production_ranker as train_production_ranker
 from .pipeline.safe import train_safe as train_safe
 from .pipeline.simulate import prepare_simulation as prepare_simulation
-from .pipeline.train import ranker_settings as ranker_settings
 from .pipeline.train import train as train
+from .pipeline.train_settings import TrainSettings as TrainSettings
+from .pipeline.train_settings import ranker_settings as ranker_settings
 from .pipeline.weighing import weigh as weigh
 from .rankers import RANKERS as RANKERS
 from .rankers.blend import Blend as Blend
@@ -90,6 +91,7 @@ __all__ = [
     "RankingDataset",
     "Splits",
     "Traffic",
+    "TrainSettings",
     "TreeSettings",
     "TrustModel",
     "Weights",

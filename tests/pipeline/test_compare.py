@@ -43,6 +43,7 @@ from affinerank.pipeline.compare import (
     train_chosen,
 )
 from affinerank.pipeline.second_evaluator import RANKS
+from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.pipeline.weighing import weigh
 from affinerank.rankers import Ranker, score
 from affinerank.rankers.loading import load_ranker
@@ -55,12 +56,16 @@ from affinerank.support.progress import Progress, no_progress
 pytestmark = pytest.mark.slow
 
 TREES = ChoiceSettings(
-    (TREE_RANKER,), TreeSettings(trees=6, leaves=4, learning_rate=0.3, threads=1)
+    (TREE_RANKER,),
+    training=TrainSettings(
+        TREE_RANKER, TreeSettings(trees=6, leaves=4, learning_rate=0.3, threads=1)
+    ),
 )
 NETWORK = ChoiceSettings(
     ("mlp",),
-    settings=NetworkSettings(hidden=(8,), epochs=2, device="cpu"),
-    tuning=NO_TUNING,
+    training=TrainSettings(
+        "mlp", NetworkSettings(hidden=(8,), epochs=2, device="cpu"), tuning=NO_TUNING
+    ),
 )
 
 
@@ -412,7 +417,7 @@ def test_a_small_budget_learns_from_few_queries_and_judges_by_a_part(
         return score(ranker, unseen)
 
     monkeypatch.setattr(module, "score", watched)
-    settings = ChoiceSettings(("mlp",), NETWORK.settings, budget=14.0, tuning=NO_TUNING)
+    settings = replace(NETWORK, budget=14.0)
     monkeypatch.setattr(module, "monotonic", count(step=14.0).__next__)
     assert compare(counts, data, click_model, settings=settings).parts == 1
     assert sizes == [(35, 20)] * 3  # 14 x 15 documents are those of 35 queries
@@ -521,11 +526,9 @@ def test_a_member_stands_for_the_ranker_that_it_is_alone() -> None:
     """What is judged is what would be trained: the same scores, without training."""
     counts, data, click_model = world(shown=100)
     settings = ChoiceSettings((RANKER, QUICK), estimators=(CORRECTION,))
-    rankers, _ = module._train_candidates(
-        counts, data, click_model, settings, strict=False
-    )
+    rankers, _ = module._train_candidates(counts, data, click_model, settings)
     alone = ChoiceSettings((QUICK,), estimators=(CORRECTION,))
-    others, _ = module._train_candidates(counts, data, click_model, alone, strict=False)
+    others, _ = module._train_candidates(counts, data, click_model, alone)
     [other] = others.values()
     member = rankers[Candidate(CORRECTION, QUICK)]
     np.testing.assert_array_equal(score(member, data), score(other, data))
@@ -559,11 +562,12 @@ def test_members_that_read_text_in_another_way_are_trained_alone() -> None:
 
 def test_every_training_is_given_rates_labels_and_the_seed() -> None:
     data = world(shown=100)[1]
-    settings = ChoiceSettings(seed=5, rates=(0.5,), relevant_above=0.0)
+    training = TrainSettings(seeds=[5], learning_rates=[0.5], relevant_above=0.0)
+    settings = ChoiceSettings(training=training)
     for name in (RANKER, "mlp"):
-        told = settings.training(name, data)
-        assert (told["rates"], told["relevant_above"]) == ((0.5,), 0.0)
-    assert settings.training("mlp", data)["settings"].data_seed == 5
+        told = settings.training_of(name, data)
+        assert (told.learning_rates, told.relevant_above) == ((0.5,), 0.0)
+    assert settings.training_of("mlp", data).ranker_settings.data_seed == 5
 
 
 def test_a_learning_rate_that_is_set_is_the_one_that_is_taken(

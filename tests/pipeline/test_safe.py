@@ -25,7 +25,7 @@ from affinerank.pipeline.safe import (
     train_safe,
 )
 from affinerank.pipeline.simulate import prepare_simulation
-from affinerank.pipeline.train import ranker_settings
+from affinerank.pipeline.train_settings import TrainSettings, ranker_settings
 from affinerank.rankers import score
 from affinerank.rankers.blend import spread_within_lists
 from affinerank.rankers.loading import load_ranker
@@ -66,7 +66,8 @@ def test_few_clicks_keep_production_and_many_leave_it(
     data, simulation, own = world
     short = {"mlp": ["hidden=4", "epochs=3"], "lightgbm": TREES}
     how = ranker_settings(ranker, short[ranker])
-    settings = ChoiceSettings((ranker,), how, ("affine",), tuning="none")
+    training = TrainSettings(ranker, how, tuning="none")
+    settings = ChoiceSettings((ranker,), ("affine",), training)
     given: Any = {"production": FEATURE, "settings": settings}
     rng = np.random.default_rng(0)
     few = simulate_counts(simulation, 90, rng=rng)
@@ -127,7 +128,8 @@ def test_a_blend_with_production_keeps_no_importance_of_what_was_learnt(
     data, simulation, _ = world
     counts = simulate_counts(simulation, 90, rng=np.random.default_rng(0))
     how = ranker_settings("lightgbm", TREES)
-    settings = ChoiceSettings(("lightgbm",), how, ("affine",), tuning="none")
+    training = TrainSettings("lightgbm", how, tuning="none")
+    settings = ChoiceSettings(("lightgbm",), ("affine",), training)
     trained = train_safe(
         counts, data, simulation.click_model, production=FEATURE, settings=settings
     )

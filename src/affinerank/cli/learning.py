@@ -7,6 +7,7 @@ trains: :func:`train`, :func:`train_chosen` (--auto) or :func:`train_safe` (--sa
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,7 +39,7 @@ from affinerank.support.errors import ConfigError
 from affinerank.support.progress import Progress
 
 if TYPE_CHECKING:
-    from affinerank.pipeline.compare import ChoiceSettings
+    from affinerank.pipeline.train_settings import TrainSettings
 
 BUDGET = "5m"
 
@@ -113,9 +114,14 @@ def train(
             held-out clicks justify. Needs --production.
         production: Feature that holds production's score, for --safe.
     """
-    from affinerank.pipeline.compare import parse_budget, train_chosen
+    from affinerank.pipeline.compare import (
+        ChoiceSettings,
+        parse_budget,
+        train_chosen,
+    )
     from affinerank.pipeline.safe import train_safe
-    from affinerank.pipeline.weighing import require_click_model_possible
+    from affinerank.pipeline.train import train as train_rankers
+    from affinerank.pipeline.train_settings import TrainSettings
 
     # Check the options before anything is read.
     if output.exists():
@@ -141,53 +147,51 @@ def train(
     }
     _require_compatible(auto, safe, production, exclusive_options)
 
-    # Estimators, rankers and their settings: as given, or the defaults.
-    plan = _plan(
-        auto,
-        parse_budget(budget or BUDGET),
-        estimators=estimator,
-        ranker=ranker or (TREES if engine else None),
+    # How to train, as the options say.
+    compares = auto or safe
+    rankers = _rankers(ranker or (TREES if engine else None), several=auto)
+    estimators = tuple(dict.fromkeys(estimator or _default_estimators(auto)))
+    patience_pair = [f"patience={patience}"] if patience else []
+    setting_pairs = [*(settings or []), *patience_pair]
+    training = TrainSettings(
+        ranker=rankers[0],
+        estimators=estimators,
+        clip=clip,
+        seeds=(seed,),
         tuning=tuning,
         scaling=scaling,
         categories=categories,
         relevant_above=relevant_above,
-        seed=seed,
+        strict_depth=strict,
+        importance=importance,
     )
-    patience_pair = [f"patience={patience}"] if patience else []
-    setting_pairs = [*(settings or []), *patience_pair]
-    if engine is None:  # else the data decide how to train, below
-        plan = _with_settings(plan, setting_pairs)
-
-    # Whether a click model is needed; --auto and --safe evaluate with one.
-    known_model = load(click_model)
-    evaluators = (CORRECTION,) if auto or safe else ()
-    needs_click_model = require_click_model_possible(
-        (*plan.estimators, *evaluators), known_model
-    )
-    if save_click_model is not None and (
-        known_model is not None or not needs_click_model
-    ):
-        raise ConfigError(
-            "--save-click-model is for a click model that is estimated here"
+    if len(rankers) > 1 and setting_pairs:
+        raise ConfigError("--set is for one ranker; with --auto, name it (--ranker)")
+    if len(rankers) == 1 and engine is None:  # else the data decide, below
+        training = _with_ranker_settings(training, setting_pairs)
+    comparison = None
+    if compares:
+        comparison = ChoiceSettings(
+            rankers, estimators, training, parse_budget(budget or BUDGET)
         )
+
+    # The click model. --auto and --safe evaluate with one, too.
+    known_model = load(click_model)
+    evaluators = (CORRECTION,) if compares else ()
+    _require_click_model((*estimators, *evaluators), known_model, save_click_model)
 
     # Read clicks and features.
     clicks = days.load(counts)
     dataset = data_options.read(data)
     if engine is not None:
-        plan = _plan_for_engine(plan, engine, dataset)
-        plan = _with_settings(plan, setting_pairs)
+        training = _for_engine(training, engine, dataset)
+        training = _with_ranker_settings(training, setting_pairs)
 
     # Train.
     choice = None
     if auto:
         trained, choice = train_chosen(
-            clicks,
-            dataset,
-            known_model,
-            settings=plan,
-            strict=strict,
-            progress=progress,
+            clicks, dataset, known_model, settings=comparison, progress=progress
         )
     elif production is not None:
         trained = train_safe(
@@ -195,8 +199,7 @@ def train(
             dataset,
             known_model,
             production=production,
-            settings=plan,
-            strict=strict,
+            settings=comparison,
             progress=progress,
         )
     else:
@@ -205,16 +208,13 @@ def train(
             validation_part = _early_stopping_part(
                 validation, data, data_options, clicks, dataset
             )
-        trained = _train_plan(
-            plan,
+        trained = train_rankers(
             clicks,
             dataset,
             known_model,
+            training,
             validation=validation_part,
-            clip=clip,
             checkpoint=checkpoint,
-            importance=importance,
-            strict=strict,
             progress=progress,
         )
 
@@ -257,62 +257,65 @@ def _require_compatible(
             )
 
 
-def _plan(
-    auto: bool,
-    budget: float,
-    *,
-    estimators: list[str] | None,
-    ranker: str | None,
-    **options: Any,
-) -> ChoiceSettings:
-    """Return what to train, or with --auto what to compare; defaults where not given.
+def _require_click_model(
+    estimators: Sequence[str], known_model: Any, save_click_model: Path | None
+) -> None:
+    """Reject estimators without a click model, and --save-click-model without use."""
+    from affinerank.pipeline.weighing import require_click_model_possible
 
-    Args:
-        auto: Whether several estimators and rankers are compared.
-        budget: Seconds.
-        estimators: Values of --estimator.
-        ranker: Value of --ranker.
-        options: Other fields of the plan.
-    """
-    from affinerank.pipeline.compare import COMPARED, ChoiceSettings, rankers_to_compare
+    is_needed = require_click_model_possible(estimators, known_model)
+    is_estimated = is_needed and known_model is None
+    if save_click_model is not None and not is_estimated:
+        raise ConfigError(
+            "--save-click-model is for a click model that is estimated here"
+        )
 
-    default_estimators = COMPARED if auto else (ESTIMATOR,)
-    default_rankers = rankers_to_compare() if auto else (RANKER,)
-    return ChoiceSettings(
-        rankers=(ranker,) if ranker else default_rankers,
-        estimators=tuple(dict.fromkeys(estimators or default_estimators)),
-        budget=budget,
-        **options,
+
+def _default_estimators(compares: bool) -> tuple[str, ...]:
+    """Return the estimators to train by, or with --auto to compare."""
+    from affinerank.pipeline.compare import COMPARED
+
+    return COMPARED if compares else (ESTIMATOR,)
+
+
+def _rankers(ranker: str | None, *, several: bool) -> tuple[str, ...]:
+    """Return the ranker to train, or with --auto those to compare."""
+    from affinerank.pipeline.compare import rankers_to_compare
+
+    if ranker is not None:
+        return (ranker,)
+    return rankers_to_compare() if several else (RANKER,)
+
+
+def _with_ranker_settings(
+    training: TrainSettings, setting_pairs: list[str]
+) -> TrainSettings:
+    """Add the values of --set, and what the ranker has by default."""
+    from affinerank.pipeline.train_settings import (
+        given_learning_rates,
+        ranker_settings,
+    )
+
+    [seed] = training.seeds
+    return replace(
+        training,
+        ranker_settings=ranker_settings(training.ranker, setting_pairs, seed),
+        learning_rates=given_learning_rates(training.ranker, setting_pairs),
     )
 
 
-def _with_settings(plan: ChoiceSettings, setting_pairs: list[str]) -> ChoiceSettings:
-    """Add the values of --set to a plan; reject them if it has several rankers."""
-    from affinerank.pipeline.train import given_rates, ranker_settings
-
-    if len(plan.rankers) == 1:
-        [ranker] = plan.rankers
-        return replace(
-            plan,
-            settings=ranker_settings(ranker, setting_pairs, plan.seed),
-            rates=given_rates(ranker, setting_pairs),
-        )
-    if setting_pairs:
-        raise ConfigError("--set is for one ranker; with --auto, name it (--ranker)")
-    return plan
-
-
-def _plan_for_engine(plan: ChoiceSettings, engine: str, dataset: Any) -> ChoiceSettings:
-    """Change a plan so that the engine can serve the ranker."""
+def _for_engine(training: TrainSettings, engine: str, dataset: Any) -> TrainSettings:
+    """Change how to train so that the engine can serve the ranker."""
     from affinerank.export.serving import plan_for_engine
 
-    [ranker] = plan.rankers
-    training = plan_for_engine(engine, ranker, plan.scaling, plan.categories, dataset)
+    plan = plan_for_engine(
+        engine, training.ranker, training.scaling, training.categories, dataset
+    )
     return replace(
-        plan,
-        rankers=(training.ranker,),
-        scaling=training.scaling,
-        categories=training.categories or plan.categories,
+        training,
+        ranker=plan.ranker,
+        scaling=plan.scaling,
+        categories=plan.categories or training.categories,
     )
 
 
@@ -341,42 +344,6 @@ def _early_stopping_part(
         return held_out(clicks), dataset
     validation_data = data_options.read(data, "validation", named=False)
     return Days().load(validation), validation_data
-
-
-def _train_plan(
-    plan: ChoiceSettings,
-    clicks: Any,
-    dataset: Any,
-    click_model: Any,
-    **options: Any,
-) -> Any:
-    """Train the one ranker of a plan by each of its estimators.
-
-    Args:
-        plan: What to train.
-        clicks: Impressions and clicks.
-        dataset: Features of the documents.
-        click_model: How users click.
-        options: Other keyword arguments of :func:`affinerank.pipeline.train`.
-    """
-    from affinerank.pipeline.train import train
-
-    [ranker] = plan.rankers
-    return train(
-        clicks,
-        dataset,
-        click_model,
-        ranker=ranker,
-        settings=plan.settings,
-        estimators=plan.estimators,
-        seeds=[plan.seed],
-        relevant_above=plan.relevant_above,
-        tuning=plan.tuning,
-        scaling=plan.scaling,
-        categories=plan.categories,
-        rates=plan.rates,
-        **options,
-    )
 
 
 def _write(

@@ -59,16 +59,15 @@ from affinerank.defaults import (
     NETWORK,
     QUICK,
     RANKER,
-    RELEVANT_ABOVE,
     TREES,
-    TUNING,
 )
 from affinerank.estimators import Weights
 from affinerank.evaluation.click_value import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
+from affinerank.pipeline.features import readable_categories
 from affinerank.pipeline.second_evaluator import second_evaluator
-from affinerank.pipeline.train import Trained, ranker_settings, train
-from affinerank.pipeline.train_members import ONE_HOT, member_plans
+from affinerank.pipeline.train import Trained, train
+from affinerank.pipeline.train_settings import TrainSettings, ranker_settings
 from affinerank.pipeline.tuning import MIN_QUERIES
 from affinerank.pipeline.weighing import click_model_for, weigh
 from affinerank.rankers import RANKERS
@@ -120,35 +119,25 @@ class ChoiceSettings:
 
     Attributes:
         rankers: Rows of ``RANKERS``.
-        settings: Settings of the ranker if there is only one; ``None``: its defaults.
         estimators: Rows of ``ESTIMATORS``.
+        training: How each candidate is trained. Its ranker and its estimator are those
+            of the candidate. Its first seed also splits the queries. Settings of a
+            ranker are given only if one ranker is compared.
         budget: Seconds that comparison and final training should take at most.
-        seed: Seed of the parts and of the rankers.
         folds: Number of parts that queries are split into.
-        tuning: Recipe of every training, see :func:`train`.
-        scaling: Scaling of features, see :func:`train`.
-        categories: How categories are read, see :func:`train`.
-        rates: Learning rates to choose from, see :func:`train`.
-        relevant_above: Labels above this are relevant, for estimators that use labels.
     """
 
     rankers: tuple[str, ...] = field(default_factory=rankers_to_compare)
-    settings: Any = None
     estimators: tuple[str, ...] = COMPARED
+    training: TrainSettings = field(default_factory=TrainSettings)
     budget: float = 300.0
-    seed: int = 0
     folds: int = FOLDS
-    tuning: str = TUNING
-    scaling: str | None = None
-    categories: str | None = None
-    rates: Sequence[float] | None = None
-    relevant_above: float = RELEVANT_ABOVE
 
     def __post_init__(self) -> None:
         """Reject settings that no comparison can follow."""
         for name in self.rankers:
-            member_plans(name, RANKERS[name].settings(), self.scaling)
-        if self.settings is not None and len(self.rankers) > 1:
+            self.training_of(name)
+        if self.training.ranker_settings is not None and len(self.rankers) > 1:
             raise ConfigError(
                 "settings are of one ranker: name it (--ranker), or leave --set out"
             )
@@ -166,21 +155,32 @@ class ChoiceSettings:
             for ranker in self.rankers
         ]
 
-    def training(self, ranker: str, data: RankingDataset) -> dict[str, Any]:
-        """Return the keyword arguments of :func:`train` for one of the rankers."""
-        categories = self.categories
-        if data.categories and not RANKERS[ranker].reads_categories:
-            categories = ONE_HOT
-        return {
-            "ranker": ranker,
-            "settings": self.settings or ranker_settings(ranker, (), self.seed),
-            "seeds": [self.seed],
-            "tuning": self.tuning,
-            "scaling": self.scaling,
-            "categories": categories,
-            "rates": self.rates,
-            "relevant_above": self.relevant_above,
-        }
+    @property
+    def seed(self) -> int:
+        """Seed of the parts and of the rankers."""
+        return self.training.seeds[0]
+
+    def training_of(
+        self, ranker: str, data: RankingDataset | None = None
+    ) -> TrainSettings:
+        """Return how one of the rankers is trained, by all estimators.
+
+        Args:
+            ranker: One of the rankers.
+            data: What it learns from, whose categories it may not be able to read.
+        """
+        categories = self.training.categories
+        if data is not None:
+            categories = readable_categories(ranker, data, categories)
+        default_settings = ranker_settings(ranker, (), self.seed)
+        return replace(
+            self.training,
+            ranker=ranker,
+            ranker_settings=self.training.ranker_settings or default_settings,
+            estimators=self.estimators,
+            seeds=(self.seed,),
+            categories=categories,
+        )
 
     def training_documents(self) -> float:
         """Return how many documents a part may learn from, by the slowest ranker."""
@@ -351,7 +351,6 @@ def train_chosen(
     click_model: ClickModel | None = None,
     *,
     settings: ChoiceSettings | None = None,
-    strict: bool = False,
     progress: Progress = no_progress,
 ) -> tuple[Trained, Choice]:
     """Compare candidates on held-out queries, and train the best on all queries.
@@ -365,7 +364,6 @@ def train_chosen(
         click_model: How users click; estimated if ``None``. Candidates learn
             with it, and the first evaluator uses it.
         settings: What is compared, and how.
-        strict: Reject ranks deeper than the click model instead of extending it.
         progress: Called as training advances.
 
     Returns:
@@ -385,7 +383,6 @@ def train_chosen(
         click_model,
         settings=settings,
         started=started,
-        strict=strict,
         progress=progress,
     )
     candidates = [
@@ -403,11 +400,10 @@ def train_chosen(
         counts,
         data,
         click_model,
+        settings.training_of(choice.trained.ranker, data),
         estimators=[choice.trained.estimator],
-        strict=strict,
         check_click_model=False,  # done above
         progress=progress,
-        **settings.training(choice.trained.ranker, data),
     )
     [(name, ranker)] = trained.rankers.items()
     provenance = {**ranker.provenance, "choice": choice.to_dict()}
@@ -476,7 +472,6 @@ def hold_out(
     *,
     settings: ChoiceSettings,
     started: float | None = None,
-    strict: bool = False,
     progress: Progress = no_progress,
 ) -> tuple[dict[str, Floats], ClickRows, int]:
     """Score each part of the queries by rankers trained on the other parts.
@@ -490,7 +485,6 @@ def hold_out(
         settings: What is compared, and how.
         started: When the budget began, in seconds of ``time.monotonic``; now if
             ``None``.
-        strict: Reject ranks deeper than the click model instead of extending it.
         progress: Called after each part.
 
     Returns:
@@ -531,7 +525,6 @@ def hold_out(
                 training_data,
                 click_model,
                 settings,
-                strict,
             )
         _drop_candidates(scores, faults)
 
@@ -610,7 +603,6 @@ def _train_candidates(
     data: RankingDataset,
     click_model: ClickModel | None,
     settings: ChoiceSettings,
-    strict: bool,
 ) -> tuple[dict[Candidate, AnyRanker], dict[str, str]]:
     """Train all candidates.
 
@@ -632,10 +624,8 @@ def _train_candidates(
                 counts,
                 data,
                 click_model,
-                estimators=settings.estimators,
-                strict=strict,
+                settings.training_of(ranker_name, data),
                 check_click_model=False,
-                **settings.training(ranker_name, data),
             )
         except DataError as error:
             for estimator in settings.estimators:

@@ -77,7 +77,6 @@ def train_safe(
     *,
     production: str,
     settings: ChoiceSettings | None = None,
-    strict: bool = False,
     progress: Progress = no_progress,
 ) -> Trained:
     """Train a ranker that is hardly worse than production, whatever the clicks show.
@@ -90,7 +89,6 @@ def train_safe(
             earlier). The ranker needs this feature when it serves, too.
         settings: Settings of the training, with one estimator and one ranker; ``None``:
             the defaults.
-        strict: Reject ranks deeper than the click model instead of extending it.
         progress: Called as training advances.
 
     Returns:
@@ -121,7 +119,6 @@ def train_safe(
         data,
         click_model,
         settings,
-        strict=strict,
         progress=progress,
     )
 
@@ -130,11 +127,9 @@ def train_safe(
         counts,
         data,
         click_model,
-        estimators=[estimator],
-        strict=strict,
+        settings.training_of(ranker, data),
         check_click_model=False,  # done above
         progress=progress,
-        **settings.training(ranker, data),
     )
     [(name, learnt)] = trained.rankers.items()
 
@@ -184,7 +179,6 @@ def _find_safe_share(
     click_model: ClickModel | None,
     settings: ChoiceSettings,
     *,
-    strict: bool,
     progress: Progress,
 ) -> tuple[float, list[Step]]:
     """Find the largest share of the learnt ranker that held-out clicks justify.
@@ -201,7 +195,6 @@ def _find_safe_share(
             data,
             click_model,
             settings=settings,
-            strict=strict,
             progress=progress,
         )
         _warn_if_other_order(production_scores, rows, production)

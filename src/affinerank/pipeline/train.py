@@ -1,13 +1,15 @@
-"""From counts to trained rankers of any kind, and rankers written into folders."""
+"""From counts to trained rankers of any kind, and rankers written into folders.
+
+:func:`train` says its steps: features, click model, clicks, weights, members, rankers.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -16,43 +18,34 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.holdout import matched_rows, train_part
 from affinerank.counts.rows import ClickRows, Unmatched, join_counts
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
-from affinerank.defaults import ESTIMATOR, RANKER, RELEVANT_ABOVE, TUNING
-from affinerank.estimators import Fold, Weights
+from affinerank.defaults import TUNING
+from affinerank.estimators import Weights
 from affinerank.output.blocks import Summary
-from affinerank.pipeline.out_of_fold import RankerJob, train_out_of_fold
+from affinerank.pipeline.features import FeatureSource, prepare_members
 from affinerank.pipeline.train_members import (
+    FittedMember,
     WeighedLists,
     assemble,
     assemble_outside,
     fit_members,
-    member_plans,
     report,
 )
-from affinerank.pipeline.training_lists import side_by_side
-from affinerank.pipeline.tuning import held_out_queries, require_tuning
-from affinerank.pipeline.weighing import (
-    click_model_for,
-    labels_for,
-    learns_of,
-    require_clips,
-    require_depth,
-    rows_named,
-    validation_estimator,
-    weigh,
-    with_clip,
+from affinerank.pipeline.train_settings import (
+    TrainOptions,
+    TrainSettings,
+    train_settings_from,
 )
-from affinerank.rankers import RANKERS
+from affinerank.pipeline.training_lists import side_by_side
+from affinerank.pipeline.training_weights import EstimatorJob, train_priors, weigh_job
+from affinerank.pipeline.tuning import held_out_queries
+from affinerank.pipeline.weighing import click_model_for, require_depth, rows_named
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.importance import Importance, by_gain, by_permutation
-from affinerank.rankers.ranker import MemberPlan, RankerKind
-from affinerank.rankers.trees.parameters import without_monotone
 from affinerank.support.arrays import Bools
 from affinerank.support.errors import ConfigError
 from affinerank.support.files import new_folder
 from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng
-from affinerank.support.settings import EntrySpec, from_pairs
 
 if TYPE_CHECKING:
     from affinerank.bias.method import Estimate
@@ -120,23 +113,13 @@ def train(
     counts: ClickCounts,
     data: RankingDataset,
     click_model: ClickModel | None = None,
-    *,
-    ranker: str = RANKER,
     settings: Any = None,
-    estimators: Sequence[str] = (ESTIMATOR,),
-    seeds: Sequence[int] = (0,),
-    clip: str | float | None = None,
-    strict: bool = False,
-    relevant_above: float = RELEVANT_ABOVE,
-    tuning: str = TUNING,
-    scaling: str | None = None,
-    categories: str | None = None,
-    rates: Sequence[float] | None = None,
+    *,
     validation: tuple[ClickCounts, RankingDataset] | None = None,
     checkpoint: Path | None = None,
-    importance: bool = False,
     check_click_model: bool = True,
     progress: Progress = no_progress,
+    **options: Unpack[TrainOptions],
 ) -> Trained:
     """Train a ranker for each estimator and seed, all at once where the kind can.
 
@@ -144,172 +127,146 @@ def train(
         counts: Clicks; of their ``split``, where they have one, the part ``train``.
         data: Features of the documents.
         click_model: How users click; estimated first where left out and needed.
-        ranker: A row of ``RANKERS``.
-        settings: Shape and training: an instance of the row's ``settings``.
-        estimators: Rows of ``ESTIMATORS``, with options as in ``affine(clip=0.1)``.
-        seeds: One ranker of each estimator for each.
-        clip: Clipping rule of every estimator that divides.
-        strict: Reject ranks deeper than the click model instead of extending it.
-        relevant_above: Labels above this are relevant, for estimators by labels.
-        tuning: ``chosen``: learning rate and length by held-out queries, then trained
-            on all; ``paper``: as the settings say.
-        scaling: Of features: ``list``, within the query; ``data``; ``none``. Left out,
-            that of the ranker's row. Search engines cannot serve ``list``.
-        categories: ``native``, for rankers that read them (default), or ``one-hot``.
-        rates: Learning rates to choose from; left out, those of the ranker's row.
-        validation: Counts and data used for early stopping, in place of a choice.
+        settings: How rankers are trained: a :class:`TrainSettings`; or settings of the
+            ranker alone, an instance of its row's ``settings``.
+        validation: Counts and data used for early stopping, in place of tuning.
         checkpoint: File that an interrupted training resumes from.
-        importance: Measure what features are worth on queries that were held out.
         check_click_model: Warn if the log clearly contradicts the given click model.
         progress: Called as training advances.
+        options: Fields of :class:`TrainSettings` that differ from ``settings``.
     """
-    if not estimators or not seeds:
-        raise ConfigError("give an estimator or more, and a seed or more")
-    kind = RANKERS[ranker]
-    settings = settings or kind.settings()
-    _require_settings_of(kind, settings)
-    plans = member_plans(ranker, settings, scaling)
-    choose = require_tuning(tuning) and validation is None
-    require_clips(estimators, clip)
+    how = train_settings_from(settings, options)
+    seed = how.seeds[0]
 
-    # The clicks, and how users click.
-    known, estimate = click_model_for(
-        estimators,
+    # Features as each member of the ranker reads them. Data that it cannot read are
+    # rejected here, before anything takes long.
+    source = FeatureSource(data)
+    members = prepare_members(source, how)
+
+    # How users click: as given, or estimated from the same counts.
+    click_model, estimate = click_model_for(
+        how.estimators,
         counts,
         data,
         click_model,
         check=check_click_model,
-        seed=seeds[0],
+        seed=seed,
         progress=progress,
     )
-    rows = matched_rows(train_part(counts), data)
-    if strict:
-        require_depth(estimators, rows, known)
 
-    # Weights, with what rankers of other queries expect where an estimator asks for it.
-    specs = [with_clip(name, clip) for name in estimators]
-    folds = _out_of_fold(specs, rows, known, data, kind, plans, seeds[0], progress)
-    weigh_by = partial(
-        _weighed, click_model=known, above=relevant_above, times=len(seeds)
-    )
-    learnt = WeighedLists(data, weigh_by(specs, rows, data, folds))
-    del folds  # as much memory as the log has
+    # The clicks, by the numbers of the documents in the data.
+    rows = matched_rows(train_part(counts), data)
+    if how.strict_depth:
+        require_depth(how.estimators, rows, click_model)
+
+    # One weight for each document and ranker.
+    jobs = [
+        EstimatorJob(rows, click_model, estimator, seed)
+        for estimator in how.clipped_estimators
+    ]
+    learnt = WeighedLists(source, _weigh_jobs(jobs, source, how, progress))
 
     # The queries that say how long to train, or end it.
-    parts, held_out, held = [(rows, data)], None, None
+    is_held_out = None
+    validation_lists = None
+    validation_rows = None
     if validation is not None:
-        held_rows, held_data = join_counts(*validation), validation[1]
-        parts.append((held_rows, held_data))
-        evaluators = list(map(validation_estimator, specs))
-        held_weights = weigh_by(evaluators, held_rows, held_data, [()] * len(specs))
-        held_out = WeighedLists(held_data, held_weights)
-    elif choose and (importance or kind.patience):
-        held = held_out_queries(learnt.shares, seeds[0])
-    if importance and held is None and held_out is None:
+        validation_rows = join_counts(*validation)
+        validation_lists = _weigh_validation(jobs, validation_rows, validation[1], how)
+    elif how.is_tuned and (how.importance or how.kind.patience):
+        is_held_out = held_out_queries(learnt.shares, seed)
+    if how.importance and is_held_out is None and validation_lists is None:
         raise ConfigError(
             f"importance needs held-out queries: train with --tuning {TUNING}, or with "
             "validation (--patience)"
         )
 
-    # The rankers.
-    names = [(str(name), seed) for name in estimators for seed in seeds]
-    members = fit_members(
-        plans,
+    # The members of all rankers, on these weights.
+    names = [
+        (str(estimator), ranker_seed)
+        for estimator in how.estimators
+        for ranker_seed in how.seeds
+    ]
+    fitted = fit_members(
+        members,
         learnt,
-        seeds=[seed for _, seed in names],
-        categories=categories,
-        choose=choose,
-        held=held,
-        held_out=held_out,
-        rates=rates,
+        how,
+        seeds=[ranker_seed for _, ranker_seed in names],
+        is_held_out=is_held_out,
+        validation=validation_lists,
         checkpoint=checkpoint,
-        keep_outside=importance,
         progress=progress,
     )
-    about = {"clip": clip, "settings": asdict(settings), "tuning": tuning}
-    seen = _learnt_from(parts, estimators)
+
+    # The rankers, with all that a reader of their files wants to know.
+    parts = [(rows, data)]
+    if validation is not None and validation_rows is not None:
+        parts.append((validation_rows, validation[1]))
+    training_queries = _training_queries(parts, how.estimators)
     rankers: dict[Name, AnyRanker] = {}
     for i, name in enumerate(names):
-        made = assemble(ranker, members, i, {}, seen)
-        worth = by_gain(made)
-        outside = assemble_outside(ranker, members, i) if importance else None
+        ranker = assemble(how.ranker, fitted, i, {}, training_queries)
+        worth = by_gain(ranker)
+        outside = assemble_outside(how.ranker, fitted, i) if how.importance else None
         if outside is not None:
-            evaluated = held_out or learnt
+            evaluated = validation_lists or learnt
+            weights = _of_queries(evaluated.weights[i], is_held_out)
             worth = by_permutation(
                 outside,
                 evaluated.data,
-                side_by_side([_of_queries(evaluated.weights[i], held)]),
-                rng=stage_rng("importance", seeds[0]),
+                side_by_side([weights]),
+                rng=stage_rng("importance", seed),
                 progress=progress,
             )
-        origin = _origin(rows, known, name) | about | _kept_importance(worth)
-        rankers[name] = replace(made, provenance=origin)
-    reports = {name: report(members, i) for i, name in enumerate(names)}
-    imputed = [
-        {**row, "member": member.plan.name}
-        for member in members
-        for row in imputed_values(member.mapping, data)
-    ]
-    read = {name for one in rankers.values() for name in one.features}
-    unused = tuple(name for name in data.feature_names if name not in read)
-    return Trained(rankers, reports, known, estimate, rows.unmatched, imputed, unused)
-
-
-def _out_of_fold(
-    specs: Sequence[EntrySpec],
-    rows: ClickRows,
-    click_model: ClickModel | None,
-    data: RankingDataset,
-    kind: RankerKind,
-    plans: Sequence[MemberPlan],
-    seed: int,
-    progress: Progress,
-) -> list[list[Fold]]:
-    """Train what each estimator asks of other queries; return the folds of each.
-
-    What they say of a document is not served, so they may scale within its list.
-    """
-    logs = [RankerJob(rows, click_model, learns_of(spec), seed) for spec in specs]
-    if not any(log.learns for log in logs):
-        return [[] for _ in logs]
-    fills = not RANKERS[kind.prior[0]].reads_missing
-    mapping = FeatureMapping.fit(data, impute=fills, one_hot=FREQUENT)
-    return train_out_of_fold(
-        logs,
-        mapping.apply(data).features,
-        data.offsets,
-        rankers=kind.prior,
-        settings={plan.ranker: without_monotone(plan.settings) for plan in plans},
-        seed=seed,
-        progress=progress,
+        provenance = {
+            **_origin(rows, click_model, name),
+            "clip": how.clip,
+            "settings": asdict(how.settings_of_ranker),
+            "tuning": how.tuning,
+            **_kept_importance(worth),
+        }
+        rankers[name] = replace(ranker, provenance=provenance)
+    return Trained(
+        rankers,
+        reports={name: report(fitted, i) for i, name in enumerate(names)},
+        click_model=click_model,
+        estimate=estimate,
+        unmatched=rows.unmatched,
+        imputed=_imputed_values(fitted, data),
+        constant=_unused_features(rankers.values(), data),
     )
 
 
-def _require_settings_of(kind: RankerKind, settings: object) -> None:
-    """Reject settings of another ranker."""
-    if not isinstance(settings, kind.settings):
-        raise ConfigError(
-            f"the ranker {kind.name} takes {kind.settings.__name__}, got "
-            f"{type(settings).__name__}; name the ranker that these settings are of"
-        )
+def _weigh_jobs(
+    jobs: Sequence[EstimatorJob],
+    source: FeatureSource,
+    settings: TrainSettings,
+    progress: Progress,
+) -> list[Weights]:
+    """Return the weights of each ranker: those of a job are the same for each seed."""
+    folds = train_priors(
+        jobs, source, settings, seed=settings.seeds[0], progress=progress
+    )
+    weights: list[Weights] = []
+    for job, job_folds in zip(jobs, folds, strict=True):
+        one = weigh_job(job, source.data, settings.relevant_above, job_folds)
+        weights += [one] * len(settings.seeds)
+    return weights
 
 
-def _weighed(
-    specs: Sequence[EntrySpec],
+def _weigh_validation(
+    jobs: Sequence[EstimatorJob],
     rows: ClickRows,
     data: RankingDataset,
-    folds: Sequence[Sequence[Fold]],
-    *,
-    click_model: ClickModel | None,
-    above: float,
-    times: int,
-) -> list[Weights]:
-    """Weigh clicks by each estimator, for so many rankers each."""
-    labels = labels_for(specs, data, above)
+    settings: TrainSettings,
+) -> WeighedLists:
+    """Weigh the held-out clicks that end the training, for each ranker."""
     weights: list[Weights] = []
-    for spec, own in zip(specs, folds, strict=True):
-        weights += [weigh(rows, spec, click_model, labels=labels, folds=own)] * times
-    return weights
+    for job in jobs:
+        validation_job = job.on_validation_clicks(rows)
+        one = weigh_job(validation_job, data, settings.relevant_above)
+        weights += [one] * len(settings.seeds)
+    return WeighedLists(FeatureSource(data), weights)
 
 
 def _of_queries(weights: Weights, queries: Bools | None) -> Weights:
@@ -341,7 +298,7 @@ def _kept_importance(worth: Importance) -> dict[str, Any]:
     return {"importance": {"queries": worth.queries, "features": worth.rows()}}
 
 
-def _learnt_from(
+def _training_queries(
     parts: Sequence[tuple[ClickRows, RankingDataset]], estimators: Sequence[str]
 ) -> tuple[str, ...]:
     """Names of queries that had a say: evaluation must not judge by them."""
@@ -353,30 +310,30 @@ def _learnt_from(
     return tuple(names)
 
 
-def ranker_settings(ranker: str, pairs: Sequence[str], seed: int = 0) -> Any:
-    """Read the settings of a ranker from texts as in ``epochs=12``.
-
-    What a kind draws in training is drawn by ``seed``.
-    """
-    kind = RANKERS[ranker].settings
-    seeded = any(entry.name == "data_seed" for entry in fields(kind))
-    return from_pairs(kind, [*([f"data_seed={seed}"] if seeded else []), *pairs])
-
-
-def given_rates(ranker: str, pairs: Sequence[str]) -> list[float] | None:
-    """Return the learning rate that these texts set, or ``None``: it is chosen."""
-    if not any(text.replace(" ", "").startswith("learning_rate=") for text in pairs):
-        return None
-    return [ranker_settings(ranker, pairs).learning_rate]
-
-
-def imputed_values(
-    mapping: FeatureMapping, data: RankingDataset
+def _imputed_values(
+    members: Sequence[FittedMember], data: RankingDataset
 ) -> list[dict[str, Any]]:
-    """List the features of ``data`` that lack values, and what ``mapping`` fills in."""
-    fill = dict(zip(mapping.names, mapping.fill or (), strict=False))
-    return [
-        {"feature": name, "missing": n, "share": n / data.n_docs, "median": fill[name]}
-        for name, n in data.missing_values().items()
-        if name in fill
-    ]
+    """List the features that lack values, and what each member has in their place."""
+    rows = []
+    for member in members:
+        fill = dict(zip(member.mapping.names, member.mapping.fill or (), strict=False))
+        for name, number in data.missing_values().items():
+            if name in fill:
+                rows.append(
+                    {
+                        "member": member.plan.name,
+                        "feature": name,
+                        "missing": number,
+                        "share": number / data.n_docs,
+                        "median": fill[name],
+                    }
+                )
+    return rows
+
+
+def _unused_features(
+    rankers: Iterable[AnyRanker], data: RankingDataset
+) -> tuple[str, ...]:
+    """Return the features that no ranker reads: they tell no documents apart."""
+    used = {name for ranker in rankers for name in ranker.features}
+    return tuple(name for name in data.feature_names if name not in used)

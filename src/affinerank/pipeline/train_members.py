@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from affinerank.data.dataset import RankingDataset
-from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
+from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.estimators import Weights
+from affinerank.pipeline.features import FeatureSource, PreparedMember
+from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.pipeline.training_lists import TrainingLists, fit_all
 from affinerank.pipeline.tuning import tune_then_train
 from affinerank.rankers import RANKERS
@@ -21,30 +23,28 @@ from affinerank.rankers.ranker import (
     Member,
     MemberPlan,
     Ranker,
-    RankerKind,
 )
-from affinerank.rankers.trees.parameters import for_features
-from affinerank.support import limits
 from affinerank.support.arrays import Bools, Floats
-from affinerank.support.errors import ConfigError, DataError, warn
+from affinerank.support.errors import DataError, warn
 from affinerank.support.progress import Progress, no_progress
-from affinerank.support.settings import require_choice
-
-ONE_HOT = "one-hot"
-CATEGORIES = ("native", ONE_HOT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeighedLists:
-    """Lists of raw documents, and what each ranker learns there.
+    """Lists of documents, and what each ranker learns there.
 
     Attributes:
-        data: Raw.
+        source: The data, and their features.
         weights: Of each ranker.
     """
 
-    data: RankingDataset
+    source: FeatureSource
     weights: Sequence[Weights]
+
+    @property
+    def data(self) -> RankingDataset:
+        """The data, raw."""
+        return self.source.data
 
     @property
     def shares(self) -> Floats:
@@ -53,7 +53,7 @@ class WeighedLists:
 
     def mapped(self, mapping: FeatureMapping) -> TrainingLists:
         """Return the lists as a model with this mapping reads them."""
-        data = mapping.apply(self.data)
+        data = self.source.mapped(mapping)
         codes = [i for i, n in enumerate(data.feature_names) if n in data.categories]
         return TrainingLists.of(data.features, data.offsets, self.weights, codes)
 
@@ -94,40 +94,15 @@ class FittedMember:
         return Ranker(self.plan.ranker, model, self.mapping, {})
 
 
-def member_plans(
-    ranker: str, settings: Any, scaling: str | None = None
-) -> list[MemberPlan]:
-    """Return how the members of a ranker are trained; most have one, themselves.
-
-    Args:
-        ranker: A row of ``RANKERS``.
-        settings: Of that row.
-        scaling: Of features, where it is not that of the row.
-    """
-    kind = RANKERS[ranker]
-    if kind.members is None:
-        how = scaling or kind.scaling
-        return [MemberPlan(ranker, ranker, settings, how)]
-    if scaling is not None:
-        raise ConfigError(
-            f"each member of the {ranker} scales features its own way; scaling is for "
-            "other rankers (lightgbm, linear-model or mlp)"
-        )
-    return list(kind.members(settings))
-
-
 def fit_members(
-    plans: Sequence[MemberPlan],
+    members: Sequence[PreparedMember],
     learnt: WeighedLists,
+    settings: TrainSettings,
     *,
     seeds: Sequence[int],
-    categories: str | None = None,
-    choose: bool = True,
-    held: Bools | None = None,
-    held_out: WeighedLists | None = None,
-    rates: Sequence[float] | None = None,
+    is_held_out: Bools | None = None,
+    validation: WeighedLists | None = None,
     checkpoint: Path | None = None,
-    keep_outside: bool = False,
     progress: Progress = no_progress,
 ) -> list[FittedMember]:
     """Train each member of all rankers on the same weights.
@@ -136,91 +111,62 @@ def fit_members(
     another can.
 
     Args:
-        plans: Of the members.
-        learnt: What is learnt.
+        members: What is trained.
+        learnt: What is learnt: weights of each ranker.
+        settings: How; estimators, seeds and click models are in the weights.
         seeds: One per ranker.
-        categories: ``native`` or ``one-hot``.
-        choose: Whether held-out queries choose learning rate and length.
-        held: ``[n_queries]`` which of the lists those are.
-        held_out: Other lists that end the training, in place of a choice.
-        rates: Learning rates to choose from.
+        is_held_out: ``[n_queries]`` lists that choose learning rate and length, where
+            the settings say so.
+        validation: Other lists that end the training, in place of a choice.
         checkpoint: File that an interrupted training resumes from.
-        keep_outside: Whether to keep what did not learn from held-out queries, too.
         progress: Called as training advances.
     """
-    members: list[FittedMember] = []
+    fitted_members: list[FittedMember] = []
     faults: dict[str, DataError] = {}
-    for plan in plans:
-        kind = RANKERS[plan.ranker]
-        mapping = FeatureMapping.fit(
-            learnt.data,
-            scaling=plan.scaling,
-            impute=not kind.reads_missing,
-            one_hot=_values_made_features(
-                kind, learnt.data, categories, len(plans) > 1
-            ),
-        )
-        settings = for_features(plan.settings, mapping.names)
-        lists = learnt.mapped(mapping)
+    for member in members:
+        lists = learnt.mapped(member.mapping)
         try:
-            if choose:
+            if settings.is_tuned and validation is None:
                 fitted = tune_then_train(
-                    plan.ranker,
+                    member.plan.ranker,
                     lists,
-                    held,
+                    is_held_out,
                     seeds=seeds,
-                    settings=settings,
-                    rates=rates,
+                    settings=member.settings,
+                    rates=settings.learning_rates or None,
                     checkpoint=checkpoint,
-                    keep_outside=keep_outside,
+                    keep_outside=settings.importance,
                     progress=progress,
                 )
             else:
                 fitted = fit_all(
-                    plan.ranker,
+                    member.plan.ranker,
                     lists,
                     seeds=seeds,
-                    settings=settings,
-                    held_out=held_out.mapped(mapping) if held_out else None,
+                    settings=member.settings,
+                    held_out=validation.mapped(member.mapping) if validation else None,
                     checkpoint=checkpoint,
                     progress=progress,
                 )
                 # Nothing of the lists that end the training is learnt.
-                if held_out and keep_outside:
+                if validation and settings.importance:
                     fitted = [replace(one, outside=one.kept) for one in fitted]
         except DataError as error:
-            faults[plan.name] = error
+            faults[member.plan.name] = error
             continue
+
+        # Members of a blend are added up in units of their spread.
         units = [1.0] * len(seeds)
-        if len(plans) > 1:
+        if len(members) > 1:
             query = learnt.data.query_of_doc
             scores = (one.kept.predict(lists.features) for one in fitted)
             units = [spread_within_lists(own, query) for own in scores]
-        members.append(FittedMember(plan, mapping, fitted, units))
-    if not members:
+        fitted_members.append(FittedMember(member.plan, member.mapping, fitted, units))
+    if not fitted_members:
         raise next(iter(faults.values()))
     for name, fault in faults.items():
         warn(f"the ranker does without its member {name}: {fault}")
-    return members
-
-
-def _values_made_features(
-    kind: RankerKind, data: RankingDataset, categories: str | None, is_member: bool
-) -> int | None:
-    """Return how many values of a category become features; ``None``: it is a code."""
-    require_choice("categories", categories or CATEGORIES[0], CATEGORIES)
-    if categories == ONE_HOT:
-        return limits.CATEGORY_VALUES
-    if not data.categories or kind.reads_categories:
-        return None
-    if is_member:
-        return FREQUENT
-    names = ",".join(data.categories)
-    able = [row.name for row in RANKERS.values() if row.reads_categories]
-    raise DataError(
-        f"{names}: text, so a category, which the ranker {kind.name} cannot read; "
-        f"give --categories {ONE_HOT}, --ignore {names} or --ranker {able[0]}"
-    )
+    return fitted_members
 
 
 def assemble(

@@ -33,10 +33,11 @@ from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
 from affinerank.data.read_options import Split
 from affinerank.data.sources import DataSource
 from affinerank.data.synthetic import WORLDS
-from affinerank.defaults import NO_TUNING, RELEVANT_ABOVE
+from affinerank.defaults import NO_TUNING, RELEVANT_ABOVE, TUNING
 from affinerank.estimators import Fold, Weights, affine
 from affinerank.evaluation.metrics import MetricValues, evaluate_scores
 from affinerank.pipeline.click_model import estimate_from_rows
+from affinerank.pipeline.features import FeatureSource, prepare_members
 from affinerank.pipeline.out_of_fold import RankerJob, train_out_of_fold
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import click_model_of
@@ -44,8 +45,8 @@ from affinerank.pipeline.train_members import (
     WeighedLists,
     assemble,
     fit_members,
-    member_plans,
 )
+from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.pipeline.training_lists import TrainingLists, fit_all, side_by_side
 from affinerank.pipeline.tuning import held_out_queries, require_tuning, tune_then_train
 from affinerank.pipeline.weighing import (
@@ -444,17 +445,18 @@ class World:
         """Train the members of a blend on the weights of each cell, and judge it."""
         known = self._with_click_models(drawn, how)
         name = _ranker_of(drawn[0].cell)
-        learnt = WeighedLists(
-            self.part("train").raw, self._weighed(known, how.settings)
-        )
+        tuning = TUNING if how.chosen else NO_TUNING
+        settings = TrainSettings(name, how.settings, tuning=tuning)
+        source = FeatureSource(self.part("train").raw)
+        learnt = WeighedLists(source, self._weighed(known, how.settings))
         held = held_out_queries(learnt.shares, self.seed) if how.chosen else None
         with self.turn():
             members = fit_members(
-                member_plans(name, how.settings),
+                prepare_members(source, settings),
                 learnt,
+                settings,
                 seeds=[self.seed + one.cell.run for one in drawn],
-                choose=how.chosen,
-                held=held,
+                is_held_out=held,
                 progress=how.progress,
             )
         test, above = self.part("test").raw, self.data.relevant_above
@@ -541,7 +543,7 @@ class World:
         """Weigh the clicks of each cell, with rankers of other queries where asked."""
         train, logs = self.part("train"), []
         name = _ranker_of(drawn[0].cell)
-        plans = member_plans(name, settings)
+        plans = TrainSettings(name, settings).members
         for one in drawn:
             learns, seed = learns_of(one.cell.estimator), self.seed + one.cell.run
             logs.append(RankerJob(one.rows, one.click_model, learns, seed))

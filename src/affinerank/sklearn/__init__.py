@@ -33,6 +33,7 @@ from affinerank.defaults import ESTIMATOR, RANKER, TUNING
 from affinerank.estimators import ESTIMATORS
 from affinerank.pipeline.evaluate_clicks import gain_over_logged
 from affinerank.pipeline.train import train
+from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import score
 from affinerank.sklearn.rows import numbered, read_rows
@@ -153,14 +154,16 @@ class AffineRanker(BaseEstimator):  # type: ignore[misc]
             counts,
             data,
             click_model,
-            ranker=self.ranker,
-            settings=settings,
-            estimators=[self.estimator],
-            seeds=[int(self.random_state)],
-            clip=self.clip,
-            tuning=self.tuning,
-            scaling=self.scaling,
-            rates=None if rate is None else [float(rate)],
+            TrainSettings(
+                ranker=self.ranker,
+                ranker_settings=settings,
+                learning_rates=() if rate is None else (float(rate),),
+                estimators=(self.estimator,),
+                clip=self.clip,
+                seeds=(int(self.random_state),),
+                tuning=self.tuning,
+                scaling=self.scaling,
+            ),
         )
         self.click_model_ = trained.click_model
         (self.ranker_,) = trained.rankers.values()
