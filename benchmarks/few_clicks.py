@@ -38,6 +38,7 @@ from affinerank.defaults import (
     TUNING,
 )
 from affinerank.estimators import ESTIMATORS
+from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.rankers import RANKERS
 from affinerank.research.worlds import PRODUCTION, TRUE, Cell, DataSet, World
 from affinerank.support.arrays import Floats
@@ -123,7 +124,8 @@ def measured(options: argparse.Namespace, runs: Sequence[int]) -> list[dict[str,
                     own = [e for e in estimators if e in asked]
                     cells += [Cell(*log, e, known, kind, run) for e in own]
     settings: Any = from_pairs(RANKERS[kind].settings, options.set)
-    found = world.measure(cells, settings, tuning=options.tuning)
+    training = TrainSettings(kind, settings, tuning=options.tuning)
+    found = world.measure(cells, training)
     return [
         {
             "data": name,

@@ -33,7 +33,7 @@ def main() -> None:
         free = cell.click_model is None and cell.estimator != PRODUCTION
         if cell.log != log and not (free and (cell.data, cell.run) == (data.name, 0)):
             continue
-        settings = plan.ranker_settings(cell.ranker or "", data, "cpu")
+        settings = plan.train_settings(cell.ranker or plan.rankers[0].name, data, "cpu")
         start = time.perf_counter()
         [found] = world.measure([cell], settings, early_stopping=True)
         seconds = time.perf_counter() - start

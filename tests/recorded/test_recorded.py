@@ -13,6 +13,7 @@ from tests.recorded.of_clicks import Pairs
 from threadpoolctl import threadpool_limits
 
 import affinerank as ar
+from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.research.plan import shipped_plan
 from affinerank.research.results import read_results
 from affinerank.research.worlds import PRODUCTION, World
@@ -145,7 +146,7 @@ def test_a_run_has_the_same_rankings_and_clicks() -> None:
     rows = {row.cell: row for row in read_results(HERE / "smoke.parquet")}
     world = World(shipped_plan("all", "smoke").data[0])
     cells = [cell for cell in rows if cell.estimator == PRODUCTION]
-    for cell, now in zip(cells, world.measure(cells, None), strict=True):
+    for cell, now in zip(cells, world.measure(cells, TrainSettings()), strict=True):
         was = rows[cell]
         assert now.digest == was.digest
         assert now.ndcg == pytest.approx(was.ndcg, rel=1e-12)

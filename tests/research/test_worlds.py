@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from affinerank.bias import EstimationSettings
 from affinerank.data.read_options import Split
-from affinerank.estimators import Weights
+from affinerank.defaults import NO_TUNING
 from affinerank.pipeline.click_model import estimate_from_rows
-from affinerank.pipeline.training_lists import fit_all
+from affinerank.pipeline.features import prepare_members
+from affinerank.pipeline.train_members import WeighedLists, fit_members
+from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.pipeline.weighing import validation_estimator, weigh
 from affinerank.rankers import RANKERS
 from affinerank.research.worlds import (
@@ -30,8 +31,14 @@ pytestmark = pytest.mark.slow
 
 DATA = DataSet("tiny", "yahoo-like:40", validation_share=0.5)
 CELL = Cell("tiny", "trust(eta=1)", "fixed", 1e4, "affine", "true", "mlp", 0)
-NETWORK = RANKERS["mlp"].settings(hidden=(8,), epochs=2, device="cpu")
-TREES = RANKERS["lightgbm"].settings(trees=5)
+NETWORK = TrainSettings(
+    "mlp",
+    RANKERS["mlp"].settings(hidden=(8,), epochs=2, device="cpu"),
+    tuning=NO_TUNING,
+)
+TREES = TrainSettings(
+    "lightgbm", RANKERS["lightgbm"].settings(trees=5), tuning=NO_TUNING
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +55,12 @@ def test_cells_of_one_log_draw_the_same_clicks(world: World) -> None:
     other, _ = world.draw(replace(CELL, run=1))
     assert rows.clicks.sum() == pytest.approx(1e4, rel=0.1)
     assert not np.array_equal(rows.clicks, other.clicks)
-    assert click_model.depth == world.part("train").raw.docs_per_query.max()
+    assert click_model.depth == world.part("train").data.docs_per_query.max()
 
 
 def test_held_out_clicks_are_on_other_queries_and_fewer(world: World) -> None:
     held, _ = world.draw(CELL, held_out=True)
-    assert held.n_queries == world.part("validation").raw.n_queries
+    assert held.n_queries == world.part("validation").data.n_queries
     assert held.clicks.sum() == pytest.approx(5e3, rel=0.1)
 
 
@@ -66,8 +73,9 @@ def test_a_cutoff_shows_the_first_documents_alone(world: World) -> None:
 
 def test_held_out_clicks_are_never_clipped(world: World) -> None:
     clipped = replace(CELL, estimator="affine(clip=0.9)")
-    drawn = world._drawn([CELL, clipped], Training(NETWORK, early=True))
-    plain, cut = world._weighed(drawn, NETWORK)
+    how = Training(NETWORK, early_stopping=True)
+    drawn = world._drawn([CELL, clipped], how)
+    plain, cut = world._weigh(drawn, how).weights
     assert not np.allclose(plain.weight, cut.weight)
     assert validation_estimator(clipped.estimator) == validation_estimator(
         CELL.estimator
@@ -115,21 +123,24 @@ def test_new_networks_learn_from_affine_weights(
 ) -> None:
     fresh = replace(CELL, click_model_from="sigmoid(fresh=true)")
     seen: list[Drawn] = []
-    weighed = world._weighed
+    weigh_drawn = world._weigh
 
-    def noted(drawn: Sequence[Drawn], how: Any) -> list[Weights]:
+    def noted(drawn: Sequence[Drawn], how: Training) -> WeighedLists:
         seen.extend(drawn)
-        return weighed(drawn, how)
+        return weigh_drawn(drawn, how)
 
-    monkeypatch.setattr(world, "_weighed", noted)
+    monkeypatch.setattr(world, "_weigh", noted)
     (found,) = world.measure([fresh], NETWORK)
     assert tuple(seen[0].click_model.alpha.tolist()) == found.alpha
     weights = weigh(seen[0].rows, "affine", seen[0].click_model)
-    lists = world._lists("train", [weights])
-    (fitted,) = fit_all("mlp", lists, seeds=[3], settings=NETWORK)
-    assert world._evaluated([fitted.model])[0].mean == pytest.approx(
-        found.ndcg, abs=1e-9
+    source = world.part("train")
+    members = fit_members(
+        prepare_members(source, NETWORK),
+        WeighedLists(source, [weights]),
+        NETWORK,
+        seeds=[3],
     )
+    assert world._values(members)[0].mean == pytest.approx(found.ndcg, abs=1e-9)
 
 
 def test_runs_may_share_a_production_ranker(world: World) -> None:
@@ -158,7 +169,7 @@ def test_a_file_is_dealt_into_folds_by_query(tmp_path: Path) -> None:
     dealt = []
     for run in range(5):
         fold = World(data, fold=data.fold(run))
-        ids = [set(map(str, fold.part(split).raw.query_ids)) for split in splits]
+        ids = [set(map(str, fold.part(split).data.query_ids)) for split in splits]
         assert sum(map(len, ids)) == len(set.union(*ids)) == 23
         assert [len(own) // 4 for own in ids] == [3, 1, 1]
         dealt.append(ids)

@@ -7,7 +7,8 @@ a ranker cannot read are rejected early.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from affinerank.data.dataset import RankingDataset
@@ -51,13 +52,23 @@ class FeatureSource:
 
     def mapped(self, mapping: FeatureMapping) -> RankingDataset:
         """Return the data with mapped features."""
-        for known_mapping, mapped_data in self._mapped:
-            if known_mapping == mapping:
-                return mapped_data
+        if not self.keeps:
+            return mapping.apply(self.data)
+
+        # Where there is no gap, mappings that differ in what fills gaps are one.
+        if mapping.fill is not None and not self.has_gaps:
+            mapping = replace(mapping, fill=None)
+        for kept_mapping, kept_data in self._mapped:
+            if kept_mapping == mapping:
+                return kept_data
         mapped_data = mapping.apply(self.data)
-        if self.keeps:
-            self._mapped.append((mapping, mapped_data))
+        self._mapped.append((mapping, mapped_data))
         return mapped_data
+
+    @cached_property
+    def has_gaps(self) -> bool:
+        """Whether some feature lacks values."""
+        return bool(self.data.missing_values())
 
 
 @dataclass(frozen=True, slots=True)

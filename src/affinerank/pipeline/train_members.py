@@ -23,6 +23,7 @@ from affinerank.rankers.ranker import (
     Member,
     MemberPlan,
     Ranker,
+    predict_all,
 )
 from affinerank.support.arrays import Bools, Floats
 from affinerank.support.errors import DataError, warn
@@ -85,6 +86,11 @@ class FittedMember:
         return Ranker(
             self.plan.ranker, model, self.mapping, provenance, training_queries
         )
+
+    def after_the_last_epoch(self) -> FittedMember:
+        """Return the member as it was after its last epoch or tree."""
+        fitted = [replace(one, chosen=None) for one in self.fitted]
+        return replace(self, fitted=fitted)
 
     def outside(self, i: int) -> Ranker | None:
         """Return the one that did not learn from held-out queries, if it was kept."""
@@ -182,6 +188,21 @@ def assemble(
         return member.ranker(i, provenance, training_queries)
     rankers = [member.ranker(i, {}) for member in members]
     return Blend(kind, _with_shares(members, rankers, i), provenance, training_queries)
+
+
+def score_all(members: Sequence[FittedMember], source: FeatureSource) -> Floats:
+    """Score documents by all rankers at once: ``[n_rankers, n_docs]``.
+
+    As each of the rankers of :func:`assemble` scores them.
+    """
+    total_share = sum(member.plan.share for member in members)
+    total = np.zeros((len(members[0].fitted), source.data.n_docs))
+    for member in members:
+        features = source.mapped(member.mapping).features
+        scores = predict_all([one.kept for one in member.fitted], features)
+        share = member.plan.share / total_share
+        total += share / np.array(member.units)[:, None] * scores
+    return total
 
 
 def assemble_outside(

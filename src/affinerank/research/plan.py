@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from affinerank.data.sources import PUBLIC_SETS, DataSource
-from affinerank.defaults import POLICY
+from affinerank.defaults import NO_TUNING, POLICY
+from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.rankers import RANKERS
 from affinerank.research.coordinates import FIGURES, canonical, estimator_of, values_of
 from affinerank.research.worlds import PER_DATA_SET, PER_RUN, TRUE, DataSet
@@ -174,6 +175,18 @@ class Plan:
         own = {ranker.name: dict(ranker.parameters) for ranker in self.rankers}
         settings |= own.get(spec.name, {})
         return spec.settings(RANKERS[spec.name].settings, **settings)
+
+    def train_settings(self, ranker: str, data: DataSet, device: str) -> TrainSettings:
+        """Return how a cell's ranker is trained; estimators and seeds are the cell's.
+
+        As in the paper, nothing is tuned.
+        """
+        return TrainSettings(
+            ranker=EntrySpec.parse(ranker).name,
+            ranker_settings=self.ranker_settings(ranker, data, device),
+            tuning=NO_TUNING,
+            relevant_above=data.relevant_above,
+        )
 
     def to_toml(self) -> str:
         """Write the plan as the text of a file that :func:`read_plan` reads."""

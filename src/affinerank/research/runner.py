@@ -206,7 +206,7 @@ class _Runner:
             self.world = World(data, plan.seed, **how)
         measured = self.world.measure(
             group.cells,
-            plan.ranker_settings(group.ranker, data, self.device),
+            plan.train_settings(group.ranker, data, self.device),
             early_stopping=plan.early_stopping,
             # Clicks before, judging after the epochs: a step each.
             progress=lambda _, done, total: self.report(

@@ -33,32 +33,29 @@ from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
 from affinerank.data.read_options import Split
 from affinerank.data.sources import DataSource
 from affinerank.data.synthetic import WORLDS
-from affinerank.defaults import NO_TUNING, RELEVANT_ABOVE, TUNING
-from affinerank.estimators import Fold, Weights, affine
+from affinerank.defaults import RELEVANT_ABOVE
+from affinerank.estimators import Weights, affine
 from affinerank.evaluation.metrics import MetricValues, evaluate_scores
 from affinerank.pipeline.click_model import estimate_from_rows
-from affinerank.pipeline.features import FeatureSource, prepare_members
-from affinerank.pipeline.out_of_fold import RankerJob, train_out_of_fold
+from affinerank.pipeline.features import (
+    FeatureSource,
+    prepare_members,
+    readable_categories,
+)
 from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import click_model_of
 from affinerank.pipeline.train_members import (
+    FittedMember,
     WeighedLists,
-    assemble,
     fit_members,
+    score_all,
 )
 from affinerank.pipeline.train_settings import TrainSettings
-from affinerank.pipeline.training_lists import TrainingLists, fit_all, side_by_side
-from affinerank.pipeline.tuning import held_out_queries, require_tuning, tune_then_train
-from affinerank.pipeline.weighing import (
-    labels_for,
-    learns_of,
-    validation_estimator,
-    weigh,
-)
-from affinerank.rankers import RANKERS
+from affinerank.pipeline.training_lists import side_by_side
+from affinerank.pipeline.training_weights import EstimatorJob, train_priors, weigh_job
+from affinerank.pipeline.tuning import held_out_queries
 from affinerank.rankers.networks import settings as mlp
-from affinerank.rankers.ranker import Fitted, Model, Ranker, predict_all, score
-from affinerank.rankers.trees.parameters import for_features
+from affinerank.rankers.ranker import Ranker, score
 from affinerank.support.arrays import Floats, Ints, Matrix, Rng
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.files import PathLike
@@ -196,15 +193,6 @@ class Production:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """A split of the data: as it was read, and as rankers read it."""
-
-    raw: RankingDataset
-    mapping: FeatureMapping
-    features: Matrix
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
     """Clicks of a cell: to learn from, held out, and the users who clicked."""
 
@@ -216,11 +204,10 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Training:
-    """How rankers are trained; see :meth:`World.measure`."""
+    """How the rankers of cells are trained; see :meth:`World.measure`."""
 
-    settings: Any
-    early: bool = False
-    chosen: bool = False
+    settings: TrainSettings
+    early_stopping: bool = False
     progress: Progress = no_progress
 
 
@@ -250,11 +237,11 @@ class World:
         self.seed = seed
         self.fold = fold
         self.shared = production == PER_DATA_SET
-        self._parts: dict[Split, Part] = {}
+        self._parts: dict[Split, FeatureSource] = {}
         self._production: dict[int, Production] = {}
 
-    def part(self, split: Split) -> Part:
-        """Return a split, read at first use."""
+    def part(self, split: Split) -> FeatureSource:
+        """Return a split and its features, read and mapped at first use."""
         if split not in self._parts:
             source = DataSource.parse(self.data.source, fold=self.fold)
             dealt = self.data.folds > 1 and not source.splits
@@ -264,12 +251,8 @@ class World:
                     f"{source.name}: an experiment needs the split {split}, and the "
                     f"splits there are {has}"
                 )
-            raw = self._dealt(source, split) if dealt else source.read(split)
-            if split == "train":
-                mapping = FeatureMapping.fit(raw, one_hot=FREQUENT)
-            else:
-                mapping = self.part("train").mapping
-            self._parts[split] = Part(raw, mapping, mapping.apply(raw).features)
+            data = self._dealt(source, split) if dealt else source.read(split)
+            self._parts[split] = FeatureSource(data, keeps=True)
         return self._parts[split]
 
     def _dealt(self, source: DataSource, split: Split) -> RankingDataset:
@@ -292,7 +275,7 @@ class World:
         new = sorted(({0} if self.shared else set(runs)) - ranked)
         for split in (*splits, "test"):
             self.part(split)  # read before threads need it
-        train, above = self.part("train").raw, self.data.relevant_above
+        train, above = self.part("train").data, self.data.relevant_above
         rankers = [
             train_production_ranker(train, relevant_above=above, seed=self.seed + run)
             for run in new
@@ -308,7 +291,7 @@ class World:
             none.
         """
         split: Split = "validation" if held_out else "train"
-        data = self.part(split).raw
+        data = self.part(split).data
         if cell.click_model is None or cell.policy is None or cell.clicks is None:
             none, nothing = np.zeros(0, dtype=np.int64), np.zeros(0)
             columns = (none, none, none, nothing, nothing, data.query_of_doc)
@@ -334,59 +317,101 @@ class World:
     def measure(
         self,
         cells: Sequence[Cell],
-        settings: Any,
+        settings: TrainSettings,
         *,
         early_stopping: bool = False,
-        tuning: str = NO_TUNING,
         progress: Progress = no_progress,
     ) -> list[Measured]:
-        """Train rankers at once, and judge them.
+        """Train rankers at once, by the steps of ``train``, and test them.
 
         Args:
             cells: What to measure: cells of one ranker, for which
                 :func:`trained_jointly` is the same, and production rankers.
-            settings: Shape and training: an instance of the row's ``settings``.
-            early_stopping: Also judge each ranker as held-out clicks liked it best.
-            tuning: ``paper``: as the settings say; ``chosen``: learning rate and length
-                by held-out queries.
+            settings: How the ranker is trained; estimators and seeds are of the cells.
+            early_stopping: Also test each ranker as held-out clicks liked it best.
             progress: Called as training advances.
         """
+        self.rank({cell.run for cell in cells}, held_out=early_stopping)
         trained = [cell for cell in cells if cell.estimator != PRODUCTION]
-        (joint,) = {trained_jointly(cell) for cell in trained} or {False}
-        fit = self._fit_jointly if joint else self._fit_apart
-        blends = any(RANKERS[_ranker_of(cell)].members for cell in trained)
-        if blends and early_stopping:
+        measured: dict[Cell, Measured] = {}
+        if trained:
+            how = Training(self._for_data(settings), early_stopping, progress)
+            # Few clicks leave poor estimates, and how poor is what is measured.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", AffineRankWarning)
+                measured = self._trained_and_tested(trained, how)
+        return [
+            measured.get(cell) or self._measured(cell, self.production(cell.run).value)
+            for cell in cells
+        ]
+
+    def _for_data(self, settings: TrainSettings) -> TrainSettings:
+        """Return settings for rankers of this data set."""
+        train = self.part("train").data
+        categories = readable_categories(settings.ranker, train, settings.categories)
+        return replace(
+            settings,
+            categories=categories,
+            relevant_above=self.data.relevant_above,
+        )
+
+    def _trained_and_tested(
+        self, cells: Sequence[Cell], how: Training
+    ) -> dict[Cell, Measured]:
+        """Train the rankers of cells as ``train`` does, all at once, and test them."""
+        (joint,) = {trained_jointly(cell) for cell in cells}
+        if how.early_stopping and how.settings.kind.members is not None:
             raise ConfigError(
                 "a blend cannot be stopped early; leave early_stopping out"
             )
-        self.rank({cell.run for cell in cells}, held_out=early_stopping)
-        found: dict[Cell, Measured] = {}
-        # Few clicks leave poor estimates, and how poor is what is measured.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", AffineRankWarning)
-            if trained:
-                own = for_features(settings, self.part("train").mapping.names)
-                how = Training(own, early_stopping, require_tuning(tuning), progress)
-                logs: dict[object, list[Cell]] = {}
-                for cell in trained:
-                    logs.setdefault(cell.log, []).append(cell)
-                parts = in_parallel(lambda own: self._drawn(own, how), logs.values())
-                drawn = {one.cell: one for part in parts for one in part}
-                every = [drawn[cell] for cell in trained]
-                if blends:
-                    found = self._blends(every, how)
-                else:
-                    found = self._judged_all(*fit(every, how), how)
-        return [
-            found.get(cell) or self._measured(cell, self.production(cell.run).value)
-            for cell in cells
-        ]
+
+        # Features as each member of the ranker reads them.
+        members = prepare_members(self.part("train"), how.settings)
+
+        # Clicks, and how users click: as simulated, or estimated from their clicks.
+        drawn = self._draw_all(cells, how)
+        if joint:  # the method that estimates also trains the ranker
+            drawn, fitted = self._estimate_and_fit(drawn, how)
+        else:
+            drawn = self._with_click_models(drawn, how)
+
+            # Weights of documents, by each cell's estimator.
+            learnt = self._weigh(drawn, how)
+            validation = self._weigh_validation(drawn) if how.early_stopping else None
+            is_held_out = None
+            if how.settings.is_tuned and how.settings.kind.patience:
+                is_held_out = held_out_queries(learnt.shares, self.seed)
+
+            # The members of all rankers, on these weights.
+            with self.turn():
+                fitted = fit_members(
+                    members,
+                    learnt,
+                    how.settings,
+                    seeds=[self.seed + one.cell.run for one in drawn],
+                    is_held_out=is_held_out,
+                    validation=validation,
+                    progress=how.progress,
+                )
+        return self._tested(drawn, fitted, how)
+
+    def _draw_all(self, cells: Sequence[Cell], how: Training) -> list[Drawn]:
+        """Draw the clicks of cells, each log once; in the order of the cells."""
+        logs: dict[object, list[Cell]] = {}
+        for cell in cells:
+            logs.setdefault(cell.log, []).append(cell)
+        self._filled_features("train")  # mapped before threads need it
+        parts = in_parallel(lambda own: self._drawn(own, how), logs.values())
+        drawn = {one.cell: one for part in parts for one in part}
+        return [drawn[cell] for cell in cells]
 
     def _drawn(self, cells: Sequence[Cell], how: Training) -> list[Drawn]:
         """Draw one log; users estimated from several logs at once are found later."""
         rows, true = self.draw(cells[0])
-        held = self.draw(cells[0], held_out=True)[0] if how.early else rows
-        train, click_models = self.part("train"), {None: true, TRUE: true}
+        held = rows
+        if how.early_stopping:
+            held, _ = self.draw(cells[0], held_out=True)
+        click_models = {None: true, TRUE: true}
         for cell in cells:
             if cell.click_model_from in click_models or stacked(cell):
                 continue
@@ -395,77 +420,50 @@ class World:
             least = asked.min_clicks
             while least >= 1 and pool_ranks(rows, least).n_pools == 1:
                 least /= 2
-            asked = replace(asked, min_clicks=least)
-            given = rows, train.features, train.raw
-            estimate = estimate_from_rows(*given, settings=asked)
+            estimate = estimate_from_rows(
+                rows,
+                self._filled_features("train"),
+                self.part("train").data,
+                settings=replace(asked, min_clicks=least),
+            )
             click_models[cell.click_model_from] = estimate.click_model
         return [
             Drawn(cell, rows, held, click_models.get(cell.click_model_from))
             for cell in cells
         ]
 
-    def _fit_jointly(
+    def _filled_mapping(self) -> FeatureMapping:
+        """Return the mapping for methods that estimate click models."""
+        return self.part("train").fit_mapping(impute=True, one_hot=FREQUENT)
+
+    def _filled_features(self, split: Split) -> Matrix:
+        """Return features as methods that estimate click models read them."""
+        return self.part(split).mapped(self._filled_mapping()).features
+
+    def _estimate_and_fit(
         self, drawn: Sequence[Drawn], how: Training
-    ) -> tuple[list[Drawn], list[Fitted]]:
+    ) -> tuple[list[Drawn], list[FittedMember]]:
         """Estimate users and train rankers in one."""
-        part, held_out = self.part("validation") if how.early else None, None
+        held_out = None
+        if how.early_stopping:
 
-        def targets(one: Drawn, click_model: Any) -> Any:
-            found = self._weigh(replace(one, click_model=click_model), "validation")
-            return side_by_side([found])
+            def targets(one: Drawn, click_model: Any) -> Any:
+                job = self._job(replace(one, click_model=click_model))
+                return side_by_side([self._validation_weights(job, one.held)])
 
-        if part is not None:
             evaluators = [partial(targets, one) for one in drawn]
-            held_out = HeldOutLogs(part.features, part.raw.offsets, evaluators)
-        found = self._estimated(drawn, how, train_on=True, held_out=held_out)
-        pairs = zip(drawn, found, strict=True)
-        known = [replace(one, click_model=own.click_model) for one, own in pairs]
-        return known, [one.ranker for one in found if one.ranker is not None]
-
-    def _fit_apart(
-        self, drawn: Sequence[Drawn], how: Training
-    ) -> tuple[list[Drawn], list[Fitted]]:
-        """Weigh the clicks of each cell, and train rankers on the weights."""
-        known = self._with_click_models(drawn, how)
-        lists = self._lists("train", self._weighed(known, how.settings))
-        name = _ranker_of(drawn[0].cell)
-        seeds = [self.seed + one.cell.run for one in drawn]
-        given: dict[str, Any] = {"seeds": seeds, "settings": how.settings}
-        if how.chosen:
-            held = held_out_queries(lists.targets.share, self.seed)
-            fitted = tune_then_train(name, lists, held, **given)
-            return known, [replace(one, model=one.kept) for one in fitted]
-        if how.early:
-            by = [self._weigh(one, "validation") for one in known]
-            given["held_out"] = self._lists("validation", by)
-        with self.turn():
-            return known, fit_all(name, lists, progress=how.progress, **given)
-
-    def _blends(self, drawn: Sequence[Drawn], how: Training) -> dict[Cell, Measured]:
-        """Train the members of a blend on the weights of each cell, and judge it."""
-        known = self._with_click_models(drawn, how)
-        name = _ranker_of(drawn[0].cell)
-        tuning = TUNING if how.chosen else NO_TUNING
-        settings = TrainSettings(name, how.settings, tuning=tuning)
-        source = FeatureSource(self.part("train").raw)
-        learnt = WeighedLists(source, self._weighed(known, how.settings))
-        held = held_out_queries(learnt.shares, self.seed) if how.chosen else None
-        with self.turn():
-            members = fit_members(
-                prepare_members(source, settings),
-                learnt,
-                settings,
-                seeds=[self.seed + one.cell.run for one in drawn],
-                is_held_out=held,
-                progress=how.progress,
-            )
-        test, above = self.part("test").raw, self.data.relevant_above
-        found = {}
-        for i, one in enumerate(known):
-            blend = assemble(name, members, i, {}, ())
-            value = evaluate_scores(score(blend, test), test, above)
-            found[one.cell] = self._measured(one.cell, value, **_about(one))
-        return found
+            validation = self.part("validation")
+            features = self._filled_features("validation")
+            held_out = HeldOutLogs(features, validation.data.offsets, evaluators)
+        estimates = self._estimated(drawn, how, train_on=True, held_out=held_out)
+        known = [
+            replace(one, click_model=estimate.click_model)
+            for one, estimate in zip(drawn, estimates, strict=True)
+        ]
+        fitted = [one.ranker for one in estimates if one.ranker is not None]
+        [plan] = how.settings.members
+        units = [1.0] * len(fitted)
+        return known, [FittedMember(plan, self._filled_mapping(), fitted, units)]
 
     def _with_click_models(self, drawn: Sequence[Drawn], how: Training) -> list[Drawn]:
         """Estimate users by methods that rank too, each from all its logs at once."""
@@ -496,7 +494,7 @@ class World:
         self, drawn: Sequence[Drawn], how: Training, **more: Any
     ) -> list[Estimate]:
         """Estimate from the logs of cells at once, by their method, which ranks too."""
-        logs = [one.rows for one in drawn], self.part("train").features
+        logs = [one.rows for one in drawn], self._filled_features("train")
         asked = [self._estimation(one.cell, how) for one in drawn]
         fit_many: Any = METHODS[asked[0].method].fit_many
         with self.turn():
@@ -507,74 +505,83 @@ class World:
         spec = EntrySpec.parse(cell.click_model_from or "")
         own = {"method": spec.name, "seed": self.seed + cell.run, "replicates": 0}
         network: Any = None
-        if isinstance(how.settings, mlp.ROW.settings):
-            network = how.settings
+        if isinstance(how.settings.settings_of_ranker, mlp.ROW.settings):
+            network = how.settings.settings_of_ranker
         return replace(spec.settings(EstimationSettings, **own), network=network)
 
-    def _judged_all(
-        self, drawn: Sequence[Drawn], fitted: Sequence[Fitted], how: Training
+    def _job(self, one: Drawn) -> EstimatorJob:
+        """Return what the estimator of a cell is to weigh."""
+        return EstimatorJob(
+            one.rows,
+            one.click_model,
+            EntrySpec.parse(one.cell.estimator),
+            self.seed + one.cell.run,
+        )
+
+    def _weigh(self, drawn: Sequence[Drawn], how: Training) -> WeighedLists:
+        """Weigh the clicks of each cell, with rankers of other queries where asked."""
+        source = self.part("train")
+        jobs = [self._job(one) for one in drawn]
+        folds = train_priors(jobs, source, how.settings, seed=self.seed)
+        weights = in_parallel(
+            lambda job, job_folds: weigh_job(
+                job, source.data, self.data.relevant_above, job_folds
+            ),
+            jobs,
+            folds,
+        )
+        return WeighedLists(source, weights)
+
+    def _weigh_validation(self, drawn: Sequence[Drawn]) -> WeighedLists:
+        """Weigh the held-out clicks of each cell, which end the training."""
+        weights = [self._validation_weights(self._job(one), one.held) for one in drawn]
+        return WeighedLists(self.part("validation"), weights)
+
+    def _validation_weights(self, job: EstimatorJob, held: ClickRows) -> Weights:
+        """Weigh held-out clicks as the training's are, without clip or prior."""
+        return weigh_job(
+            job.on_validation_clicks(held),
+            self.part("validation").data,
+            self.data.relevant_above,
+        )
+
+    def _tested(
+        self, drawn: Sequence[Drawn], members: Sequence[FittedMember], how: Training
     ) -> dict[Cell, Measured]:
-        """Judge rankers after the last epoch, and after the chosen one."""
-        last = self._evaluated([one.model for one in fitted])
-        kept = self._evaluated([one.kept for one in fitted]) if how.early else last
-        found = {}
+        """Test the rankers, with early stopping after the last epoch as well."""
+        kept = self._values(members)
+        last = kept
+        if how.early_stopping:
+            last = self._values([member.after_the_last_epoch() for member in members])
+        measured = {}
         for i, one in enumerate(drawn):
             about = _about(one)
-            if how.early:
+            if how.early_stopping:
                 about["held_out_ndcg"] = kept[i].mean
-                about["held_out_epoch"] = fitted[i].best_length
-            found[one.cell] = self._measured(one.cell, last[i], **about)
-        return found
+                about["held_out_epoch"] = members[0].fitted[i].best_length
+            measured[one.cell] = self._measured(one.cell, last[i], **about)
+        return measured
+
+    def _values(self, members: Sequence[FittedMember]) -> list[MetricValues]:
+        """nDCG@10 of each ranker on the test split."""
+        test, above = self.part("test"), self.data.relevant_above
+        scores = score_all(members, test)
+        return in_parallel(
+            lambda row: evaluate_scores(row, test.data, above), list(scores)
+        )
 
     def _measured(self, cell: Cell, value: MetricValues, **more: Any) -> Measured:
-        values, queries = tuple(value.values.tolist()), self.part("train").raw.n_queries
-        digest = self.production(cell.run).digest
-        return Measured(value.mean, values, queries, digest, **more)
-
-    def _evaluated(self, models: Sequence[Model]) -> list[MetricValues]:
-        """nDCG@10 of each model on the test split."""
-        test, above = self.part("test"), self.data.relevant_above
-        scores = predict_all(models, test.features)
-        return in_parallel(
-            lambda row: evaluate_scores(row, test.raw, above), list(scores)
+        return Measured(
+            ndcg=value.mean,
+            per_query=tuple(value.values.tolist()),
+            queries=self.part("train").data.n_queries,
+            digest=self.production(cell.run).digest,
+            **more,
         )
-
-    def _weighed(self, drawn: Sequence[Drawn], settings: Any) -> list[Weights]:
-        """Weigh the clicks of each cell, with rankers of other queries where asked."""
-        train, logs = self.part("train"), []
-        name = _ranker_of(drawn[0].cell)
-        plans = TrainSettings(name, settings).members
-        for one in drawn:
-            learns, seed = learns_of(one.cell.estimator), self.seed + one.cell.run
-            logs.append(RankerJob(one.rows, one.click_model, learns, seed))
-        folds = train_out_of_fold(
-            logs,
-            train.features,
-            train.raw.offsets,
-            rankers=RANKERS[name].prior,
-            settings={plan.ranker: plan.settings for plan in plans},
-            seed=self.seed,
-        )
-        pairs = zip(drawn, folds, strict=True)
-        return in_parallel(lambda pair: self._weigh(pair[0], "train", pair[1]), pairs)
-
-    def _weigh(self, one: Drawn, split: Split, folds: Sequence[Fold] = ()) -> Weights:
-        spec, rows = EntrySpec.parse(one.cell.estimator), one.rows
-        if split == "validation":
-            spec, rows = validation_estimator(spec), one.held
-        labels = labels_for([spec], self.part(split).raw, self.data.relevant_above)
-        weights = weigh(rows, spec, one.click_model, labels=labels, folds=folds)
-        # Hundreds of them are held at once: leave out what training does not read.
-        slope = None if weights.slope is None else np.empty(0)
-        return replace(weights, variance=np.empty(0), slope=slope, own_click_share=None)
-
-    def _lists(self, split: Split, weights: Sequence[Weights]) -> TrainingLists:
-        part = self.part(split)
-        return TrainingLists.of(part.features, part.raw.offsets, weights)
 
     def _ranked(self, ranker: Ranker, splits: Iterable[Split]) -> Production:
-        train, test = self.part("train").raw, self.part("test").raw
-        raw = {split: self.part(split).raw for split in splits}
+        train, test = self.part("train").data, self.part("test").data
+        raw = {split: self.part(split).data for split in splits}
         scores = {s: score(ranker, r) for s, r in raw.items()}
         ranks = {s: ranks_by_score(scores[s], r.offsets) for s, r in raw.items()}
         digest = hashlib.blake2b(digest_size=16)
@@ -582,11 +589,6 @@ class World:
             digest.update(np.ascontiguousarray(array).data)
         value = evaluate_scores(score(ranker, test), test, self.data.relevant_above)
         return Production(ranks, scores, value, digest.hexdigest())
-
-
-def _ranker_of(cell: Cell) -> str:
-    """The row of ``RANKERS`` of a cell that trains one."""
-    return EntrySpec.parse(cell.ranker or "").name
 
 
 def stacked(cell: Cell) -> bool:
