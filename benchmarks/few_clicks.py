@@ -40,7 +40,9 @@ from affinerank.defaults import (
 from affinerank.estimators import ESTIMATORS
 from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.rankers import RANKERS
-from affinerank.research.worlds import PRODUCTION, TRUE, Cell, DataSet, World
+from affinerank.research.cells import PRODUCTION, TRUE, Cell, DataSet
+from affinerank.research.measure import measure
+from affinerank.research.worlds import World
 from affinerank.support.arrays import Floats
 from affinerank.support.settings import from_pairs
 
@@ -125,7 +127,7 @@ def measured(options: argparse.Namespace, runs: Sequence[int]) -> list[dict[str,
                     cells += [Cell(*log, e, known, kind, run) for e in own]
     settings: Any = from_pairs(RANKERS[kind].settings, options.set)
     training = TrainSettings(kind, settings, tuning=options.tuning)
-    found = world.measure(cells, training)
+    found = measure(world, cells, training)
     return [
         {
             "data": name,

@@ -13,10 +13,12 @@ import argparse
 import sys
 import time
 
-from affinerank.research.cells import cells_of
+from affinerank.research.cells import PRODUCTION
 from affinerank.research.curves import Point
+from affinerank.research.groups import cells_of
+from affinerank.research.measure import measure
 from affinerank.research.plan import shipped_plan
-from affinerank.research.worlds import PRODUCTION, World
+from affinerank.research.worlds import World
 
 
 def main() -> None:
@@ -35,7 +37,7 @@ def main() -> None:
             continue
         settings = plan.train_settings(cell.ranker or plan.rankers[0].name, data, "cpu")
         start = time.perf_counter()
-        [found] = world.measure([cell], settings, early_stopping=True)
+        [found] = measure(world, [cell], settings, early_stopping=True)
         seconds = time.perf_counter() - start
         name = Point(cell, ()).whole_method
         value = f"{found.held_out_ndcg or found.ndcg:.3f}".removeprefix("0")

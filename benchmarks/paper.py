@@ -19,8 +19,9 @@ import numpy as np
 
 from affinerank.data.sources import DataSource
 from affinerank.rankers.networks.settings import NetworkSettings, parameter_shapes
-from affinerank.research.cells import CellGroup, groups_of
+from affinerank.research.cells import PRODUCTION, TRUE
 from affinerank.research.fingerprint import CODE
+from affinerank.research.groups import CellGroup, groups_of
 from affinerank.research.plan import Plan, read_plan
 from affinerank.research.report import write_figures, write_report
 from affinerank.research.results import (
@@ -33,7 +34,6 @@ from affinerank.research.results import (
     read_results,
     write_results,
 )
-from affinerank.research.worlds import PRODUCTION, TRUE
 
 
 def main() -> None:

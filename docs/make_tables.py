@@ -22,7 +22,7 @@ import numpy as np
 
 from affinerank.clicks.models import CLICK_MODELS
 from affinerank.defaults import ESTIMATOR, METHOD
-from affinerank.research.cells import cells_of
+from affinerank.research.cells import PRODUCTION, TRUE
 from affinerank.research.coordinates import title_of
 from affinerank.research.curves import (
     Panel,
@@ -31,6 +31,7 @@ from affinerank.research.curves import (
     at_held_out_epoch,
     points_of,
 )
+from affinerank.research.groups import cells_of
 from affinerank.research.plan import read_plan
 from affinerank.research.results import PLAN, Result, load_results
 from affinerank.research.statements.ours import check_our_statements
@@ -41,7 +42,6 @@ from affinerank.research.statements.paper import (
     allowed_p,
     check_statements,
 )
-from affinerank.research.worlds import PRODUCTION, TRUE
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -43,7 +43,7 @@ MODULES = (
         "affinerank.data.letor",
         "affinerank.cli.demo",
     ),
-    *("affinerank.pipeline.compare", "affinerank.research.worlds"),
+    *("affinerank.pipeline.compare", "affinerank.research.measure"),
     *("affinerank.export.export", "affinerank.rankers.networks.training"),
     *("affinerank.rankers.trees.lightgbm", "affinerank.research.reproduce"),
 )

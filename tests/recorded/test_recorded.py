@@ -14,9 +14,11 @@ from threadpoolctl import threadpool_limits
 
 import affinerank as ar
 from affinerank.pipeline.train_settings import TrainSettings
+from affinerank.research.cells import PRODUCTION
+from affinerank.research.measure import measure
 from affinerank.research.plan import shipped_plan
 from affinerank.research.results import read_results
-from affinerank.research.worlds import PRODUCTION, World
+from affinerank.research.worlds import World
 
 pytestmark = [
     pytest.mark.slow,
@@ -146,7 +148,7 @@ def test_a_run_has_the_same_rankings_and_clicks() -> None:
     rows = {row.cell: row for row in read_results(HERE / "smoke.parquet")}
     world = World(shipped_plan("all", "smoke").data[0])
     cells = [cell for cell in rows if cell.estimator == PRODUCTION]
-    for cell, now in zip(cells, world.measure(cells, TrainSettings()), strict=True):
+    for cell, now in zip(cells, measure(world, cells, TrainSettings()), strict=True):
         was = rows[cell]
         assert now.digest == was.digest
         assert now.ndcg == pytest.approx(was.ndcg, rel=1e-12)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from affinerank.clicks.models.trust import TrustModel
+from affinerank.research.cells import Cell
 from affinerank.research.results import Result
-from affinerank.research.worlds import Cell
 
 QUERIES = 20_000
 CLICKS = (3e4, 3e5, 1e6, 8e6)

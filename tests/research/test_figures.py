@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from affinerank.research.cells import Cell
 from affinerank.research.figures import LABEL_ROOM, LOOKS, _labelled, draw
 from affinerank.research.results import Result
-from affinerank.research.worlds import Cell
 
 pytestmark = pytest.mark.slow
 

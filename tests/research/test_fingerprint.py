@@ -10,14 +10,14 @@ import pytest
 
 from affinerank.estimators import ESTIMATORS, Evidence, Weights
 from affinerank.research import fingerprint, runner
-from affinerank.research.cells import cells_of, groups_of
+from affinerank.research.cells import DataSet
 from affinerank.research.fingerprint import CODE, code_fingerprint
+from affinerank.research.groups import cells_of, groups_of
 from affinerank.research.plan import Grid, Plan
 from affinerank.research.report import write_report
 from affinerank.research.reproduce import outcome
 from affinerank.research.results import MERGED, group_file, load_results
 from affinerank.research.runner import run_plan
-from affinerank.research.worlds import DataSet
 from affinerank.support import plugins
 from affinerank.support.errors import DataError
 from affinerank.support.registry import later

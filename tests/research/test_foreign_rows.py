@@ -17,12 +17,12 @@ from affinerank.clicks.policies.policy import list_places
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Weights
 from affinerank.rankers import RANKERS, Fitted, RankerKind
-from affinerank.research.cells import cells_of
+from affinerank.research.cells import DataSet
+from affinerank.research.groups import cells_of
 from affinerank.research.plan import Grid, Plan, read_plan
 from affinerank.research.report import write_report
 from affinerank.research.reproduce import outcome, reproduce
 from affinerank.research.results import load_results
-from affinerank.research.worlds import DataSet
 from affinerank.support.errors import ConfigError
 from affinerank.support.registry import Registry
 from affinerank.support.settings import EntrySpec

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from affinerank.research.cells import Cell
 from affinerank.research.results import Result
 from affinerank.research.statements.ours import (
     OURS,
@@ -14,7 +15,6 @@ from affinerank.research.statements.ours import (
     check_our_statements,
 )
 from affinerank.research.statements.paper import Finding
-from affinerank.research.worlds import Cell
 
 pytestmark = pytest.mark.slow
 

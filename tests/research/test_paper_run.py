@@ -11,12 +11,12 @@ import pytest
 
 from affinerank.bias.method import REPLICATES
 from affinerank.defaults import ESTIMATOR, METHOD
-from affinerank.research.cells import cells_of
+from affinerank.research.cells import Cell
 from affinerank.research.curves import Summary, points_of
+from affinerank.research.groups import cells_of
 from affinerank.research.report import report_page
 from affinerank.research.results import load_results, load_run
 from affinerank.research.statements.paper import AFFINE, below_full, check_statements
-from affinerank.research.worlds import Cell
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from affinerank.research.cells import cells_of, groups_of
+from affinerank.research.cells import Cell
 from affinerank.research.coordinates import canonical, title_of
+from affinerank.research.groups import cells_of, groups_of
 from affinerank.research.plan import (
     PLANS,
     PROFILES,
@@ -18,7 +19,7 @@ from affinerank.research.plan import (
     with_data,
 )
 from affinerank.research.reproduce import plan_for
-from affinerank.research.worlds import Cell, click_rng
+from affinerank.research.worlds import click_rng
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.settings import EntrySpec
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from affinerank.output.charts import save_figure
+from affinerank.research.cells import DataSet
 from affinerank.research.curves import Summary
 from affinerank.research.figures import LOOKS, draw
 from affinerank.research.plan import Plan, shipped_plan
@@ -22,7 +23,6 @@ from affinerank.research.results import (
     open_folder,
     write_results,
 )
-from affinerank.research.worlds import DataSet
 from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow

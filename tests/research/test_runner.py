@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 import torch
 
-from affinerank.research.cells import cells_of, groups_of
+from affinerank.research.cells import Cell, DataSet
 from affinerank.research.claims import claimed
+from affinerank.research.groups import cells_of, groups_of
 from affinerank.research.plan import Grid, Plan, shipped_plan, with_data
 from affinerank.research.results import (
     MERGED,
@@ -29,7 +30,6 @@ from affinerank.research.results import (
     write_results,
 )
 from affinerank.research.runner import run_plan
-from affinerank.research.worlds import Cell, DataSet
 from affinerank.support.errors import DataError
 from affinerank.support.settings import EntrySpec
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from affinerank.clicks.models.trust import TrustModel
+from affinerank.research.cells import Cell
 from affinerank.research.coordinates import settings_of
 from affinerank.research.results import Result
 from affinerank.research.statements.paper import STATEMENTS, Finding, check_statements
-from affinerank.research.worlds import Cell
 
 pytestmark = pytest.mark.slow
 

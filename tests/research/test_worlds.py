@@ -17,14 +17,9 @@ from affinerank.pipeline.train_members import WeighedLists, fit_members
 from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.pipeline.weighing import validation_estimator, weigh
 from affinerank.rankers import RANKERS
-from affinerank.research.worlds import (
-    Cell,
-    DataSet,
-    Drawn,
-    Training,
-    World,
-    trained_jointly,
-)
+from affinerank.research.cells import Cell, DataSet, trained_jointly
+from affinerank.research.measure import CellTraining, Drawn, measure
+from affinerank.research.worlds import World
 from affinerank.support.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow
@@ -73,9 +68,9 @@ def test_a_cutoff_shows_the_first_documents_alone(world: World) -> None:
 
 def test_held_out_clicks_are_never_clipped(world: World) -> None:
     clipped = replace(CELL, estimator="affine(clip=0.9)")
-    how = Training(NETWORK, early_stopping=True)
-    drawn = world._drawn([CELL, clipped], how)
-    plain, cut = world._weigh(drawn, how).weights
+    training = CellTraining(world, NETWORK, early_stopping=True)
+    drawn = training.draw([CELL, clipped])
+    plain, cut = training.weigh(drawn).weights
     assert not np.allclose(plain.weight, cut.weight)
     assert validation_estimator(clipped.estimator) == validation_estimator(
         CELL.estimator
@@ -84,7 +79,7 @@ def test_held_out_clicks_are_never_clipped(world: World) -> None:
 
 def test_labels_are_learnt_from_without_clicks(world: World) -> None:
     full = Cell("tiny", None, None, None, "full-information", None, "mlp", 0)
-    found = world.measure([full], NETWORK, early_stopping=True)[0]
+    found = measure(world, [full], NETWORK, early_stopping=True)[0]
     assert (found.sessions, found.clicks_drawn, found.alpha) == (None, None, ())
     assert found.held_out_epoch in (1, 2)
     assert 0 < found.ndcg < 1
@@ -93,7 +88,7 @@ def test_labels_are_learnt_from_without_clicks(world: World) -> None:
 def test_a_method_that_ranks_gives_its_ranker_or_its_users(world: World) -> None:
     joint = replace(CELL, click_model_from="soft-min-max")
     assert trained_jointly(joint)
-    first = world.measure([joint], NETWORK, early_stopping=True)[0]
+    first = measure(world, [joint], NETWORK, early_stopping=True)[0]
     assert first.held_out_epoch == 2  # it never rests
     assert first.held_out_ndcg == first.ndcg
     # Another estimator, or ranker, or new networks learn with the users it estimates.
@@ -101,7 +96,7 @@ def test_a_method_that_ranks_gives_its_ranker_or_its_users(world: World) -> None
     fresh = replace(joint, click_model_from="soft-min-max(fresh=true)")
     cells = [clipped, fresh, replace(fresh, run=1)]
     assert not any(map(trained_jointly, cells))
-    found = world.measure(cells, NETWORK, early_stopping=True)
+    found = measure(world, cells, NETWORK, early_stopping=True)
     for other in found[:2]:
         assert other.held_out_ndcg is not None
         np.testing.assert_allclose(first.alpha, other.alpha, rtol=1e-5)
@@ -114,7 +109,7 @@ def test_users_are_estimated_from_few_clicks_too(world: World) -> None:
     rows, _ = world.draw(few)
     with pytest.raises(DataError, match="too few to tell ranks apart"):
         estimate_from_rows(rows, settings=EstimationSettings("mixture"))
-    (found,) = world.measure([few], NETWORK)
+    (found,) = measure(world, [few], NETWORK)
     assert len(set(found.alpha)) > 1
 
 
@@ -123,14 +118,14 @@ def test_new_networks_learn_from_affine_weights(
 ) -> None:
     fresh = replace(CELL, click_model_from="sigmoid(fresh=true)")
     seen: list[Drawn] = []
-    weigh_drawn = world._weigh
+    weigh_drawn = CellTraining.weigh
 
-    def noted(drawn: Sequence[Drawn], how: Training) -> WeighedLists:
+    def noted(training: CellTraining, drawn: Sequence[Drawn]) -> WeighedLists:
         seen.extend(drawn)
-        return weigh_drawn(drawn, how)
+        return weigh_drawn(training, drawn)
 
-    monkeypatch.setattr(world, "_weigh", noted)
-    (found,) = world.measure([fresh], NETWORK)
+    monkeypatch.setattr(CellTraining, "weigh", noted)
+    (found,) = measure(world, [fresh], NETWORK)
     assert tuple(seen[0].click_model.alpha.tolist()) == found.alpha
     weights = weigh(seen[0].rows, "affine", seen[0].click_model)
     source = world.part("train")
@@ -140,7 +135,8 @@ def test_new_networks_learn_from_affine_weights(
         NETWORK,
         seeds=[3],
     )
-    assert world._values(members)[0].mean == pytest.approx(found.ndcg, abs=1e-9)
+    [value] = CellTraining(world, NETWORK).test_values(members)
+    assert value.mean == pytest.approx(found.ndcg, abs=1e-9)
 
 
 def test_runs_may_share_a_production_ranker(world: World) -> None:
@@ -184,14 +180,14 @@ def test_trees_learn_beside_each_other(world: World) -> None:
     cells = [
         replace(CELL, ranker="lightgbm", estimator=name) for name in ("naive", "affine")
     ]
-    found = world.measure(cells, TREES, early_stopping=True)
+    found = measure(world, cells, TREES, early_stopping=True)
     assert found[0].ndcg != found[1].ndcg
     assert all(one.held_out_epoch in range(1, 6) for one in found)
 
 
 def test_production_alone_trains_nothing(world: World) -> None:
     cell = Cell("tiny", None, None, None, "production", None, None, 1)
-    found = world.measure([cell], NETWORK)[0]
+    found = measure(world, [cell], NETWORK)[0]
     assert found.ndcg == world.production(1).value.mean
     assert len(found.digest) == 32
 

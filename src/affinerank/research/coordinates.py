@@ -17,7 +17,7 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.defaults import CORRECTION, NETWORK, POLICY
 from affinerank.estimators import ESTIMATORS, Estimator
 from affinerank.rankers import RANKERS
-from affinerank.research.worlds import PRODUCTION, TRUE
+from affinerank.research.cells import PRODUCTION, TRUE
 from affinerank.support.registry import Registry
 from affinerank.support.settings import EntrySpec
 

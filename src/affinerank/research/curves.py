@@ -14,9 +14,9 @@ from affinerank.counts.rows import ClickRows
 from affinerank.estimators import affine
 from affinerank.evaluation.significance import Comparison, compare_queries, compare_runs
 from affinerank.pipeline.simulate import click_model_of
+from affinerank.research.cells import PRODUCTION, TRUE, Cell
 from affinerank.research.coordinates import UNNAMED, settings_of, title_of
 from affinerank.research.results import Result
-from affinerank.research.worlds import PRODUCTION, TRUE, Cell
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import AffineRankError, DataError
 from affinerank.support.settings import EntrySpec

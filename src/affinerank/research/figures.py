@@ -28,6 +28,7 @@ from affinerank.estimators import (
 )
 from affinerank.output import charts
 from affinerank.output.charts import Spec
+from affinerank.research.cells import PRODUCTION, TRUE
 from affinerank.research.coordinates import FIGURES, TITLES, Figure, title_of
 from affinerank.research.curves import (
     estimates_by_method,
@@ -36,7 +37,6 @@ from affinerank.research.curves import (
     setting_title,
 )
 from affinerank.research.results import Result
-from affinerank.research.worlds import PRODUCTION, TRUE
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import DataError
 

@@ -20,8 +20,8 @@ from affinerank.data.sources import PUBLIC_SETS, DataSource
 from affinerank.defaults import NO_TUNING, POLICY
 from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.rankers import RANKERS
+from affinerank.research.cells import PER_DATA_SET, PER_RUN, TRUE, DataSet
 from affinerank.research.coordinates import FIGURES, canonical, estimator_of, values_of
-from affinerank.research.worlds import PER_DATA_SET, PER_RUN, TRUE, DataSet
 from affinerank.support import limits
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 from affinerank.support.plugins import load_named_plugins

@@ -11,10 +11,11 @@ from affinerank.estimators import affine
 from affinerank.evaluation.significance import compare_queries
 from affinerank.output.charts import save_figure
 from affinerank.output.html import html_page, html_table
-from affinerank.research.cells import cells_of
+from affinerank.research.cells import PRODUCTION
 from affinerank.research.coordinates import FIGURES, title_of
 from affinerank.research.curves import Point, Summary
 from affinerank.research.figures import draw
+from affinerank.research.groups import cells_of
 from affinerank.research.plan import Plan
 from affinerank.research.results import Result, load_run
 from affinerank.research.statements.ours import check_our_statements
@@ -25,7 +26,6 @@ from affinerank.research.statements.paper import (
     allowed_p,
     check_statements,
 )
-from affinerank.research.worlds import PRODUCTION
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike, atomic_write
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from affinerank.research.cells import cells_of
+from affinerank.research.groups import cells_of
 from affinerank.research.plan import (
     PLANS,
     PROFILES,

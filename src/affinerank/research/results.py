@@ -21,10 +21,10 @@ from typing import Any, TypeVar, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from affinerank.research.cells import CellGroup
+from affinerank.research.cells import Cell, Measured
 from affinerank.research.coordinates import values_of
+from affinerank.research.groups import CellGroup
 from affinerank.research.plan import Plan, read_plan
-from affinerank.research.worlds import Cell, Measured
 from affinerank.support.errors import DataError
 from affinerank.support.files import atomic_write
 

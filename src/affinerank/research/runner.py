@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from affinerank.defaults import TREES
-from affinerank.research.cells import CellGroup, groups_of
+from affinerank.research.cells import PRODUCTION
 from affinerank.research.claims import claimed
 from affinerank.research.commit import source_commit
 from affinerank.research.coordinates import values_of
@@ -30,6 +30,8 @@ from affinerank.research.fingerprint import (
     require_same_code,
     write_fingerprint,
 )
+from affinerank.research.groups import CellGroup, groups_of
+from affinerank.research.measure import measure
 from affinerank.research.plan import Plan
 from affinerank.research.results import (
     Result,
@@ -41,7 +43,7 @@ from affinerank.research.results import (
     require_same_plan,
     write_results,
 )
-from affinerank.research.worlds import PRODUCTION, World
+from affinerank.research.worlds import World
 from affinerank.support.errors import AffineRankError
 from affinerank.support.plugins import load_named_plugins, named_plugins
 from affinerank.support.progress import Progress, no_progress
@@ -204,7 +206,8 @@ class _Runner:
             if self.machine["device"].startswith("cuda"):  # others prepare meanwhile
                 how["turn"] = partial(claimed, self.root / CLAIMS / "device", wait=True)
             self.world = World(data, plan.seed, **how)
-        measured = self.world.measure(
+        measured = measure(
+            self.world,
             group.cells,
             plan.train_settings(group.ranker, data, self.device),
             early_stopping=plan.early_stopping,

@@ -18,6 +18,7 @@ from affinerank.clicks.policies import fixed
 from affinerank.clicks.traffic import Traffic
 from affinerank.defaults import BASELINE, CLIP, CORRECTION, ESTIMATOR, LABELS, METHOD
 from affinerank.estimators import bayes_ips, direct, ips
+from affinerank.research.cells import PRODUCTION, TRUE
 from affinerank.research.curves import Panel, Summary, mean_of_known
 from affinerank.research.results import Result
 from affinerank.research.statements.paper import (
@@ -27,7 +28,6 @@ from affinerank.research.statements.paper import (
     as_in_the_paper,
     evaluator,
 )
-from affinerank.research.worlds import PRODUCTION, TRUE
 from affinerank.support.arrays import Floats
 from affinerank.support.settings import EntrySpec
 

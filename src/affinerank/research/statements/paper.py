@@ -20,6 +20,7 @@ from affinerank.clicks.models import trust
 from affinerank.clicks.policies import fixed
 from affinerank.estimators import affine, bayes_ips, full_information, ips, naive
 from affinerank.rankers.networks import settings as mlp
+from affinerank.research.cells import TRUE, Cell
 from affinerank.research.coordinates import settings_of
 from affinerank.research.curves import (
     RANKS,
@@ -30,7 +31,6 @@ from affinerank.research.curves import (
     method_of,
 )
 from affinerank.research.results import Result
-from affinerank.research.worlds import TRUE, Cell
 from affinerank.support.arrays import Bools, Floats
 from affinerank.support.settings import EntrySpec
 
