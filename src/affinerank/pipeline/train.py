@@ -167,68 +167,27 @@ def train(
     learnt = WeighedLists(source, _weigh_jobs(jobs, source, how, progress))
 
     # The queries that say how long to train, or end it.
-    is_held_out = None
-    validation_lists = None
-    validation_rows = None
-    if validation is not None:
-        validation_rows = join_counts(*validation)
-        validation_lists = _weigh_validation(jobs, validation_rows, validation[1], how)
-    elif how.is_tuned and (how.importance or how.kind.patience):
-        is_held_out = held_out_queries(learnt.shares, seed)
-    if how.importance and is_held_out is None and validation_lists is None:
-        raise ConfigError(
-            f"importance needs held-out queries: train with --tuning {TUNING}, or with "
-            "validation (--patience)"
-        )
+    held_out = _hold_out(jobs, learnt, how, validation)
 
     # The members of all rankers, on these weights.
-    names = [
-        (str(estimator), ranker_seed)
-        for estimator in how.estimators
-        for ranker_seed in how.seeds
-    ]
     fitted = fit_members(
         members,
         learnt,
         how,
-        seeds=[ranker_seed for _, ranker_seed in names],
-        is_held_out=is_held_out,
-        validation=validation_lists,
+        seeds=[ranker_seed for _, ranker_seed in how.names],
+        is_held_out=held_out.queries,
+        validation=held_out.lists,
         checkpoint=checkpoint,
         progress=progress,
     )
 
     # The rankers, with all that a reader of their files wants to know.
-    parts = [(rows, data)]
-    if validation is not None and validation_rows is not None:
-        parts.append((validation_rows, validation[1]))
-    training_queries = _training_queries(parts, how.estimators)
-    rankers: dict[Name, AnyRanker] = {}
-    for i, name in enumerate(names):
-        ranker = assemble(how.ranker, fitted, i, {}, training_queries)
-        worth = by_gain(ranker)
-        outside = assemble_outside(how.ranker, fitted, i) if how.importance else None
-        if outside is not None:
-            evaluated = validation_lists or learnt
-            weights = _of_queries(evaluated.weights[i], is_held_out)
-            worth = by_permutation(
-                outside,
-                evaluated.data,
-                side_by_side([weights]),
-                rng=stage_rng("importance", seed),
-                progress=progress,
-            )
-        provenance = {
-            **_origin(rows, click_model, name),
-            "clip": how.clip,
-            "settings": asdict(how.settings_of_ranker),
-            "tuning": how.tuning,
-            **_kept_importance(worth),
-        }
-        rankers[name] = replace(ranker, provenance=provenance)
+    rankers = _assemble_rankers(
+        fitted, learnt, held_out, rows, click_model, how, progress
+    )
     return Trained(
         rankers,
-        reports={name: report(fitted, i) for i, name in enumerate(names)},
+        reports={name: report(fitted, i) for i, name in enumerate(how.names)},
         click_model=click_model,
         estimate=estimate,
         unmatched=rows.unmatched,
@@ -254,19 +213,92 @@ def _weigh_jobs(
     return weights
 
 
-def _weigh_validation(
+@dataclass(frozen=True, slots=True, eq=False)
+class _HeldOut:
+    """What says how long to train.
+
+    Attributes:
+        queries: ``[n_queries]`` queries of the training data; ``None`` for none.
+        lists: Lists of other data; ``None`` for none.
+        rows: The clicks on these.
+    """
+
+    queries: Bools | None = None
+    lists: WeighedLists | None = None
+    rows: ClickRows | None = None
+
+
+def _hold_out(
     jobs: Sequence[EstimatorJob],
-    rows: ClickRows,
-    data: RankingDataset,
+    learnt: WeighedLists,
     settings: TrainSettings,
-) -> WeighedLists:
-    """Weigh the held-out clicks that end the training, for each ranker."""
-    weights: list[Weights] = []
-    for job in jobs:
-        validation_job = job.on_validation_clicks(rows)
-        one = weigh_job(validation_job, data, settings.relevant_above)
-        weights += [one] * len(settings.seeds)
-    return WeighedLists(FeatureSource(data), weights)
+    validation: tuple[ClickCounts, RankingDataset] | None,
+) -> _HeldOut:
+    """Return the validation clicks, weighed; or draw queries of the training data."""
+    held_out = _HeldOut()
+    if validation is not None:
+        counts, data = validation
+        rows = join_counts(counts, data)
+        weights: list[Weights] = []
+        for job in jobs:
+            validation_job = job.on_validation_clicks(rows)
+            one = weigh_job(validation_job, data, settings.relevant_above)
+            weights += [one] * len(settings.seeds)
+        held_out = _HeldOut(None, WeighedLists(FeatureSource(data), weights), rows)
+    elif settings.is_tuned and (settings.importance or settings.kind.patience):
+        held_out = _HeldOut(held_out_queries(learnt.shares, settings.seeds[0]))
+    if settings.importance and held_out.queries is None and held_out.lists is None:
+        raise ConfigError(
+            f"importance needs held-out queries: train with --tuning {TUNING}, or with "
+            "validation (--patience)"
+        )
+    return held_out
+
+
+def _assemble_rankers(
+    fitted: Sequence[FittedMember],
+    learnt: WeighedLists,
+    held_out: _HeldOut,
+    rows: ClickRows,
+    click_model: ClickModel | None,
+    settings: TrainSettings,
+    progress: Progress,
+) -> dict[Name, AnyRanker]:
+    """Put the members of each ranker together, with its provenance."""
+    parts = [(rows, learnt.data)]
+    if held_out.rows is not None and held_out.lists is not None:
+        parts.append((held_out.rows, held_out.lists.data))
+    training_queries = _training_queries(parts, settings.estimators)
+
+    rankers: dict[Name, AnyRanker] = {}
+    for i, name in enumerate(settings.names):
+        ranker = assemble(settings.ranker, fitted, i, {}, training_queries)
+
+        # What features are worth, on queries that another ranker did not learn from.
+        worth = by_gain(ranker)
+        outside = None
+        if settings.importance:
+            outside = assemble_outside(settings.ranker, fitted, i)
+        if outside is not None:
+            evaluated = held_out.lists or learnt
+            weights = _of_queries(evaluated.weights[i], held_out.queries)
+            worth = by_permutation(
+                outside,
+                evaluated.data,
+                side_by_side([weights]),
+                rng=stage_rng("importance", settings.seeds[0]),
+                progress=progress,
+            )
+
+        provenance = {
+            **_origin(rows, click_model, name),
+            "clip": settings.clip,
+            "settings": asdict(settings.settings_of_ranker),
+            "tuning": settings.tuning,
+            **_kept_importance(worth),
+        }
+        rankers[name] = replace(ranker, provenance=provenance)
+    return rankers
 
 
 def _of_queries(weights: Weights, queries: Bools | None) -> Weights:

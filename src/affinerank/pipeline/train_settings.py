@@ -117,6 +117,15 @@ class TrainSettings:
         return [with_clip(name, self.clip) for name in self.estimators]
 
     @property
+    def names(self) -> list[tuple[str, int]]:
+        """Estimator and seed of each ranker that is trained."""
+        return [
+            (str(estimator), seed)
+            for estimator in self.estimators
+            for seed in self.seeds
+        ]
+
+    @property
     def is_tuned(self) -> bool:
         """Whether held-out queries choose learning rate and length."""
         return self.tuning == TUNING
