@@ -135,17 +135,17 @@ def train(
         progress: Called as training advances.
         options: Fields of :class:`TrainSettings` that differ from ``settings``.
     """
-    how = train_settings_from(settings, options)
-    seed = how.seeds[0]
+    train_settings = train_settings_from(settings, options)
+    seed = train_settings.seeds[0]
 
     # Features as each member of the ranker reads them. Data that it cannot read are
     # rejected here, before anything takes long.
     source = FeatureSource(data)
-    members = prepare_members(source, how)
+    members = prepare_members(source, train_settings)
 
     # How users click: as given, or estimated from the same counts.
     click_model, estimate = click_model_for(
-        how.estimators,
+        train_settings.estimators,
         counts,
         data,
         click_model,
@@ -156,25 +156,25 @@ def train(
 
     # The clicks, by the numbers of the documents in the data.
     rows = matched_rows(train_part(counts), data)
-    if how.strict_depth:
-        require_depth(how.estimators, rows, click_model)
+    if train_settings.strict_depth:
+        require_depth(train_settings.estimators, rows, click_model)
 
     # One weight for each document and ranker.
     jobs = [
         EstimatorJob(rows, click_model, estimator, seed)
-        for estimator in how.clipped_estimators
+        for estimator in train_settings.clipped_estimators
     ]
-    learnt = WeighedLists(source, _weigh_jobs(jobs, source, how, progress))
+    learnt = WeighedLists(source, _weigh_jobs(jobs, source, train_settings, progress))
 
     # The queries that say how long to train, or end it.
-    held_out = _hold_out(jobs, learnt, how, validation)
+    held_out = _hold_out(jobs, learnt, train_settings, validation)
 
     # The members of all rankers, on these weights.
     fitted = fit_members(
         members,
         learnt,
-        how,
-        seeds=[ranker_seed for _, ranker_seed in how.names],
+        train_settings,
+        seeds=[ranker_seed for _, ranker_seed in train_settings.names],
         is_held_out=held_out.queries,
         validation=held_out.lists,
         checkpoint=checkpoint,
@@ -183,11 +183,13 @@ def train(
 
     # The rankers, with all that a reader of their files wants to know.
     rankers = _assemble_rankers(
-        fitted, learnt, held_out, rows, click_model, how, progress
+        fitted, learnt, held_out, rows, click_model, train_settings, progress
     )
     return Trained(
         rankers,
-        reports={name: report(fitted, i) for i, name in enumerate(how.names)},
+        reports={
+            name: report(fitted, i) for i, name in enumerate(train_settings.names)
+        },
         click_model=click_model,
         estimate=estimate,
         unmatched=rows.unmatched,
