@@ -27,10 +27,10 @@ from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, ESTIMATOR, NETWORK
 from affinerank.estimators import ESTIMATORS, Fold
 from affinerank.estimators.relevance_scale import RelevanceScale
-from affinerank.pipeline.out_of_fold import RankerJob, train_out_of_fold
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation, relevance_of
-from affinerank.pipeline.weighing import learns_of, weigh
+from affinerank.pipeline.steps.out_of_fold import RankerJob, train_out_of_fold
+from affinerank.pipeline.steps.production import train_production_ranker
+from affinerank.pipeline.steps.weighing import learns_of, weigh
 from affinerank.rankers import RANKERS
 from affinerank.support.arrays import Floats
 from affinerank.support.seeds import stage_rng

@@ -25,7 +25,6 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, NETWORK
 from affinerank.evaluation.metrics import evaluate_scores
-from affinerank.pipeline.click_model import estimate_click_model
 from affinerank.pipeline.compare import (
     COMPARED,
     ERRORS,
@@ -38,10 +37,11 @@ from affinerank.pipeline.compare import (
     hold_out,
     train_chosen,
 )
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.steps.click_model import estimate_click_model
+from affinerank.pipeline.steps.production import train_production_ranker
+from affinerank.pipeline.steps.train_settings import TrainSettings
 from affinerank.pipeline.train import train
-from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.rankers import score
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.seeds import stage_rng

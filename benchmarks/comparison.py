@@ -51,9 +51,9 @@ from affinerank.defaults import ESTIMATOR, RELEVANT_ABOVE
 from affinerank.defaults import NETWORK as NETWORK_RANKER
 from affinerank.defaults import TREES as TREE_RANKER
 from affinerank.evaluation.metrics import evaluate_scores
-from affinerank.pipeline.click_model import estimate_click_model
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.steps.click_model import estimate_click_model
+from affinerank.pipeline.steps.production import train_production_ranker
 from affinerank.pipeline.train import train as train_ranker
 from affinerank.rankers import score
 from affinerank.rankers.blend import AnyRanker

@@ -53,10 +53,10 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.evaluation.metrics import evaluate_scores
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import relevance_of
-from affinerank.pipeline.training_lists import TrainingLists
-from affinerank.pipeline.weighing import weigh, with_clip
+from affinerank.pipeline.steps.production import train_production_ranker
+from affinerank.pipeline.steps.training_lists import TrainingLists
+from affinerank.pipeline.steps.weighing import weigh, with_clip
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.networks.training import fit_networks
 from affinerank.rankers.ranker import predict_all, score

@@ -23,10 +23,10 @@ from affinerank.defaults import ESTIMATOR, NETWORK
 from affinerank.estimators import ESTIMATORS
 from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.evaluation.significance import compare_runs
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
-from affinerank.pipeline.training_lists import TrainingLists, fit_all
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.production import train_production_ranker
+from affinerank.pipeline.steps.training_lists import TrainingLists, fit_all
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.rankers import predict_all, score
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.seeds import stage_rng

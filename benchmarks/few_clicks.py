@@ -38,7 +38,7 @@ from affinerank.defaults import (
     TUNING,
 )
 from affinerank.estimators import ESTIMATORS
-from affinerank.pipeline.train_settings import TrainSettings
+from affinerank.pipeline.steps.train_settings import TrainSettings
 from affinerank.rankers import RANKERS
 from affinerank.research.cells import PRODUCTION, TRUE, Cell, DataSet
 from affinerank.research.measure import measure

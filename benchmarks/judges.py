@@ -38,12 +38,12 @@ from affinerank.pipeline.compare import (
     evaluate_all,
     hold_out,
 )
-from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.second_evaluator import second_evaluator
 from affinerank.pipeline.simulate import click_model_of, prepare_simulation
+from affinerank.pipeline.steps.production import train_production_ranker
+from affinerank.pipeline.steps.second_evaluator import second_evaluator
+from affinerank.pipeline.steps.train_settings import TrainSettings
+from affinerank.pipeline.steps.weighing import click_model_for, weigh
 from affinerank.pipeline.train import train
-from affinerank.pipeline.train_settings import TrainSettings
-from affinerank.pipeline.weighing import click_model_for, weigh
 from affinerank.rankers import score
 from affinerank.support.seeds import stage_rng
 

@@ -42,7 +42,7 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.dataset_checks import default_feature_names
 from affinerank.data.synthetic import WORLDS, World, _draw_split
-from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.steps.production import train_production_ranker
 from affinerank.rankers.ranker import Ranker, score
 from affinerank.support.lists import ranks_by_score
 

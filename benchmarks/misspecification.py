@@ -49,12 +49,12 @@ from affinerank.data.read_options import Split
 from affinerank.data.sources import DataSource
 from affinerank.defaults import BASELINE, CORRECTION, ESTIMATOR, QUICK
 from affinerank.evaluation.metrics import MAIN_METRIC
-from affinerank.pipeline.click_model import check_click_model_against_log
 from affinerank.pipeline.compare import KEEP, ChoiceSettings, train_chosen
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import click_model_of, relevance_of
+from affinerank.pipeline.steps.click_model import check_click_model_against_log
+from affinerank.pipeline.steps.production import train_production_ranker
+from affinerank.pipeline.steps.train_settings import TrainSettings
 from affinerank.pipeline.train import train
-from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.rankers.linear import LinearSettings, fit_linear
 from affinerank.rankers.ranker import score
 from affinerank.rankers.targets import Targets

@@ -39,9 +39,9 @@ from affinerank.evaluation.rank_weights import (
     ranked_weights,
 )
 from affinerank.evaluation.refits import Differences, Source, estimate_differences
-from affinerank.pipeline.out_of_fold import RankerJob, train_out_of_fold
-from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.weighing import learns_of, weigh
+from affinerank.pipeline.steps.out_of_fold import RankerJob, train_out_of_fold
+from affinerank.pipeline.steps.production import train_production_ranker
+from affinerank.pipeline.steps.weighing import learns_of, weigh
 from affinerank.rankers import score
 from affinerank.support.arrays import Floats, Ints
 from affinerank.support.lists import ranks_by_score

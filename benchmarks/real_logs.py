@@ -30,7 +30,7 @@ from scipy import stats
 
 import affinerank as ar
 from affinerank.bias.method import EstimationSettings
-from affinerank.pipeline.click_model import estimate_from_rows, filled_features
+from affinerank.pipeline.steps.click_model import estimate_from_rows, filled_features
 from affinerank.support.arrays import Floats, Ints, Matrix
 from affinerank.support.progress import no_progress
 

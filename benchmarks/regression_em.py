@@ -42,8 +42,8 @@ from affinerank.counts.rows import join_counts
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.pipeline.simulate import prepare_simulation
-from affinerank.pipeline.training_lists import side_by_side
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.training_lists import side_by_side
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.rankers.networks.batches import RaggedLists
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.networks.training import fit_networks

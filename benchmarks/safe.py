@@ -29,11 +29,11 @@ from affinerank.data.sources import DataSource
 from affinerank.defaults import CLICK_MODEL, CORRECTION, ESTIMATOR, EVALUATOR
 from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.compare import ChoiceSettings
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.safe import train_safe
 from affinerank.pipeline.simulate import click_model_of, prepare_simulation
+from affinerank.pipeline.steps.production import train_production_ranker
+from affinerank.pipeline.steps.train_settings import TrainSettings, ranker_settings
 from affinerank.pipeline.train import train
-from affinerank.pipeline.train_settings import TrainSettings, ranker_settings
 from affinerank.rankers import score
 from affinerank.support.seeds import stage_rng
 

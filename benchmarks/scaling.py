@@ -16,8 +16,8 @@ from affinerank.data.feature_mapping import SCALINGS
 from affinerank.data.sources import DataSource
 from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.steps.train_settings import ranker_settings
 from affinerank.pipeline.train import train
-from affinerank.pipeline.train_settings import ranker_settings
 from affinerank.rankers.ranker import score
 from affinerank.support.seeds import stage_rng
 

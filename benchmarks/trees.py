@@ -23,8 +23,8 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.data.sources import DataSource
 from affinerank.estimators import ESTIMATORS
 from affinerank.evaluation.metrics import evaluate_scores
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.steps.production import train_production_ranker
 from affinerank.pipeline.train import train
 from affinerank.rankers import Ranker, score
 from affinerank.rankers.trees import lightgbm as trees

@@ -24,8 +24,8 @@ from affinerank.bias.mixture.trust_test import LEVEL
 from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.data.sources import DataSource
-from affinerank.pipeline.click_model import estimate_click_model
 from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.steps.click_model import estimate_click_model
 from affinerank.support.seeds import stage_rng
 
 FAR_AHEAD = 5.0  # standard errors by which a lead leaves no doubt

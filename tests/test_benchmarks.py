@@ -13,8 +13,8 @@ from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.sources import DataSource
 from affinerank.evaluation.metrics import evaluate_scores
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.steps.production import train_production_ranker
 from affinerank.support.seeds import stage_rng
 
 pytestmark = pytest.mark.slow

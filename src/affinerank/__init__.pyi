@@ -35,18 +35,20 @@ from .evaluation.metrics import Metric as Metric
 from .evaluation.metrics import MetricValues as MetricValues
 from .evaluation.metrics import evaluate_scores as evaluate_scores
 from .logs.options import LogOptions as LogOptions
-from .pipeline.click_model import estimate_click_model as estimate_click_model
 from .pipeline.debias import debias as debias
 from .pipeline.evaluate import evaluate_rankers as evaluate_rankers
 from .pipeline.evaluate_clicks import evaluate_from_clicks as evaluate_from_clicks
 from .pipeline.importance import feature_importance as feature_importance
-from .pipeline.production import train_production_ranker as train_production_ranker
 from .pipeline.safe import train_safe as train_safe
 from .pipeline.simulate import prepare_simulation as prepare_simulation
+from .pipeline.steps.click_model import estimate_click_model as estimate_click_model
+from .pipeline.steps.production import (
+    train_production_ranker as train_production_ranker,
+)
+from .pipeline.steps.train_settings import TrainSettings as TrainSettings
+from .pipeline.steps.train_settings import ranker_settings as ranker_settings
+from .pipeline.steps.weighing import weigh as weigh
 from .pipeline.train import train as train
-from .pipeline.train_settings import TrainSettings as TrainSettings
-from .pipeline.train_settings import ranker_settings as ranker_settings
-from .pipeline.weighing import weigh as weigh
 from .rankers import RANKERS as RANKERS
 from .rankers.blend import Blend as Blend
 from .rankers.blend import BlendSettings as BlendSettings

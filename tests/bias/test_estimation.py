@@ -18,12 +18,12 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
-from affinerank.pipeline.click_model import (
+from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.steps.click_model import (
     estimate_click_model,
     estimate_from_rows,
     filled_features,
 )
-from affinerank.pipeline.simulate import prepare_simulation
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 

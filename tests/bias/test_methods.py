@@ -13,8 +13,8 @@ from affinerank.clicks.traffic import Traffic
 from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.sources import DataSource
 from affinerank.defaults import EM, METHOD, METHOD_FROM_SWAPS
-from affinerank.pipeline.click_model import filled_features
 from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.steps.click_model import filled_features
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.support.progress import no_progress
 from affinerank.support.seeds import stage_rng

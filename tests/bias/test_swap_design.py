@@ -18,7 +18,7 @@ from affinerank.bias.swap_design import (
 from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.defaults import EVALUATOR
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.support.arrays import Floats
 from affinerank.support.lists import discount
 

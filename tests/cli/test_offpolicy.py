@@ -17,9 +17,9 @@ from affinerank.clicks.simulation import simulate_counts
 from affinerank.clicks.traffic import Traffic
 from affinerank.counts.counts import ClickCounts
 from affinerank.data.sources import DataSource
-from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.second_evaluator import RANKS
 from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.steps.production import train_production_ranker
+from affinerank.pipeline.steps.second_evaluator import RANKS
 
 pytestmark = pytest.mark.slow
 

@@ -19,10 +19,10 @@ from affinerank.counts.rows import join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.evaluation.metrics import evaluate_scores
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.steps.production import train_production_ranker
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.pipeline.train import train
-from affinerank.pipeline.weighing import weigh
 from affinerank.rankers.networks.settings import NetworkSettings
 from affinerank.rankers.ranker import score
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError

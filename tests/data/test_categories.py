@@ -22,8 +22,8 @@ from affinerank.data.read_options import ReadOptions
 from affinerank.data.sources import DataSource
 from affinerank.export.export import export_ranker
 from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.steps.train_settings import ranker_settings
 from affinerank.pipeline.train import train
-from affinerank.pipeline.train_settings import ranker_settings
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.ranker import score
 from affinerank.support.errors import AffineRankWarning, DataError

@@ -13,7 +13,7 @@ from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.data.read_options import SPLITS, Split
 from affinerank.data.synthetic import CHUNK, WORLDS, generate_world
 from affinerank.evaluation.metrics import evaluate_scores
-from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.steps.production import train_production_ranker
 from affinerank.rankers.ranker import Ranker, score
 from affinerank.rankers.trees.lightgbm import ROW, fit_lambdamart
 from affinerank.support.arrays import Floats

@@ -11,7 +11,7 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.rows import Values, join_counts
 from affinerank.defaults import BASELINE, CORRECTION, EVALUATOR, LABELS
 from affinerank.export.judgments import save_judgments
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.support.errors import ConfigError, DataError
 
 N, RELEVANCE = 3, 0.4

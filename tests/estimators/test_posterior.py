@@ -14,8 +14,8 @@ from affinerank.estimators.estimator import CLICKS
 from affinerank.estimators.prior import spread_around, stacked_prior
 from affinerank.estimators.relevance_scale import RelevanceScale
 from affinerank.estimators.shrinkage import shrink
-from affinerank.pipeline import out_of_fold as pipeline_folds
-from affinerank.pipeline.weighing import learns_of
+from affinerank.pipeline.steps import out_of_fold as pipeline_folds
+from affinerank.pipeline.steps.weighing import learns_of
 from affinerank.rankers import RANKERS
 from affinerank.support.arrays import Floats, Ints
 from affinerank.support.errors import ConfigError

@@ -27,7 +27,7 @@ from affinerank.evaluation.rank_weights import (
     logged_weights,
     ranked_weights,
 )
-from affinerank.pipeline.weighing import learns_of, weigh
+from affinerank.pipeline.steps.weighing import learns_of, weigh
 from affinerank.support.errors import DataError
 
 from .conftest import CLICK_MODEL, World

@@ -20,7 +20,7 @@ from affinerank.evaluation.rank_weights import (
     over_logged,
     ranked_weights,
 )
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.support.arrays import Floats
 
 from .conftest import CLICK_MODEL, World

@@ -19,7 +19,7 @@ from affinerank.evaluation.refits import (
     estimate_differences,
     is_estimated,
 )
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.support.errors import ConfigError, DataError
 from affinerank.support.lists import ranks_by_score
 

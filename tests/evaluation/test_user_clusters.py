@@ -13,7 +13,7 @@ from affinerank.defaults import CORRECTION
 from affinerank.estimators import Weights
 from affinerank.evaluation.click_value import estimate
 from affinerank.evaluation.user_clusters import UserClusters
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.support.arrays import Floats, Rng
 
 QUERIES, DEPTH, CLICK_MODEL, BUCKETS = 8, 4, 200, 50

@@ -42,9 +42,9 @@ from affinerank.pipeline.compare import (
     parse_budget,
     train_chosen,
 )
-from affinerank.pipeline.second_evaluator import RANKS
-from affinerank.pipeline.train_settings import TrainSettings
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.second_evaluator import RANKS
+from affinerank.pipeline.steps.train_settings import TrainSettings
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.rankers import Ranker, score
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.networks.settings import NetworkSettings
@@ -432,7 +432,7 @@ def test_users_are_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return found[-1]
 
     monkeypatch.setattr(
-        "affinerank.pipeline.click_model.estimate_click_model", estimated
+        "affinerank.pipeline.steps.click_model.estimate_click_model", estimated
     )
     trained, _ = train_chosen(counts, data, settings=NETWORK)
     assert [trained.estimate] == found

@@ -22,7 +22,7 @@ from affinerank.estimators import ESTIMATORS, Estimator, Evidence, Weights
 from affinerank.estimators.correction import standard_error
 from affinerank.pipeline.debias import debias, save_labels
 from affinerank.pipeline.simulate import prepare_simulation
-from affinerank.pipeline.weighing import learns_of, weigh
+from affinerank.pipeline.steps.weighing import learns_of, weigh
 from affinerank.support.errors import ConfigError, DataError
 
 CLICK_MODEL = TrustModel.paper(depth=3)

@@ -21,9 +21,9 @@ from affinerank.pipeline.evaluate_clicks import (
     evaluate_from_clicks,
     gain_over_logged,
 )
-from affinerank.pipeline.production import train_production_ranker
-from affinerank.pipeline.second_evaluator import RANKS
 from affinerank.pipeline.simulate import prepare_simulation
+from affinerank.pipeline.steps.production import train_production_ranker
+from affinerank.pipeline.steps.second_evaluator import RANKS
 from affinerank.rankers.ranker import Ranker
 from affinerank.support.errors import AffineRankWarning, ConfigError, DataError
 

@@ -11,9 +11,9 @@ from affinerank.clicks.models.trust import TrustModel
 from affinerank.counts.rows import ClickRows
 from affinerank.estimators import affine, naive
 from affinerank.estimators.estimator import CLICKS
-from affinerank.pipeline.out_of_fold import FOLDS, RankerJob, train_out_of_fold
-from affinerank.pipeline.training_lists import TrainingLists
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.out_of_fold import FOLDS, RankerJob, train_out_of_fold
+from affinerank.pipeline.steps.training_lists import TrainingLists
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, RankerKind
 from affinerank.rankers.targets import ClickTargets, Targets

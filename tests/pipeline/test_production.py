@@ -7,7 +7,7 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.evaluation.metrics import evaluate_scores
 from affinerank.pipeline.description import describe, profile_production
-from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.steps.production import train_production_ranker
 from affinerank.rankers.ranker import score
 from affinerank.support.errors import DataError
 

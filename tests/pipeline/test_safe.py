@@ -17,7 +17,6 @@ from affinerank.counts.rows import join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.sources import DataSource
 from affinerank.pipeline.compare import ChoiceSettings
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.safe import (
     Step,
     evaluate_shares,
@@ -25,7 +24,8 @@ from affinerank.pipeline.safe import (
     train_safe,
 )
 from affinerank.pipeline.simulate import prepare_simulation
-from affinerank.pipeline.train_settings import TrainSettings, ranker_settings
+from affinerank.pipeline.steps.production import train_production_ranker
+from affinerank.pipeline.steps.train_settings import TrainSettings, ranker_settings
 from affinerank.rankers import score
 from affinerank.rankers.blend import spread_within_lists
 from affinerank.rankers.loading import load_ranker

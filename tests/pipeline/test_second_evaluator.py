@@ -13,9 +13,9 @@ from affinerank.data.sources import DataSource
 from affinerank.defaults import CORRECTION, METHOD_FROM_SWAPS
 from affinerank.evaluation.click_value import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
-from affinerank.pipeline.second_evaluator import RANKS, SWAPS, second_evaluator
 from affinerank.pipeline.simulate import prepare_simulation
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.second_evaluator import RANKS, SWAPS, second_evaluator
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.support.arrays import Floats
 
 TRUE = TrustModel.paper(depth=10)

@@ -6,7 +6,7 @@ import pytest
 import affinerank as ar
 from affinerank.counts.counts import ClickCounts
 from affinerank.defaults import ESTIMATOR, NO_TUNING, QUICK, RANKER
-from affinerank.pipeline.train_settings import train_settings_from
+from affinerank.pipeline.steps.train_settings import train_settings_from
 from affinerank.rankers.blend import BlendSettings
 from affinerank.rankers.trees.lightgbm import TreeSettings
 from affinerank.support.errors import ConfigError

@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 from affinerank.estimators import Weights
-from affinerank.pipeline.training_lists import TrainingLists
-from affinerank.pipeline.tuning import held_out_queries, require_tuning, tune_then_train
+from affinerank.pipeline.steps.training_lists import TrainingLists
+from affinerank.pipeline.steps.tuning import (
+    held_out_queries,
+    require_tuning,
+    tune_then_train,
+)
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, RankerKind
 from affinerank.support.errors import AffineRankWarning, ConfigError

@@ -6,7 +6,7 @@ import numpy as np
 
 import affinerank as ar
 from affinerank.clicks.traffic import Simulation
-from affinerank.pipeline.training_lists import TrainingLists
+from affinerank.pipeline.steps.training_lists import TrainingLists
 from affinerank.rankers.targets import Targets
 from affinerank.support.arrays import Bools, Floats, Ints, Matrix
 

@@ -37,11 +37,11 @@ from affinerank.bias.regression_em.updates import (
     updated,
 )
 from affinerank.evaluation.rank_weights import RankWeights
-from affinerank.pipeline.click_model import filled_features
 from affinerank.pipeline.evaluate_clicks import (
     ClickEvaluationSettings,
     gain_over_logged,
 )
+from affinerank.pipeline.steps.click_model import filled_features
 from affinerank.rankers.networks.batches import RaggedLists
 from affinerank.support.arrays import Matrix
 

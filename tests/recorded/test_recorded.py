@@ -13,7 +13,7 @@ from tests.recorded.of_clicks import Pairs
 from threadpoolctl import threadpool_limits
 
 import affinerank as ar
-from affinerank.pipeline.train_settings import TrainSettings
+from affinerank.pipeline.steps.train_settings import TrainSettings
 from affinerank.research.cells import PRODUCTION
 from affinerank.research.measure import measure
 from affinerank.research.plan import shipped_plan

@@ -9,10 +9,10 @@ import pytest
 
 from affinerank.counts.rows import join_counts
 from affinerank.defaults import NO_TUNING, TUNING
-from affinerank.pipeline.features import FeatureSource
+from affinerank.pipeline.steps.features import FeatureSource
+from affinerank.pipeline.steps.train_members import FittedMember, score_all
+from affinerank.pipeline.steps.train_settings import TrainSettings
 from affinerank.pipeline.train import train
-from affinerank.pipeline.train_members import FittedMember, score_all
-from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import score
 from affinerank.research import measure as module

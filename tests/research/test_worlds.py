@@ -11,11 +11,11 @@ import pytest
 from affinerank.bias import EstimationSettings
 from affinerank.data.read_options import Split
 from affinerank.defaults import NO_TUNING
-from affinerank.pipeline.click_model import estimate_from_rows
-from affinerank.pipeline.features import prepare_members
-from affinerank.pipeline.train_members import WeighedLists, fit_members
-from affinerank.pipeline.train_settings import TrainSettings
-from affinerank.pipeline.weighing import validation_estimator, weigh
+from affinerank.pipeline.steps.click_model import estimate_from_rows
+from affinerank.pipeline.steps.features import prepare_members
+from affinerank.pipeline.steps.train_members import WeighedLists, fit_members
+from affinerank.pipeline.steps.train_settings import TrainSettings
+from affinerank.pipeline.steps.weighing import validation_estimator, weigh
 from affinerank.rankers import RANKERS
 from affinerank.research.cells import Cell, DataSet, trained_jointly
 from affinerank.research.measure import CellTraining, Drawn, measure

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from affinerank.counts.rows import ClickRows
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.rivals.cascade_ips import stay_rates
 from affinerank.support.errors import AffineRankWarning
 

@@ -13,7 +13,7 @@ from affinerank.clicks.models import CLICK_MODELS, Shown
 from affinerank.clicks.models.files import load_click_model, save_click_model
 from affinerank.counts.rows import ClickRows
 from affinerank.data.feature_mapping import FeatureMapping
-from affinerank.pipeline.train_settings import ranker_settings
+from affinerank.pipeline.steps.train_settings import ranker_settings
 from affinerank.rankers import RANKERS, Ranker, Targets
 from affinerank.rankers.loading import load_ranker
 from affinerank.support.errors import ConfigError

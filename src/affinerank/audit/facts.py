@@ -26,8 +26,8 @@ from affinerank.counts.rows import (
 )
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import METHOD
-from affinerank.pipeline.click_model import estimate_click_model
 from affinerank.pipeline.debias import debias
+from affinerank.pipeline.steps.click_model import estimate_click_model
 from affinerank.support.arrays import Floats, joint
 from affinerank.support.errors import AffineRankWarning, DataError
 from affinerank.support.progress import Progress

@@ -58,7 +58,7 @@ def estimate(
     from affinerank.bias.method import EstimationSettings
     from affinerank.clicks.models.files import save_click_model
     from affinerank.output.charts import bias_figure, figure_format, save_figure
-    from affinerank.pipeline.click_model import estimate_click_model
+    from affinerank.pipeline.steps.click_model import estimate_click_model
 
     how = EstimationSettings(
         method=method,

@@ -39,7 +39,7 @@ from affinerank.support.errors import ConfigError
 from affinerank.support.progress import Progress
 
 if TYPE_CHECKING:
-    from affinerank.pipeline.train_settings import TrainSettings
+    from affinerank.pipeline.steps.train_settings import TrainSettings
 
 BUDGET = "5m"
 
@@ -120,8 +120,8 @@ def train(
         train_chosen,
     )
     from affinerank.pipeline.safe import train_safe
+    from affinerank.pipeline.steps.train_settings import TrainSettings
     from affinerank.pipeline.train import train as train_rankers
-    from affinerank.pipeline.train_settings import TrainSettings
 
     # Check the options before anything is read.
     if output.exists():
@@ -261,7 +261,7 @@ def _require_click_model(
     estimators: Sequence[str], known_model: Any, save_click_model: Path | None
 ) -> None:
     """Reject estimators without a click model, and --save-click-model without use."""
-    from affinerank.pipeline.weighing import require_click_model_possible
+    from affinerank.pipeline.steps.weighing import require_click_model_possible
 
     is_needed = require_click_model_possible(estimators, known_model)
     is_estimated = is_needed and known_model is None
@@ -291,7 +291,7 @@ def _with_ranker_settings(
     training: TrainSettings, setting_pairs: list[str]
 ) -> TrainSettings:
     """Add the values of --set, and what the ranker has by default."""
-    from affinerank.pipeline.train_settings import (
+    from affinerank.pipeline.steps.train_settings import (
         given_learning_rates,
         ranker_settings,
     )

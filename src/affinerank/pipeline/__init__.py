@@ -1,1 +1,1 @@
-"""The stages, composed: the only place where one stage's result enters the next."""
+"""The stages, composed: a file for each verb, and beside them the steps they share."""

@@ -13,7 +13,7 @@ of the logged ranking. So the click model need only be known up to gauge.
 **Two evaluators** correct the clicks on these queries, and they err in different ways.
 The first uses the click model: it is unbiased if the click model is right. If it is
 wrong, candidates that learnt with it share its error, and no standard error shows that.
-The second does not use the click model (:mod:`affinerank.pipeline.second_evaluator`).
+The second does not use the click model (``second_evaluator``).
 
 **The rule.** The regret of a candidate is the largest lead of another candidate less
 half a standard error over queries, as a share of the largest lead of all. The candidate
@@ -64,12 +64,12 @@ from affinerank.defaults import (
 from affinerank.estimators import Weights
 from affinerank.evaluation.click_value import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged
-from affinerank.pipeline.features import readable_categories
-from affinerank.pipeline.second_evaluator import second_evaluator
+from affinerank.pipeline.steps.features import readable_categories
+from affinerank.pipeline.steps.second_evaluator import second_evaluator
+from affinerank.pipeline.steps.train_settings import TrainSettings, ranker_settings
+from affinerank.pipeline.steps.tuning import MIN_QUERIES
+from affinerank.pipeline.steps.weighing import click_model_for, weigh
 from affinerank.pipeline.train import Trained, train
-from affinerank.pipeline.train_settings import TrainSettings, ranker_settings
-from affinerank.pipeline.tuning import MIN_QUERIES
-from affinerank.pipeline.weighing import click_model_for, weigh
 from affinerank.rankers import RANKERS
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import MemberPlan, score

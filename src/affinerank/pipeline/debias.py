@@ -21,9 +21,9 @@ from affinerank.defaults import ESTIMATOR
 from affinerank.estimators import Estimator, Fold, Weights
 from affinerank.estimators.click_value import value_variance
 from affinerank.estimators.correction import standard_error
-from affinerank.pipeline.click_model import check_click_model_against_log
-from affinerank.pipeline.out_of_fold import RankerJob, train_quickly
-from affinerank.pipeline.weighing import learns_of, rows_named, weigh, with_clip
+from affinerank.pipeline.steps.click_model import check_click_model_against_log
+from affinerank.pipeline.steps.out_of_fold import RankerJob, train_quickly
+from affinerank.pipeline.steps.weighing import learns_of, rows_named, weigh, with_clip
 from affinerank.support.errors import DataError
 from affinerank.support.files import PathLike, atomic_write
 from affinerank.support.progress import Progress, no_progress

@@ -11,7 +11,10 @@ from affinerank.data.read_options import Split
 from affinerank.data.sources import DataSource
 from affinerank.defaults import RELEVANT_ABOVE
 from affinerank.evaluation.metrics import MAIN_METRIC, evaluate_scores
-from affinerank.pipeline.production import PRODUCTION_QUERIES, train_production_ranker
+from affinerank.pipeline.steps.production import (
+    PRODUCTION_QUERIES,
+    train_production_ranker,
+)
 from affinerank.rankers.ranker import score
 from affinerank.support.errors import DataError
 from affinerank.support.lists import mean_by_rank, ranks_by_score

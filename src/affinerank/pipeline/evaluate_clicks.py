@@ -30,18 +30,18 @@ from affinerank.evaluation.results import (
     RankerClickEvaluation,
 )
 from affinerank.evaluation.user_clusters import UserClusters
-from affinerank.pipeline.click_model import (
+from affinerank.pipeline.evaluate import learnt_by
+from affinerank.pipeline.steps.click_model import (
     check_click_model_against_log,
     filled_features,
 )
-from affinerank.pipeline.corrected_log import (
+from affinerank.pipeline.steps.corrected_log import (
     CorrectedLog,
     correct_clicks,
     uncorrected_scores,
 )
-from affinerank.pipeline.evaluate import learnt_by
-from affinerank.pipeline.second_evaluator import second_evaluator
-from affinerank.pipeline.weighing import require_click_model
+from affinerank.pipeline.steps.second_evaluator import second_evaluator
+from affinerank.pipeline.steps.weighing import require_click_model
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
 from affinerank.support.arrays import Bools, Floats

@@ -11,9 +11,9 @@ from affinerank.counts.counts import ClickCounts
 from affinerank.counts.holdout import held_part, matched_rows
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION
-from affinerank.pipeline.click_model import check_click_model_against_log
-from affinerank.pipeline.training_lists import side_by_side
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.click_model import check_click_model_against_log
+from affinerank.pipeline.steps.training_lists import side_by_side
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.importance import REPEATS, Importance, by_permutation
 from affinerank.support.errors import DataError, warn

@@ -27,7 +27,7 @@ from affinerank.counts.rows import ClickRows, join_counts
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CORRECTION, EVALUATOR
 from affinerank.evaluation.rank_weights import DCG_10, logged_weights, shown_weights
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.ranker import score
 from affinerank.support.arrays import Floats

@@ -33,9 +33,9 @@ from affinerank.defaults import CORRECTION, ESTIMATOR, RANKER
 from affinerank.evaluation.click_value import estimate
 from affinerank.evaluation.rank_weights import DCG_10, over_logged, ranks_of
 from affinerank.pipeline.compare import ChoiceSettings, hold_out
-from affinerank.pipeline.second_evaluator import second_evaluator
+from affinerank.pipeline.steps.second_evaluator import second_evaluator
+from affinerank.pipeline.steps.weighing import click_model_for, weigh
 from affinerank.pipeline.train import Trained, train
-from affinerank.pipeline.weighing import click_model_for, weigh
 from affinerank.rankers.blend import (
     production_of,
     spread_within_lists,

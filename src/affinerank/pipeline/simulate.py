@@ -15,7 +15,7 @@ from affinerank.clicks.simulation import simulate_counts, write_session_log
 from affinerank.clicks.traffic import Simulation, Traffic, prepare, sessions_for
 from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
-from affinerank.pipeline.production import train_production_ranker
+from affinerank.pipeline.steps.production import train_production_ranker
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.loading import load_ranker
 from affinerank.rankers.ranker import score

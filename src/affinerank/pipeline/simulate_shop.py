@@ -21,8 +21,8 @@ from affinerank.data.read_options import Split
 from affinerank.data.shop import ShopWorld
 from affinerank.data.synthetic import DrawnWorld
 from affinerank.defaults import CLICK_MODEL, RELEVANT_ABOVE
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import prepare_simulation, wanted_sessions
+from affinerank.pipeline.steps.production import train_production_ranker
 from affinerank.support.errors import ConfigError
 from affinerank.support.progress import Progress, no_progress
 from affinerank.support.seeds import stage_rng

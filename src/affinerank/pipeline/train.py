@@ -21,8 +21,8 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import TUNING
 from affinerank.estimators import Weights
 from affinerank.output.blocks import Summary
-from affinerank.pipeline.features import FeatureSource, prepare_members
-from affinerank.pipeline.train_members import (
+from affinerank.pipeline.steps.features import FeatureSource, prepare_members
+from affinerank.pipeline.steps.train_members import (
     FittedMember,
     WeighedLists,
     assemble,
@@ -30,15 +30,23 @@ from affinerank.pipeline.train_members import (
     fit_members,
     report,
 )
-from affinerank.pipeline.train_settings import (
+from affinerank.pipeline.steps.train_settings import (
     TrainOptions,
     TrainSettings,
     train_settings_from,
 )
-from affinerank.pipeline.training_lists import side_by_side
-from affinerank.pipeline.training_weights import EstimatorJob, train_priors, weigh_job
-from affinerank.pipeline.tuning import held_out_queries
-from affinerank.pipeline.weighing import click_model_for, require_depth, rows_named
+from affinerank.pipeline.steps.training_lists import side_by_side
+from affinerank.pipeline.steps.training_weights import (
+    EstimatorJob,
+    train_priors,
+    weigh_job,
+)
+from affinerank.pipeline.steps.tuning import held_out_queries
+from affinerank.pipeline.steps.weighing import (
+    click_model_for,
+    require_depth,
+    rows_named,
+)
 from affinerank.rankers.blend import AnyRanker
 from affinerank.rankers.importance import Importance, by_gain, by_permutation
 from affinerank.support.arrays import Bools

@@ -23,18 +23,22 @@ from affinerank.data.feature_mapping import FREQUENT, FeatureMapping
 from affinerank.data.read_options import Split
 from affinerank.estimators import Weights
 from affinerank.evaluation.metrics import MetricValues, evaluate_scores
-from affinerank.pipeline.click_model import estimate_from_rows
-from affinerank.pipeline.features import prepare_members, readable_categories
-from affinerank.pipeline.train_members import (
+from affinerank.pipeline.steps.click_model import estimate_from_rows
+from affinerank.pipeline.steps.features import prepare_members, readable_categories
+from affinerank.pipeline.steps.train_members import (
     FittedMember,
     WeighedLists,
     fit_members,
     score_all,
 )
-from affinerank.pipeline.train_settings import TrainSettings
-from affinerank.pipeline.training_lists import side_by_side
-from affinerank.pipeline.training_weights import EstimatorJob, train_priors, weigh_job
-from affinerank.pipeline.tuning import held_out_queries
+from affinerank.pipeline.steps.train_settings import TrainSettings
+from affinerank.pipeline.steps.training_lists import side_by_side
+from affinerank.pipeline.steps.training_weights import (
+    EstimatorJob,
+    train_priors,
+    weigh_job,
+)
+from affinerank.pipeline.steps.tuning import held_out_queries
 from affinerank.rankers.networks import settings as mlp
 from affinerank.research.cells import (
     PRODUCTION,

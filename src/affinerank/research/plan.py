@@ -18,7 +18,7 @@ from typing import Any
 
 from affinerank.data.sources import PUBLIC_SETS, DataSource
 from affinerank.defaults import NO_TUNING, POLICY
-from affinerank.pipeline.train_settings import TrainSettings
+from affinerank.pipeline.steps.train_settings import TrainSettings
 from affinerank.rankers import RANKERS
 from affinerank.research.cells import PER_DATA_SET, PER_RUN, TRUE, DataSet
 from affinerank.research.coordinates import FIGURES, canonical, estimator_of, values_of

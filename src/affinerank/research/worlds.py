@@ -25,9 +25,9 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.data.read_options import Split
 from affinerank.data.sources import DataSource
 from affinerank.evaluation.metrics import MetricValues, evaluate_scores
-from affinerank.pipeline.features import FeatureSource
-from affinerank.pipeline.production import train_production_ranker
 from affinerank.pipeline.simulate import click_model_of
+from affinerank.pipeline.steps.features import FeatureSource
+from affinerank.pipeline.steps.production import train_production_ranker
 from affinerank.rankers.ranker import Ranker, score
 from affinerank.research.cells import PER_DATA_SET, PER_RUN, PRODUCTION, Cell, DataSet
 from affinerank.support.arrays import Floats, Ints, Rng

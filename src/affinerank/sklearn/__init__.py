@@ -32,8 +32,8 @@ from affinerank.data.dataset import RankingDataset
 from affinerank.defaults import ESTIMATOR, RANKER, TUNING
 from affinerank.estimators import ESTIMATORS
 from affinerank.pipeline.evaluate_clicks import gain_over_logged
+from affinerank.pipeline.steps.train_settings import TrainSettings
 from affinerank.pipeline.train import train
-from affinerank.pipeline.train_settings import TrainSettings
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import score
 from affinerank.sklearn.rows import numbered, read_rows

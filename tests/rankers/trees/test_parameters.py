@@ -9,7 +9,7 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 
-from affinerank.pipeline.train_settings import ranker_settings
+from affinerank.pipeline.steps.train_settings import ranker_settings
 from affinerank.rankers import RANKERS, Targets
 from affinerank.rankers.trees import parameters
 from affinerank.rankers.trees.parameters import for_features

@@ -16,10 +16,10 @@ from affinerank.clicks.models import ClickModel
 from affinerank.counts.rows import ClickRows
 from affinerank.data.dataset import RankingDataset
 from affinerank.estimators import Fold, Weights
-from affinerank.pipeline.features import FeatureSource, prior_mapping
-from affinerank.pipeline.out_of_fold import RankerJob, train_out_of_fold
-from affinerank.pipeline.train_settings import TrainSettings
-from affinerank.pipeline.weighing import (
+from affinerank.pipeline.steps.features import FeatureSource, prior_mapping
+from affinerank.pipeline.steps.out_of_fold import RankerJob, train_out_of_fold
+from affinerank.pipeline.steps.train_settings import TrainSettings
+from affinerank.pipeline.steps.weighing import (
     labels_for,
     learns_of,
     validation_estimator,

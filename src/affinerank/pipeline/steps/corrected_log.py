@@ -52,8 +52,8 @@ from affinerank.evaluation.refits import (
 )
 from affinerank.evaluation.results import LOGGED, RankerClickEvaluation
 from affinerank.evaluation.user_clusters import UserClusters
-from affinerank.pipeline.out_of_fold import RankerJob, train_quickly
-from affinerank.pipeline.weighing import learns_of, rows_named, weigh
+from affinerank.pipeline.steps.out_of_fold import RankerJob, train_quickly
+from affinerank.pipeline.steps.weighing import learns_of, rows_named, weigh
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import AffineRankError, ConfigError, DataError
 from affinerank.support.progress import Progress

@@ -12,10 +12,10 @@ import numpy as np
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FeatureMapping
 from affinerank.estimators import Weights
-from affinerank.pipeline.features import FeatureSource, PreparedMember
-from affinerank.pipeline.train_settings import TrainSettings
-from affinerank.pipeline.training_lists import TrainingLists, fit_all
-from affinerank.pipeline.tuning import tune_then_train
+from affinerank.pipeline.steps.features import FeatureSource, PreparedMember
+from affinerank.pipeline.steps.train_settings import TrainSettings
+from affinerank.pipeline.steps.training_lists import TrainingLists, fit_all
+from affinerank.pipeline.steps.tuning import tune_then_train
 from affinerank.rankers import RANKERS
 from affinerank.rankers.blend import AnyRanker, Blend, spread_within_lists
 from affinerank.rankers.ranker import (

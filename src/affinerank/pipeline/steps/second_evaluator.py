@@ -11,8 +11,8 @@ from affinerank.counts.rows import ClickRows
 from affinerank.defaults import CORRECTION, METHOD_FROM_SWAPS
 from affinerank.estimators import Weights
 from affinerank.evaluation.rank_effects import rank_effects
-from affinerank.pipeline.click_model import estimate_from_rows
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.click_model import estimate_from_rows
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.support.arrays import Floats
 from affinerank.support.errors import DataError
 

@@ -23,9 +23,13 @@ from affinerank.estimators import Weights
 from affinerank.estimators.estimator import CLICKS, Fold
 from affinerank.estimators.relevance_scale import RelevanceScale
 from affinerank.evaluation.rank_weights import centred
-from affinerank.pipeline.click_model import filled_features
-from affinerank.pipeline.training_lists import TrainingLists, fit_all, side_by_side
-from affinerank.pipeline.weighing import weigh
+from affinerank.pipeline.steps.click_model import filled_features
+from affinerank.pipeline.steps.training_lists import (
+    TrainingLists,
+    fit_all,
+    side_by_side,
+)
+from affinerank.pipeline.steps.weighing import weigh
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import RankerKind, predict_all
 from affinerank.rankers.targets import ClickTargets

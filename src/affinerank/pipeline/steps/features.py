@@ -13,7 +13,7 @@ from typing import Any
 
 from affinerank.data.dataset import RankingDataset
 from affinerank.data.feature_mapping import FREQUENT, SCALINGS, FeatureMapping
-from affinerank.pipeline.train_settings import ONE_HOT, TrainSettings
+from affinerank.pipeline.steps.train_settings import ONE_HOT, TrainSettings
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import MemberPlan, RankerKind
 from affinerank.rankers.trees.parameters import for_features

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from affinerank.defaults import NO_TUNING, TUNING
-from affinerank.pipeline.training_lists import TrainingLists, fit_all
+from affinerank.pipeline.steps.training_lists import TrainingLists, fit_all
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import Fitted, Model
 from affinerank.support.arrays import Bools, Floats

@@ -199,7 +199,7 @@ def click_model_for(
     if not is_needed:
         return click_model, None
     from affinerank.bias.method import EstimationSettings
-    from affinerank.pipeline.click_model import (
+    from affinerank.pipeline.steps.click_model import (
         check_click_model_against_log,
         estimate_click_model,
     )

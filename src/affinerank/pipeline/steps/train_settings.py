@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict
 
 from affinerank.defaults import ESTIMATOR, NO_TUNING, RANKER, RELEVANT_ABOVE, TUNING
-from affinerank.pipeline.weighing import require_clips, with_clip
+from affinerank.pipeline.steps.weighing import require_clips, with_clip
 from affinerank.rankers import RANKERS
 from affinerank.rankers.ranker import MemberPlan, RankerKind
 from affinerank.support.errors import ConfigError
