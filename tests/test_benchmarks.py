@@ -92,7 +92,7 @@ def test_a_run_of_the_matrix_can_be_kept_and_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(misspecification, "LOG", ("yahoo-like:60", "train"))
-    monkeypatch.setattr(misspecification, "JUDGED", ("yahoo-like:100", "test"))
+    monkeypatch.setattr(misspecification, "EVALUATED", ("yahoo-like:100", "test"))
     setting = Setting("cascade", "binary", "ideal", "5", "30", "trust")
     run = misspecification.attempted((setting, 0))
     path = tmp_path / "runs.jsonl"

@@ -39,6 +39,7 @@ WIDEST = 120
 # These need what a test machine lacks, and are tested with made-up files elsewhere.
 NEEDS_MORE = (
     "MSLR-WEB30K",
+    "my_module",
     "--data DIR",
     "data describe mslr-like",
     "spark",

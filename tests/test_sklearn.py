@@ -685,7 +685,7 @@ AFTER_A_FORK = """
 import os, signal, sys
 import numpy as np
 from affinerank import AffineRanker
-from tests.test_sklearn import SMALL, USERS, rows
+from tests.test_sklearn import CLICK_MODEL, SMALL, rows
 
 given = rows(300)
 
@@ -693,7 +693,7 @@ def scores():
     found = []
     for kind, settings in SMALL.items():
         own = AffineRanker(
-            "affine", kind, users=USERS, tuning="none", settings=settings
+            "affine", kind, click_model=CLICK_MODEL, tuning="none", settings=settings
         )
         found += [own.fit(**given).predict(given["X"], qid=given["qid"])]
     return np.stack(found)

@@ -168,7 +168,7 @@ def test_documents_without_a_score_of_production_are_refused(
         "--estimator",
         "affine",
         "--tuning",
-        "paper",
+        "none",
         "--click-model",
         click_model,
         "--set",
