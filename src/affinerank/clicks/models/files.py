@@ -23,7 +23,9 @@ def load_click_model(path: PathLike, segment: str | None = None) -> Any:
     try:
         about = read_json(path)
     except DataError as error:
-        raise DataError(f"{error}; expected users, as estimate writes them") from None
+        raise DataError(
+            f"{error}; expected a click model, as estimate writes it"
+        ) from None
     try:
         return _model(about, segment)
     except AffineRankError as error:
