@@ -82,7 +82,7 @@ def test_a_folder_without_a_ranker_and_a_file_without_users_are_named(
     log = log_of(tmp_path / "log.csv", "s,q,d,1,1")
     text = said(["estimate", counts, "--truth", log], capsys)
     assert text.startswith(f"affinerank: {log}: ")
-    assert "as estimate writes them" in text
+    assert "as estimate writes it" in text
 
 
 @pytest.mark.parametrize("command", ["count", "convert"])
