@@ -55,7 +55,7 @@ class Facts:
         survey: Of the log, where one was read.
         days: How many days it covers, where that is known.
         estimate: How users click; none if that was refused.
-        rough_users: The same users; where that was refused, rough ones, if there are
+        rough_click_model: The same users; where that was refused, rough ones, if there are
             any. Enough to plan swaps by.
         refused: Why it was, in words.
         warned: What the estimation warned of.

@@ -554,7 +554,7 @@ def _split_queries(rows: ClickRows, folds: int, rng: Rng) -> Ints:
         ``[n_queries]`` part of each query; -1 for queries that were never issued.
     """
     issued = np.unique(rows.query)
-    # Each training needs LEAST_QUERIES, and learns from all parts but one.
+    # Each training needs MIN_QUERIES, and learns from all parts but one.
     n_required = math.ceil(MIN_QUERIES * folds / (folds - 1))
     if len(issued) < n_required:
         raise DataError(
