@@ -55,8 +55,8 @@ class Facts:
         survey: Of the log, where one was read.
         days: How many days it covers, where that is known.
         estimate: How users click; none if that was refused.
-        rough_click_model: The same users; where that was refused, rough ones, if there are
-            any. Enough to plan swaps by.
+        rough_click_model: The same; if that was refused, a rough estimate, if there is
+            any. It is enough to plan swaps by.
         refused: Why it was, in words.
         warned: What the estimation warned of.
         average: Rows of ranks that users have values for, with their alpha and beta
